@@ -1,0 +1,33 @@
+# `make demo` and `make test` do everything on a fresh clone: own environment, install, run.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/tutelage run examples/adult.toml --overwrite --reveal-private
+
+test: $(VENV)/.installed-dev lint
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,47 @@
+"""Private Aggregation of Teacher Ensembles: teachers vote, noise protects, a student learns, the cost is proved.
+
+Names are loaded on first use, so that ``import tutelage`` stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tutelage.budget import PrivateEpsilon as PrivateEpsilon
+    from tutelage.budget import PublicEpsilon as PublicEpsilon
+    from tutelage.classifier import PATEClassifier as PATEClassifier
+    from tutelage.exceptions import TutelageError as TutelageError
+    from tutelage.mechanisms import GNMax as GNMax
+    from tutelage.mechanisms import LNMax as LNMax
+    from tutelage.mechanisms import Release as Release
+    from tutelage.noise import SimulationNoise as SimulationNoise
+    from tutelage.noise import SystemNoise as SystemNoise
+    from tutelage.partition import Shards as Shards
+    from tutelage.votes import VoteHistogram as VoteHistogram
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "GNMax": "mechanisms",
+    "LNMax": "mechanisms",
+    "PATEClassifier": "classifier",
+    "PrivateEpsilon": "budget",
+    "PublicEpsilon": "budget",
+    "Release": "mechanisms",
+    "Shards": "partition",
+    "SimulationNoise": "noise",
+    "SystemNoise": "noise",
+    "TutelageError": "exceptions",
+    "VoteHistogram": "votes",
+}
+__all__ = sorted([*_HOME, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"tutelage.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'tutelage' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,1 @@
+"""Events, and votes where a theorem reads them, to privacy cost."""

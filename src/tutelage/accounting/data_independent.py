@@ -1,0 +1,144 @@
+"""Costs that hold for every vote histogram, so they may be published.
+
+`epsilon` takes the smallest of the theorems that apply. The choice looks at public parameters only, and each theorem
+holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.md.
+"""
+
+from functools import singledispatch
+from typing import NamedTuple
+
+import numpy as np
+
+from tutelage._typing import FloatArray
+from tutelage._validation import probability
+from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve
+from tutelage.accounting.exact_composition import gaussian_composition, pure_dp_composition
+from tutelage.budget import PublicEpsilon
+from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import UnsupportedEventError
+
+
+class Answers(NamedTuple):
+    """So many answers of one argmax mechanism."""
+
+    event: NoisyArgmaxLaplace | NoisyArgmaxGaussian
+    times: int
+
+
+def epsilon(event: Event, delta: float) -> PublicEpsilon:
+    """Return the smallest proved ε of `event` at `delta` that does not depend on any vote.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    delta : float
+        Target δ in (0, 1).
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the event holds a release without a theorem here, or two different units of privacy.
+    """
+    probability(delta, "delta", "epsilon")
+    answers = flatten(event)
+    unit = answers[0].event.unit
+    if any(part.event.unit != unit for part in answers):
+        raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+    candidates = [_by_renyi(event, delta), *_by_exact_composition(answers, delta)]
+    value, method, order = min(candidates, key=lambda candidate: candidate[0])
+    simulated = any(part.event.simulated for part in answers)
+    return PublicEpsilon(value, delta, unit, method, order, simulated)
+
+
+@singledispatch
+def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:  # noqa: ARG001  the rules' signature
+    """Return a bound on the Rényi divergence of `event` at each of `orders` that holds for all votes.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If no theorem here covers the event.
+    """
+    raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
+
+
+@rdp.register
+def _(event: NoisyArgmaxLaplace, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
+    return RenyiCurve(orders, pure_dp_renyi(2 / event.scale, orders))
+
+
+@rdp.register
+def _(event: NoisyArgmaxGaussian, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
+    # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
+    return RenyiCurve(orders, orders / event.sigma**2)
+
+
+@rdp.register
+def _(event: Repeated, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
+    return rdp(event.event, orders).repeated(event.count)
+
+
+@rdp.register
+def _(event: Composed, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
+    first, *rest = (rdp(part, orders) for part in event.events)
+    return sum(rest, start=first)
+
+
+def flatten(event: Event, times: int = 1) -> list[Answers]:
+    """Return the answers that `event` is made of, each with how often it happened."""
+    match event:
+        case Composed(events=events):
+            return [answers for part in events for answers in flatten(part, times)]
+        case Repeated(event=part, count=count):
+            return flatten(part, times * count)
+        case NoisyArgmaxLaplace() | NoisyArgmaxGaussian():
+            return [Answers(event, times)]
+        case _:
+            raise UnsupportedEventError(f"No data-independent cost is known for {type(event).__name__}.")
+
+
+def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
+    """Return the Rényi divergence of randomised response, the worst of all mechanisms with pure loss `epsilon`.
+
+    Every pure ε-differentially private pair is a post-processing of this one (Kairouz, Oh and Viswanath 2015,
+    arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the
+    λε²/2 behind Theorem 2 of PATE 2017.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure loss of the mechanism, in nats.
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
+
+    Returns
+    -------
+    array of shape (orders,)
+        Divergence at each order, in nats.
+    """
+    # p^λ q^(1−λ) + q^λ p^(1−λ) = cosh((λ−½)ε)/cosh(ε/2) for p = e^ε/(1+e^ε), q = 1 − p. Written by the product formula
+    # for a difference of cosh where it is close to 1, so that nothing cancels.
+    small = np.minimum(orders * epsilon, 1.0)
+    near_one = np.log1p(2 * np.sinh(small / 2) * np.sinh(small * (1 - 1 / orders) / 2) / np.cosh(min(epsilon, 1) / 2))
+    far = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
+    divergence = np.where(orders * epsilon < 1, near_one, far) / (orders - 1)
+    return np.minimum(divergence, epsilon)
+
+
+def _by_renyi(event: Event, delta: float) -> tuple[float, str, float | None]:
+    value, order = rdp(event).epsilon(delta)
+    return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
+
+
+def _by_exact_composition(answers: list[Answers], delta: float) -> list[tuple[float, str, float | None]]:
+    """Return the exact compositions that apply: those for many answers of one and the same mechanism."""
+    kinds = {part.event for part in answers}
+    if len(kinds) != 1:
+        return []
+    kind, count = kinds.pop(), sum(part.times for part in answers)
+    if isinstance(kind, NoisyArgmaxLaplace):
+        value = pure_dp_composition(2 / kind.scale, count, delta)
+        return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]
+    value = gaussian_composition(kind.sigma, count, delta)
+    return [(value, "exact composition of discrete Gaussian noise", None)]

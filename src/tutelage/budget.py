@@ -1,0 +1,101 @@
+"""Two kinds of epsilon, two types: one may be published, the other depends on the private votes."""
+
+import math
+from dataclasses import dataclass
+from typing import NoReturn, final
+
+from tutelage.exceptions import NotPublishableError
+from tutelage.neighboring import PrivacyUnit
+
+_HIDDEN = "depends on the private votes; `.reveal()` opens it for the data's owner"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PublicEpsilon:
+    """An (ε, δ) guarantee whose value depends on public parameters only, so it may be printed, stored and filed.
+
+    Parameters
+    ----------
+    epsilon : float
+        Upper bound on the privacy loss, in nats.
+    delta : float
+        Probability with which the bound may fail to protect.
+    unit : PrivacyUnit
+        Whom it protects and against which change.
+    method : str
+        The theorem that gave the value.
+    order : float or None
+        Rényi order at which the value was attained, where the method has one.
+    simulated : bool
+        True where the noise was seeded: the number is then what real noise would have cost, not a guarantee.
+    """
+
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit
+    method: str
+    order: float | None = None
+    simulated: bool = False
+
+    def __str__(self) -> str:
+        taint = " (simulated noise: not private)" if self.simulated else ""
+        return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{taint}"
+
+
+@final
+class PrivateEpsilon:
+    """An (ε, δ) value that depends on the private votes: guarded, and opened only by an explicit call.
+
+    It cannot be formatted as or converted to a number, compared by value or pickled, so it cannot slip into a log, a
+    card or a saved model. Publishing it would itself leak.
+
+    Parameters
+    ----------
+    epsilon : float
+        The private value, in nats.
+    order : float
+        Rényi order at which it was attained; private too.
+    delta : float
+        Probability with which the bound may fail to protect.
+    method : str
+        The theorem that gave the value.
+    """
+
+    __slots__ = ("_epsilon", "_order", "delta", "method")
+
+    def __init__(self, epsilon: float, order: float, delta: float, method: str) -> None:
+        self._epsilon = epsilon
+        self._order = order
+        self.delta = delta
+        self.method = method
+
+    def reveal(self) -> float:
+        """Return the private epsilon, for the eyes of the data's owner only."""
+        return self._epsilon
+
+    def reveal_order(self) -> float:
+        """Return the private Rényi order of the value, for the eyes of the data's owner only."""
+        return self._order
+
+    def __repr__(self) -> str:
+        return f"PrivateEpsilon(<{_HIDDEN}>, delta={self.delta:g}, method={self.method!r})"
+
+    def __format__(self, format_spec: str) -> str:
+        if format_spec:
+            raise NotPublishableError(f"A PrivateEpsilon cannot be formatted as a number: its value {_HIDDEN}.")
+        return repr(self)
+
+    def __float__(self) -> NoReturn:
+        raise NotPublishableError(f"A PrivateEpsilon is not a plain number: its value {_HIDDEN}.")
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(f"A PrivateEpsilon cannot be stored: its value {_HIDDEN}.")
+
+
+def round_up(value: float, digits: int = 4) -> float:
+    """Return `value` rounded upward to `digits` decimals, so that a printed epsilon never understates."""
+    if not math.isfinite(value):
+        return value
+    scaled = math.ceil(value * 10**digits) / 10**digits
+    return scaled if scaled >= value else math.nextafter(scaled, math.inf)

@@ -1,0 +1,320 @@
+"""PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tutelage._typing import Ballots, IntArray, Matrix
+from tutelage._validation import integer_at_least, probability
+from tutelage.accounting import data_independent
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.mechanisms import GNMax, Mechanism
+from tutelage.noise import NoiseSource, SystemNoise
+from tutelage.partition import Shards
+from tutelage.students import fit_supervised
+from tutelage.teachers import EstimatorTeachers
+from tutelage.votes import tally
+
+_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
+    return hasattr(getattr(classifier, "student_", None) or classifier.student_estimator, "predict_proba")
+
+
+class PATEClassifier(ClassifierMixin, BaseEstimator):
+    """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
+
+    The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
+    and a student learns from the released labels. Predictions come from the student and cost nothing further. Every
+    call of `fit` is a new release, and the epsilons of releases from the same data add up.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier, optional
+        Cloned for every shard. Default: a random forest of 100 trees.
+    n_teachers : int, default=250
+        Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
+        silos: each silo is one teacher.
+    mechanism : Mechanism, optional
+        How votes are released. Default: ``GNMax(0.16 * n_teachers)``.
+    student : scikit-learn classifier, optional
+        Learns from the released labels. Default: a random forest of 100 trees.
+    classes : sequence, optional
+        The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
+        for a class that a single person brings along would give that person away.
+    n_queries : int, optional
+        How many public rows are asked about, from the first on. Default: all.
+    delta : float, default=1e-5
+        δ of the guarantee; choose it below one over the number of people.
+    public_fraction : float, optional
+        Where `fit` gets no `X_public`: this share of the rows, drawn at random, is declared public and loses its
+        labels. Those rows are not protected; this is for experiments on data that are public anyway.
+    checkpoints : path-like, optional
+        Private folder in which a killed `fit` leaves its ballots for the next one to resume from.
+    noise : NoiseSource, optional
+        Default: `SystemNoise`. `SimulationNoise` repeats experiments and taints the result.
+    random_state : int, optional
+        Seeds the partition, the teachers and the student, never the noise.
+    n_jobs : int, optional
+        Teachers trained at once, as in joblib.
+    progress : bool, default=False
+        Show a progress bar while the teachers train.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class values in sorted order.
+    student_ : scikit-learn classifier
+        The fitted student; it may be published.
+    release_ : Release
+        Released class index per query (−1 where unanswered) and the event; may be published.
+    epsilon_ : PublicEpsilon
+        The data-independent guarantee; may be published.
+    votes_ : VoteHistogram
+        The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    What makes it private: one entity's rows reach one teacher (`Shards`), a teacher depends on its own shard only
+    (`EstimatorTeachers`), so one entity moves one ballot, and the noise hides one ballot (`Mechanism`).
+
+    References
+    ----------
+    Papernot, Abadi, Erlingsson, Goodfellow, Talwar (2017), arXiv:1610.05755v4; Papernot et al. (2018),
+    arXiv:1802.08908v1.
+
+    Examples
+    --------
+    >>> from tutelage import GNMax, PATEClassifier
+    >>> from tutelage.datasets import load_adult
+    >>> adult = load_adult()
+    >>> model = PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=8.0), n_queries=50, random_state=0)
+    >>> model = model.fit(adult.X_private[:2000], adult.y_private[:2000], X_public=adult.X_public)
+    >>> print(model.epsilon_)
+    ε = 5.7541 at δ = 1e-05
+    """
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        *,
+        n_teachers: int = 250,
+        mechanism: Mechanism | None = None,
+        student: Any = None,
+        classes: npt.ArrayLike | None = None,
+        n_queries: int | None = None,
+        delta: float = 1e-5,
+        public_fraction: float | None = None,
+        checkpoints: str | Path | None = None,
+        noise: NoiseSource | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.teacher = teacher
+        self.n_teachers = n_teachers
+        self.mechanism = mechanism
+        self.student = student
+        self.classes = classes
+        self.n_queries = n_queries
+        self.delta = delta
+        self.public_fraction = public_fraction
+        self.checkpoints = checkpoints
+        self.noise = noise
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    @property
+    def teacher_estimator(self) -> Any:
+        """The classifier that every teacher is a clone of."""
+        return RandomForestClassifier() if self.teacher is None else self.teacher
+
+    @property
+    def student_estimator(self) -> Any:
+        """The classifier that the student is a clone of."""
+        return RandomForestClassifier() if self.student is None else self.student
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        X_public: npt.ArrayLike | None = None,
+        entity_ids: npt.ArrayLike | None = None,
+        silos: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Train teachers on the private rows, release noisy labels of public rows, and train the student.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Private rows.
+        y : array of shape (rows,)
+            Class value of each private row.
+        X_public : array of shape (public rows, features)
+            Public rows; the first `n_queries` are asked about.
+        entity_ids : array of shape (rows,), optional
+            Whose row it is: the unit of privacy. Without it the unit is one row.
+        silos : array of shape (rows,), optional
+            Owner of each row; each owner is one teacher.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
+            As their names say; no message quotes a private value.
+        """
+        self._check_parameters()
+        rows, labels = self._validated(X, y)
+        targets = self._encoded(labels)
+        keep, queries = self._public_rows(rows, X_public)
+        rows, targets = rows[keep], targets[keep]
+        partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
+
+        shards = self._shards(len(rows), _rows_of(entity_ids, keep), _rows_of(silos, keep), partition_seed)
+        ballots = self._ballots(rows, targets, shards, queries, _integer(teacher_seed))
+        self.votes_ = tally(ballots, len(self.classes_), shards.unit)
+        mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
+        self.release_ = mechanism.release(self.votes_, self.noise or SystemNoise())
+        self.epsilon_ = data_independent.epsilon(self.release_.event, self.delta)
+        self.student_ = fit_supervised(
+            self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
+        )
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the student's class value for each row of `X`; costs no privacy.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        return self.student_.predict(self._validated(X))
+
+    @available_if(_student_has_probabilities)
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        known = self.student_.predict_proba(self._validated(X))
+        probabilities = np.zeros((len(known), len(self.classes_)))
+        probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
+        return probabilities
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the private votes behind, so that a stored or copied model holds public values only."""
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "votes_"}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        parts = (self.teacher_estimator, self.student_estimator)
+        tags.input_tags.allow_nan = all(get_tags(part).input_tags.allow_nan for part in parts)
+        tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
+        return tags
+
+    def _check_parameters(self) -> None:
+        integer_at_least(self.n_teachers, 1, "n_teachers", "PATEClassifier")
+        probability(self.delta, "delta", "PATEClassifier")
+        if self.n_queries is not None:
+            integer_at_least(self.n_queries, 1, "n_queries", "PATEClassifier")
+        if self.public_fraction is not None:
+            probability(self.public_fraction, "public_fraction", "PATEClassifier")
+        if self.random_state is not None:
+            integer_at_least(self.random_state, 0, "random_state", "PATEClassifier")
+        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must be a Mechanism such as GNMax(sigma=40.0). "
+                f"Got a {type(self.mechanism).__name__}."
+            )
+
+    def _validated(self, X: Any, *y: Any) -> Any:
+        """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
+        allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        try:
+            checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan)
+        except ValueError as error:
+            if "could not convert string" in str(error):  # scikit-learn's message quotes the value
+                raise InvalidDataError(
+                    "X must hold numbers. Encode text columns by categories that are public."
+                ) from None
+            raise
+        if y:
+            check_classification_targets(checked[1])
+        return checked
+
+    def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
+        """Return the numbers of the rows that stay private, and the public rows to ask about."""
+        everyone = np.arange(len(X))
+        if X_public is not None:
+            return everyone, self._validated(X_public)[: self.n_queries]
+        if self.public_fraction is None:
+            raise InvalidDataError(
+                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
+                "`public_fraction`."
+            )
+        shuffled = np.random.default_rng(self.random_state).permutation(len(X))
+        n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
+        return np.sort(shuffled[n_public:]), X[shuffled[:n_public]][: self.n_queries]
+
+    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
+        """Set `classes_` and return y as indices into it."""
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+        encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if np.any(self.classes_[encoded] != y):
+            raise InvalidDataError("y holds a value that is not among the declared `classes`.")
+        return encoded
+
+    def _shards(self, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
+        for name, column in (("entity_ids", entity_ids), ("silos", silos)):
+            if column is not None and len(column) != n_rows:
+                raise InvalidDataError(f"`{name}` must have one entry per private row. Got {len(column)} for {n_rows}.")
+        if silos is not None:
+            return Shards.of_silos(silos, entity_ids)
+        key = np.random.default_rng(seed).bytes(32)
+        if entity_ids is not None:
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key)
+        return Shards.of_rows(n_rows, self.n_teachers, key=key)
+
+    def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
+        teachers = EstimatorTeachers(
+            self.teacher_estimator,
+            n_classes=len(self.classes_),
+            seed=seed,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+        )
+        checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
+        return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
+
+
+def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
+    """Return the entries of a per-row column that belong to the kept rows."""
+    if column is None:
+        return None
+    column = np.asarray(column)
+    return column[keep] if column.ndim == 1 and len(column) > keep.max(initial=-1) else column
+
+
+def _integer(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1)[0])

@@ -1,0 +1,253 @@
+"""The run configuration: TOML, checked whole before anything private is read."""
+
+import difflib
+import tomllib
+from dataclasses import MISSING, dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+from sklearn.base import BaseEstimator, is_classifier
+
+from tutelage.exceptions import ConfigError, InvalidParameterError
+from tutelage.mechanisms import GNMax, LNMax, Mechanism
+
+Section = TypeVar("Section")
+_MECHANISMS = {"lnmax": (LNMax, "scale"), "gnmax": (GNMax, "sigma")}
+_FOREST = "sklearn.ensemble.RandomForestClassifier"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateSection:
+    """``[private]``: the sensitive rows."""
+
+    file: str
+    label: str = "y"
+    classes: list
+    entity: str | None = None
+    silo: str | None = None
+    ignore: list = field(default_factory=list)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSection:
+    """``[public]``: the rows to ask about, and labels to score the student with, if there are any."""
+
+    file: str | None = None
+    label: str | None = None
+    queries: int | None = None
+    evaluate_last: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeachersSection:
+    """``[teachers]``: how many, and which scikit-learn classifier."""
+
+    number: int = 250
+    estimator: str = _FOREST
+    parameters: dict = field(default_factory=dict)
+    seed: int = 0
+    jobs: int = -1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismSection:
+    """``[mechanism]``: how votes are released."""
+
+    name: str
+    scale: float | None = None
+    sigma: float | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudentSection:
+    """``[student]``: which scikit-learn classifier learns from the released labels."""
+
+    estimator: str = _FOREST
+    parameters: dict = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacySection:
+    """``[privacy]``: the δ of the guarantee."""
+
+    delta: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSection:
+    """``[output]``: where results go; `votes` also keeps the private votes, for the data's owner."""
+
+    folder: str
+    votes: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSection:
+    """``[published]``: figures from elsewhere to print beside the run's own."""
+
+    source: str
+    student_accuracy: float | None = None
+    epsilon: float | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """A checked run configuration; paths are relative to `base`, the folder of the file."""
+
+    base: Path
+    dataset: str | None
+    private: PrivateSection | None
+    public: PublicSection
+    teachers: TeachersSection
+    mechanism: Mechanism
+    student: StudentSection
+    privacy: PrivacySection
+    output: OutputSection
+    published: PublishedSection | None
+
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        return self.base / self.output.folder
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read and check the configuration at `path`.
+
+    Raises
+    ------
+    ConfigError
+        In one sentence: which entry, what it must be, what it was, and the fix.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    sections = {
+        "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
+        "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
+    }  # fmt: skip
+    optional = {"private": PrivateSection, "published": PublishedSection}
+    _refuse_unknown(table, ["dataset", *sections, *optional], "the configuration")
+    read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
+    read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
+    read["mechanism"] = _mechanism(read["mechanism"])
+    config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
+    _check_sources(config)
+    build_estimator(config.teachers, "teachers")
+    build_estimator(config.student, "student")
+    return config
+
+
+def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
+    """Return the scikit-learn classifier that `section` describes.
+
+    Raises
+    ------
+    ConfigError
+        If the dotted name is not a scikit-learn classifier, or it does not take the parameters.
+    """
+    where = f"`estimator` in [{name}]"
+    module, _, kind = section.estimator.rpartition(".")
+    if not module.startswith("sklearn."):  # a configuration must not be able to import, and so run, just anything
+        raise ConfigError(f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}.")
+    try:
+        factory = getattr(import_module(module), kind)
+    except (ImportError, AttributeError):
+        raise ConfigError(f"{where} names nothing in scikit-learn. Got {section.estimator!r}.") from None
+    if not (isinstance(factory, type) and issubclass(factory, BaseEstimator)):
+        raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
+    try:
+        estimator = factory(**section.parameters)
+    except TypeError as error:
+        raise ConfigError(f"[{name}.parameters] does not fit {section.estimator}: {error}.") from None
+    if not is_classifier(estimator):
+        raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
+    return estimator
+
+
+def _section(kind: type[Section], table: Any, name: str) -> Section:
+    """Return `table` as the dataclass `kind`, refusing unknown, missing and ill-typed entries."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"[{name}] must be a table of settings. Got {table!r}.")
+    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    _refuse_unknown(table, list(known), f"[{name}]")
+    for key, item in known.items():
+        required = item.default is MISSING and item.default_factory is MISSING
+        if key not in table and required:
+            raise ConfigError(f"[{name}] needs `{key}`. Add it.")
+        if key in table:
+            _check_type(table[key], item.type, f"`{key}` in [{name}]")
+    return kind(**table)
+
+
+def _check_type(value: Any, annotation: Any, where: str) -> None:
+    allowed = getattr(annotation, "__args__", (annotation,))
+    if float in allowed:
+        allowed = (*allowed, int)
+    if isinstance(value, bool) != (bool in allowed) or not isinstance(value, allowed):
+        names = {
+            str: "text",
+            int: "a whole number",
+            float: "a number",
+            list: "a list",
+            dict: "a table",
+            bool: "true or false",
+        }
+        expected = next(names[kind] for kind in allowed if kind in names)
+        raise ConfigError(f"{where} must be {expected}. Got {value!r}.")
+
+
+def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
+            raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
+
+
+def _mechanism(section: MechanismSection) -> Mechanism:
+    if section.name not in _MECHANISMS:
+        raise ConfigError(f"`name` in [mechanism] must be one of {', '.join(_MECHANISMS)}. Got {section.name!r}.")
+    kind, parameter = _MECHANISMS[section.name]
+    given = {name: value for name in ("scale", "sigma") if (value := getattr(section, name)) is not None}
+    if set(given) != {parameter}:
+        raise ConfigError(
+            f"[mechanism] {section.name} takes `{parameter}`, its noise in votes, and no other. Got {given}."
+        )
+    try:
+        return kind(**given)
+    except InvalidParameterError as error:
+        raise ConfigError(f"[mechanism] {error}") from None
+
+
+def _check_sources(config: RunConfig) -> None:
+    if config.dataset is not None:
+        if config.dataset != "adult":
+            raise ConfigError(f'`dataset` must be "adult", the bundled example. Got {config.dataset!r}.')
+        if config.private or config.public.file or config.public.label:
+            raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
+    elif config.private is None or config.public.file is None:
+        raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
+    if not 0 < config.privacy.delta < 1:
+        raise ConfigError(f"`delta` in [privacy] must lie between 0 and 1. Got {config.privacy.delta}.")
+    for name, value in (
+        ("`number` in [teachers]", config.teachers.number), ("`queries` in [public]", config.public.queries),
+        ("`evaluate_last` in [public]", config.public.evaluate_last),
+    ):  # fmt: skip
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} must be at least 1. Got {value}.")
+    if config.private and len(config.private.classes) < 2:
+        raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")

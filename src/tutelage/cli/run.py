@@ -1,0 +1,190 @@
+"""``tutelage run``: from a configuration to a student, its released labels and a privacy card."""
+
+import csv
+import json
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from sklearn.pipeline import make_pipeline
+
+from tutelage.accounting import bounds_2017
+from tutelage.budget import round_up
+from tutelage.classifier import PATEClassifier
+from tutelage.cli.config import RunConfig, build_estimator, load_config
+from tutelage.cli.sources import RunData, load_sources
+from tutelage.exceptions import ConfigError
+from tutelage.mechanisms import LNMax
+from tutelage.report import PrivacyCard
+from tutelage.students import save_student
+
+_CHECKPOINTS = "private-checkpoints"
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="TOML file that says what to do.", show_default=False)],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace earlier results. The earlier release stays spent.")
+    ] = False,
+    reveal_private: Annotated[
+        bool,
+        typer.Option("--reveal-private", help="Also print the cost that depends on the votes. Never publish it."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
+) -> None:
+    """Train teachers, release noisy labels, train a student, and file what it cost."""
+    settings = load_config(config)
+    if (settings.folder / "card.json").exists() and not overwrite:
+        raise ConfigError(
+            f"{settings.folder} holds the results of an earlier release. A second release from the same private data "
+            "costs again and the two epsilons add; name another folder, or pass --overwrite."
+        )
+    data = load_sources(settings)
+    _check_rows(settings, data)
+    checkpoints = settings.folder / _CHECKPOINTS
+    model = _classifier(settings, data, checkpoints, progress=not as_json)
+    try:
+        model.fit(
+            data.X_private,
+            data.y_private,
+            X_public=data.X_public,
+            entity_ids=data.entity_ids,
+            silos=data.silos,
+        )
+    except KeyboardInterrupt:
+        typer.secho(
+            "tutelage: interrupted before any noise was drawn or label released. The teachers trained so far are kept "
+            f"in {checkpoints}; run the same command again to continue.",
+            err=True,
+            fg=typer.colors.YELLOW,
+        )
+        raise typer.Exit(130) from None
+    accuracy, evaluated = _score(settings, data, model)
+    card = _card(settings, model, accuracy, evaluated)
+    _write(settings, data, model, card)
+    if as_json:
+        typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print_summary(settings, model, card, reveal_private)
+
+
+def _classifier(settings: RunConfig, data: RunData, checkpoints: Path, *, progress: bool) -> PATEClassifier:
+    return PATEClassifier(
+        build_estimator(settings.teachers, "teachers"),
+        n_teachers=settings.teachers.number,
+        mechanism=settings.mechanism,
+        student=build_estimator(settings.student, "student"),
+        classes=data.classes,
+        n_queries=settings.public.queries,
+        delta=settings.privacy.delta,
+        checkpoints=checkpoints,
+        random_state=settings.teachers.seed,
+        n_jobs=settings.teachers.jobs,
+        progress=progress,
+    )
+
+
+def _check_rows(settings: RunConfig, data: RunData) -> None:
+    """Refuse, before anything is spent, to ask about or to score on rows that are not there."""
+    public = len(data.X_public)
+    queries = settings.public.queries or public
+    if queries > public:
+        raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
+    last = settings.public.evaluate_last
+    if last is not None and last > public - queries:
+        raise ConfigError(
+            f"`evaluate_last` in [public] must leave the {queries} queried rows out of {public}. Got {last}."
+        )
+
+
+def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[float | None, int]:
+    """Return the student's accuracy on public labelled rows that were not asked about, and how many they are."""
+    asked = len(model.release_.labels)
+    count = settings.public.evaluate_last or len(data.X_public) - asked
+    if data.y_public is None or count == 0:
+        return None, 0
+    right = model.predict(data.X_public[-count:]) == data.y_public[-count:]
+    return float(np.mean(right)), count
+
+
+def _card(settings: RunConfig, model: PATEClassifier, accuracy: float | None, evaluated: int) -> PrivacyCard:
+    release = model.release_
+    return PrivacyCard(
+        epsilon=model.epsilon_,
+        event=release.event,
+        mechanism=str(settings.mechanism),
+        noise_source="OpenDP exact discrete samplers, operating system entropy",
+        queries=len(release.labels),
+        answered=int(release.answered.sum()),
+        teachers=model.votes_.n_teachers,
+        classes=tuple(str(value) for value in model.classes_),
+        student=settings.student.estimator,
+        student_accuracy=accuracy,
+        evaluation_rows=evaluated,
+        versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
+    folder = settings.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    student = model.student_ if data.encoder is None else make_pipeline(data.encoder, model.student_)
+    save_student(student, folder / "student.skops")
+    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["public_row", "label"])
+        for row, (label, answered) in enumerate(zip(model.release_.labels, model.release_.answered, strict=True)):
+            writer.writerow([row, model.classes_[label] if answered else ""])
+    if settings.output.votes:
+        model.votes_.save(folder / "private-votes.npz")
+    card.save(folder)
+    for file in (folder / _CHECKPOINTS).iterdir():  # private, and of no use once the release is made
+        file.unlink()
+    (folder / _CHECKPOINTS).rmdir()
+
+
+def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:
+    published = settings.published
+    table = Table("", "this run", title="Private student", title_justify="left")
+    if published is not None:
+        table.add_column(published.source)
+
+    def row(name: str, ours: str, theirs: str = "") -> None:
+        table.add_row(name, ours, *([theirs] if published else []))
+
+    def percent(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.2%}"
+
+    row(
+        "student accuracy",
+        percent(card.student_accuracy),
+        percent(published.student_accuracy) if published else "",
+    )
+    row("ε to publish (data-independent)", f"{round_up(card.epsilon.epsilon):.4f}")
+    if reveal_private and isinstance(settings.mechanism, LNMax):
+        private = bounds_2017.epsilon(model.votes_, settings.mechanism.scale, card.epsilon.delta)
+        paper = bounds_2017.published_epsilon(model.votes_, settings.mechanism.scale, card.epsilon.delta)
+        theirs = f"{published.epsilon:.2f}" if published and published.epsilon is not None else ""
+        row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}", theirs)
+        row("ε NOT to publish, for the noise drawn here", f"{round_up(private.reveal()):.4f}")
+    row("δ", f"{card.epsilon.delta:g}", f"{card.epsilon.delta:g}" if published else "")
+    row("mechanism", card.mechanism)
+    row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
+    row("unit of privacy", card.epsilon.unit.name)
+    row("neighbouring data", str(card.epsilon.unit.neighboring))
+    console = Console()
+    console.print(table)
+    if reveal_private:
+        console.print("The ε marked NOT to publish depend on the private votes: they are for the data's owner only.")
+    console.print(f"Card: {_shown(settings.folder / 'card.md')}, {_shown(settings.folder / 'card.json')}")
+
+
+def _shown(path: Path) -> Any:
+    """Return a path as the user would type it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,130 @@
+"""What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+
+from tutelage._typing import Matrix
+from tutelage.cli.config import PrivateSection, RunConfig
+from tutelage.datasets import load_adult
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.features import PublicColumns
+from tutelage.tables import read_csv
+from tutelage.votes import read_arrays
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunData:
+    """Rows as a run uses them.
+
+    Parameters
+    ----------
+    X_private, y_private : arrays of shape (rows, features) and (rows,)
+        Sensitive rows and their class values.
+    X_public : array of shape (public rows, features)
+        Public rows.
+    y_public : array of shape (public rows,) or None
+        Their class values, to score the student only.
+    classes : tuple
+        Declared class values.
+    entity_ids, silos : arrays of shape (rows,) or None
+        Whose row it is, and where it lies.
+    encoder : ColumnTransformer or None
+        How text columns became numbers, learned from public rows.
+    """
+
+    X_private: Matrix
+    y_private: Matrix
+    X_public: Matrix
+    y_public: Matrix | None
+    classes: tuple[Any, ...]
+    entity_ids: Matrix | None = None
+    silos: Matrix | None = None
+    encoder: ColumnTransformer | None = None
+
+
+def load_sources(config: RunConfig) -> RunData:
+    """Read the rows that `config` names.
+
+    Raises
+    ------
+    ConfigError, InvalidDataError
+        If a file, column or array is missing or malformed; messages quote no private cell.
+    """
+    if config.private is None or config.public.file is None:
+        return _adult()
+    private, public = config.base / config.private.file, config.base / config.public.file
+    kinds = {private.suffix.lower(), public.suffix.lower()}
+    if kinds == {".csv"}:
+        return _from_csv(private, public, config.private, config.public.label)
+    if kinds == {".npz"}:
+        return _from_npz(private, public, config.private, config.public.label)
+    raise ConfigError("`file` in [private] and in [public] must both be .csv or both be .npz.")
+
+
+def _adult() -> RunData:
+    adult = load_adult()
+    names = np.array(adult.classes)
+    return RunData(
+        X_private=adult.X_private,
+        y_private=names[adult.y_private],
+        X_public=adult.X_public,
+        y_public=names[adult.y_public],
+        classes=adult.classes,
+    )
+
+
+def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
+    rows, public_rows = read_csv(private_path), read_csv(public_path)
+    special = {private.label, private.entity, private.silo, public_label, *private.ignore}
+    names = tuple(name for name in public_rows.columns if name not in special)
+    if not names:
+        raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
+    columns = PublicColumns.learn(public_rows, names)
+
+    def text(name: str | None) -> Matrix | None:
+        return None if name is None else np.array(rows.column(name))
+
+    return RunData(
+        X_private=columns.matrix(rows),
+        y_private=_declared(np.array(rows.column(private.label)), private),
+        X_public=columns.matrix(public_rows),
+        y_public=None if public_label is None else np.array(public_rows.column(public_label)),
+        classes=tuple(str(value) for value in private.classes),
+        entity_ids=text(private.entity),
+        silos=text(private.silo),
+        encoder=columns.encoder,
+    )
+
+
+def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
+    rows, public_rows = read_arrays(private_path), read_arrays(public_path)
+
+    def array(arrays: dict[str, Any], path: Path, name: str) -> Matrix:
+        if name not in arrays:
+            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+        return arrays[name]
+
+    return RunData(
+        X_private=array(rows, private_path, "X"),
+        y_private=_declared(array(rows, private_path, private.label), private),
+        X_public=array(public_rows, public_path, "X"),
+        y_public=None if public_label is None else array(public_rows, public_path, public_label),
+        classes=tuple(private.classes),
+        entity_ids=None if private.entity is None else array(rows, private_path, private.entity),
+        silos=None if private.silo is None else array(rows, private_path, private.silo),
+    )
+
+
+def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
+    """Return the private labels if all are declared; the message does not say which is not."""
+    declared = [str(value) for value in private.classes]
+    if not np.isin(labels.astype(str), declared).all():
+        raise InvalidDataError(
+            f"Column '{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
+        )
+    return labels

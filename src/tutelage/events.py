@@ -1,0 +1,110 @@
+"""The vocabulary of releases: what a mechanism did, exactly enough to account for it.
+
+Mechanisms emit events, accounting consumes them; neither imports the other. Events hold public parameters only.
+They are meant to be stored, so they evolve by three rules: a class or field is never removed, never changes its
+meaning, and a new field has a default under which old records stay true.
+
+Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says: one ballot moves.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+from tutelage._validation import integer_at_least, positive_real
+from tutelage.exceptions import InvalidParameterError
+from tutelage.neighboring import PrivacyUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
+        return {"event": type(self).__name__, **asdict(self)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisyArgmaxLaplace(Event):
+    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of each discrete Laplace variable, in votes; the papers' γ is 1/b.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        positive_real(self.scale, "scale", "NoisyArgmaxLaplace", "votes")
+        integer_at_least(self.classes, 2, "classes", "NoisyArgmaxLaplace")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisyArgmaxGaussian(Event):
+    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of each discrete Gaussian variable, in votes; for σ ≥ 1 its standard deviation to eight digits.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        positive_real(self.sigma, "sigma", "NoisyArgmaxGaussian", "votes")
+        integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Repeated(Event):
+    """The same event `count` times, each on its own query, possibly chosen in view of earlier answers."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.count, 0, "count", "Repeated")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
+        return {"event": "Repeated", "count": self.count, "of": self.event.as_dict()}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Composed(Event):
+    """Several events on the same private data, each possibly chosen in view of the earlier answers."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if not self.events:
+            raise InvalidParameterError("`events` of Composed must hold at least one event. Got none.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
+        return {"event": "Composed", "of": [event.as_dict() for event in self.events]}

@@ -1,0 +1,114 @@
+"""The only module that draws privacy noise: integers, from exact samplers, from the operating system's entropy.
+
+`SystemNoise` is the product. `SimulationNoise` draws the same distributions from a seed, so that experiments can be
+repeated; noise that can be replayed protects nobody, and everything made with it is marked ``simulated``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from tutelage._typing import IntArray
+from tutelage._validation import positive_real
+
+_TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
+
+
+class NoiseSource(Protocol):
+    """Draws integer noise; each call is one batch."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the draws could be replayed, and so protect nobody."""
+        ...
+
+    def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
+        ...
+
+    def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
+        ...
+
+
+@final
+class SystemNoise:
+    """Exact discrete noise by OpenDP's samplers, fed by the operating system's entropy; it takes no seed.
+
+    The samplers work in rational arithmetic on the exact binary value of the parameter (Canonne, Kamath and Steinke
+    2020, Algorithms 1-3), so no floating-point pattern can reveal the count underneath.
+    """
+
+    simulated = False
+
+    def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
+        positive_real(scale, "scale", "SystemNoise", "votes")
+        return _draw(lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape)
+
+    def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
+        positive_real(sigma, "sigma", "SystemNoise", "votes")
+        return _draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
+
+
+@final
+class SimulationNoise:
+    """Seeded noise with the same distributions, for experiments only; taints everything made from it.
+
+    Parameters
+    ----------
+    seed : int
+        The same seed gives the same noise, which is exactly why it protects nobody.
+    """
+
+    simulated = True
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
+        positive_real(scale, "scale", "SimulationNoise", "votes")
+        # The difference of two geometric variables is two-sided geometric, that is, discrete Laplace.
+        stop = -np.expm1(-1.0 / scale)
+        return self._generator.geometric(stop, shape) - self._generator.geometric(stop, shape)
+
+    def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
+        positive_real(sigma, "sigma", "SimulationNoise", "votes")
+        reach = int(np.ceil(_TAIL * sigma))
+        support = np.arange(-reach, reach + 1)
+        weights = np.exp(-((support / sigma) ** 2) / 2)
+        return self._generator.choice(support, size=shape, p=weights / weights.sum())
+
+
+def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
+    """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
+    import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
+
+    with _contrib_constructors():
+        measurement = build(dp)
+    zeros = [0] * int(np.prod(shape, dtype=np.int64))
+    return np.asarray(measurement(zeros), dtype=np.int64).reshape(shape)
+
+
+def _integers(dp: Any) -> Any:
+    return dp.vector_domain(dp.atom_domain(T="i64"))
+
+
+@contextmanager
+def _contrib_constructors() -> Iterator[None]:
+    """Enable OpenDP's vetted-by-contributors constructors here without changing the setting for the whole process."""
+    from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
+
+    if "contrib" in GLOBAL_FEATURES:  # the user's own choice stays as it is
+        yield
+        return
+    enable_features("contrib")
+    try:
+        yield
+    finally:
+        disable_features("contrib")

@@ -1,0 +1,172 @@
+"""Private rows to disjoint shards, one per teacher, so that one entity reaches one teacher only.
+
+The shard of a row depends on its own entity id (or silo) and the key, on nothing else: adding, deleting or changing
+one entity moves no other row. That locality is half of the sensitivity claim; `teachers` is the other half.
+"""
+
+import hashlib
+import hmac
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import IntArray
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """Which row goes to which teacher; private, because it says where a person's data lies.
+
+    Parameters
+    ----------
+    assignment : integer array of shape (rows,)
+        Shard index of each row.
+    n_shards : int
+        Number of shards, empty ones included.
+    unit : PrivacyUnit
+        Whose rows lie in one shard.
+    """
+
+    assignment: IntArray = field(repr=False)
+    n_shards: int
+    unit: PrivacyUnit
+
+    @classmethod
+    def of_rows(cls, n_rows: int, n_shards: int, *, key: bytes) -> "Shards":
+        """Assign rows by their row number; the unit of privacy is one row.
+
+        Row numbers are positions: use this only where a person has one row and which rows exist is public. Where
+        people can be added or removed, or own several rows, use `of_entities`.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of private rows.
+        n_shards : int
+            Number of teachers.
+        key : bytes
+            Key of the hash, at least 16 bytes; the same key gives the same shards.
+        """
+        integer_at_least(n_rows, 1, "n_rows", "Shards.of_rows")
+        unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+        return cls(_hash_to_shards(range(n_rows), n_shards, key), n_shards, unit)
+
+    @classmethod
+    def of_entities(cls, entity_ids: npt.ArrayLike, n_shards: int, *, key: bytes, name: str = "entity") -> "Shards":
+        """Assign each row by a keyed hash of its entity id; all rows of an entity meet in one shard.
+
+        Parameters
+        ----------
+        entity_ids : array of shape (rows,) of integers or strings
+            Whose row it is. Strings are compared after trimming blanks and Unicode normalisation (NFC).
+        n_shards : int
+            Number of teachers.
+        key : bytes
+            Key of the hash, at least 16 bytes; the same key gives the same shards.
+        name : str
+            What an entity is, for reports: the column's name.
+
+        Raises
+        ------
+        InvalidDataError
+            If an id is missing, or is neither an integer nor a string.
+        """
+        ids = _canonical_ids(entity_ids)
+        unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+        return cls(_hash_to_shards(ids, n_shards, key), n_shards, unit)
+
+    @classmethod
+    def of_silos(
+        cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str | None = None
+    ) -> "Shards":
+        """Give each silo (hospital, branch, device) its own teacher.
+
+        Parameters
+        ----------
+        silos : array of shape (rows,) of integers or strings
+            Silo of each row; which silos there are is public.
+        entity_ids : array of shape (rows,), optional
+            Whose row it is; without it the unit of privacy is one row.
+        name : str, optional
+            What an entity is, for reports.
+
+        Raises
+        ------
+        OverlappingShardsError
+            If an entity has rows in two silos.
+        """
+        labels, assignment = np.unique(_canonical_ids(silos), return_inverse=True)
+        relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO
+        unit = PrivacyUnit(name or ("row" if entity_ids is None else "entity"), relation)
+        if entity_ids is not None:
+            refuse_overlap(assignment, entity_ids)
+        return cls(assignment.astype(np.int64), len(labels), unit)
+
+    @property
+    def rows(self) -> list[IntArray]:
+        """Row numbers of each shard, in ascending order; an empty shard has an empty array."""
+        order = np.argsort(self.assignment, kind="stable")
+        ends = np.cumsum(np.bincount(self.assignment, minlength=self.n_shards))
+        return np.split(order, ends[:-1])
+
+    def __repr__(self) -> str:
+        return f"Shards(<assignment hidden>, n_shards={self.n_shards}, unit={self.unit.name!r})"
+
+
+def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None:
+    """Raise unless all rows of every entity are assigned to one shard.
+
+    Raises
+    ------
+    OverlappingShardsError
+        If some entity has rows in two shards; the message does not say which.
+    """
+    assignment = np.asarray(assignment)
+    ids = _canonical_ids(entity_ids)
+    if ids.shape != assignment.shape:
+        raise InvalidDataError(
+            f"`entity_ids` must have one id per row. Got {ids.shape[0]} ids for {assignment.shape[0]} rows."
+        )
+    _, first, entity = np.unique(ids, return_index=True, return_inverse=True)
+    if np.any(assignment[first][entity] != assignment):
+        raise OverlappingShardsError(
+            "An entity has rows in more than one shard, so one person could move several votes. Partition by the "
+            "entity id, or merge the shards that share people."
+        )
+
+
+def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
+    """Map each id to HMAC-SHA-256(key, id) mod n_shards; 128 bits make the bias of the modulus negligible."""
+    integer_at_least(n_shards, 1, "n_shards", "Shards")
+    if not isinstance(key, bytes) or len(key) < 16:
+        raise InvalidParameterError("`key` of Shards must be at least 16 bytes, for example secrets.token_bytes(32).")
+
+    def shard(entity: object) -> int:
+        digest = hmac.digest(key, str(entity).encode(), hashlib.sha256)
+        return int.from_bytes(digest[:16], "big") % n_shards
+
+    return np.fromiter((shard(entity) for entity in ids), dtype=np.int64)
+
+
+def _canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Return ids as strings in one spelling, so that 17, "17" and " 17" are the same entity."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InvalidDataError(f"Ids must form one column, one id per row. Got shape {array.shape}.")
+    for value in array.tolist():
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise InvalidDataError(
+                "Ids must be integers or strings; floating-point and missing ids do not name an entity. "
+                f"Got an id of type {type(value).__name__}."
+            )
+    ids = np.array([unicodedata.normalize("NFC", str(value)).strip() for value in array.tolist()])
+    if np.any(ids == ""):
+        raise InvalidDataError("An id is empty. Give every row an id, or drop the rows whose owner is unknown.")
+    return ids

@@ -1,0 +1,73 @@
+"""Rows from a csv file, as text, with errors that name files and columns but never quote a cell."""
+
+import csv
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from tutelage.exceptions import InvalidDataError
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Named columns of text cells, blanks trimmed.
+
+    Parameters
+    ----------
+    source : str
+        The file's name, for messages.
+    columns : dict of str to list of str
+        Cells per column, top to bottom.
+    """
+
+    source: str
+    columns: dict[str, list[str]] = field(repr=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def column(self, name: str) -> list[str]:
+        """Return the cells of column `name`.
+
+        Raises
+        ------
+        InvalidDataError
+            If there is no such column.
+        """
+        if name not in self.columns:
+            raise InvalidDataError(f"{self.source} has no column '{name}'. It has: {', '.join(self.columns)}.")
+        return self.columns[name]
+
+
+def read_csv(path: Path) -> Table:
+    """Read a comma-separated file with a header row (UTF-8).
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, empty, not UTF-8, or a row has another number of cells than the header.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            reader = csv.reader(lines, skipinitialspace=True)
+            header = [name.strip() for name in next(reader, [])]
+            rows = []
+            for row in reader:
+                if row and len(row) != len(header):
+                    raise InvalidDataError(
+                        f"Line {reader.line_num} of {path.name} has {len(row)} cells, the header {len(header)}."
+                    )
+                if row:
+                    rows.append([cell.strip() for cell in row])
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({type(error).__name__}).") from None
+    if not rows:
+        raise InvalidDataError(f"{path} has no rows below its header.")
+    if len(set(header)) != len(header) or "" in header:
+        raise InvalidDataError(f"The header of {path} must give every column a name of its own.")
+    return Table(path.name, dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))

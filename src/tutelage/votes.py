@@ -1,0 +1,221 @@
+"""Ballots become a vote histogram: the sensitive heart of PATE, with guarded printing and plain-array storage."""
+
+import os
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from tutelage._typing import ABSTAIN, Ballots, IntArray
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+
+_FORMAT = 1
+_MOST_BYTES = 2**31  # refuses a compressed bomb; 2 GiB holds 26 million queries of ten classes
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class VoteHistogram:
+    """How many teachers voted for each class on each query; private.
+
+    Parameters
+    ----------
+    counts : integer array of shape (queries, classes)
+        n_j per query, in votes. A row may sum to less than `n_teachers` where teachers abstained.
+    n_teachers : int
+        Number of teachers entitled to vote.
+    unit : PrivacyUnit
+        Whose change moves at most one ballot. Default: one teacher's whole data.
+
+    Raises
+    ------
+    InvalidDataError
+        If the counts are not a matrix of non-negative integers with row sums of at most `n_teachers`.
+    """
+
+    counts: IntArray = field(repr=False)
+    n_teachers: int
+    unit: PrivacyUnit = ONE_TEACHER
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
+        counts = np.asarray(self.counts)
+        if counts.ndim != 2 or counts.shape[1] < 2:
+            raise InvalidDataError(
+                f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
+            )
+        if not np.issubdtype(counts.dtype, np.integer):
+            raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
+        counts = counts.astype(np.int64)
+        if counts.size and (counts.min() < 0 or counts.sum(axis=1).max() > self.n_teachers):
+            raise InvalidDataError(
+                f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
+                "Check the axis order (queries, classes) and the number of teachers."
+            )
+        counts.setflags(write=False)
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries voted on."""
+        return self.counts.shape[0]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, including those that nobody voted for."""
+        return self.counts.shape[1]
+
+    def first(self, queries: int) -> "VoteHistogram":
+        """Return the histogram of the first `queries` queries.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `queries` is below 1.
+        InvalidDataError
+            If there are fewer queries than that.
+        """
+        integer_at_least(queries, 1, "queries", "VoteHistogram.first")
+        if queries > self.n_queries:
+            raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
+        return VoteHistogram(self.counts[:queries], self.n_teachers, self.unit)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the private counts as plain arrays to an npz file that only its owner may read."""
+        with open_private(Path(path)) as file:
+            np.savez_compressed(
+                file,
+                format=np.int64(_FORMAT),
+                counts=self.counts,
+                n_teachers=np.int64(self.n_teachers),
+                unit=np.array([self.unit.name, self.unit.neighboring.name]),
+            )
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, array: str | None = None, n_teachers: int | None = None
+    ) -> "VoteHistogram":
+        """Read a histogram written by `save`, or a bare array of counts from any npz file; never unpickles.
+
+        Parameters
+        ----------
+        path : path-like
+            The npz file.
+        array : str, optional
+            Name of the array of counts, shape (queries, classes). Default: ``"counts"``, or the only array there is.
+        n_teachers : int, optional
+            Number of teachers, where the file does not say and not every row sums to it.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is not a readable npz of plain arrays, or the array is missing or no vote histogram.
+        """
+        arrays = read_arrays(Path(path))
+        if array is None and "format" in arrays:
+            return cls._from_own_format(arrays, path)
+        name = array or ("counts" if "counts" in arrays else next(iter(arrays)))
+        if name not in arrays or (array is None and len(arrays) > 1 and name != "counts"):
+            raise InvalidDataError(
+                f"{path} holds the arrays {sorted(arrays)}; name the one with the vote counts. Got {array!r}."
+            )
+        counts = arrays[name]
+        return cls(counts, n_teachers or _teachers_from_row_sums(counts))
+
+    @classmethod
+    def _from_own_format(cls, arrays: dict[str, Any], path: object) -> "VoteHistogram":
+        try:
+            if int(arrays["format"]) != _FORMAT:
+                raise InvalidDataError(
+                    f"{path} has vote format {int(arrays['format'])}; this version reads {_FORMAT}. Upgrade tutelage."
+                )
+            name, relation = (str(word) for word in arrays["unit"])
+            unit = PrivacyUnit(name, NeighboringRelation[relation])
+            return cls(arrays["counts"], int(arrays["n_teachers"]), unit)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidDataError):
+                raise
+            raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
+
+    def __repr__(self) -> str:
+        return (
+            f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, "
+            f"classes={self.n_classes}, teachers={self.n_teachers}, unit={self.unit.name!r})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(
+            "A VoteHistogram is not pickled, so that votes cannot travel inside a saved model; use `save(path)`."
+        )
+
+
+def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:
+    """Count ballots into a private vote histogram: n_j(x) = #{i : f_i(x) = j}.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, queries)
+        Class index per teacher and query, or −1 for an abstention.
+    n_classes : int
+        Number of classes; classes without votes keep their zero column.
+    unit : PrivacyUnit
+        Whose change moves at most one ballot per query.
+
+    Raises
+    ------
+    InvalidDataError
+        If a ballot is not −1 or a class index, or the array is not a matrix of integers.
+    """
+    integer_at_least(n_classes, 2, "n_classes", "tally")
+    ballots = np.asarray(ballots)
+    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
+        raise InvalidDataError(
+            f"Ballots must be an integer array of shape (teachers, queries). Got {ballots.dtype} {ballots.shape}."
+        )
+    if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
+        raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+    counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
+    return VoteHistogram(counts, ballots.shape[0], unit)
+
+
+def open_private(path: Path) -> Any:
+    """Open `path` for writing bytes, replacing it, readable by its owner only."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """Return the plain arrays of an npz file, never unpickling.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, is no npz of plain arrays, or would unpack to more than 2 GiB.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(item.file_size for item in archive.infolist()) > _MOST_BYTES:
+                raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes. Split the votes.")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise InvalidDataError(f"{path} does not exist. Name an npz file of vote counts.") from None
+    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
+        if isinstance(error, InvalidDataError):
+            raise
+        raise InvalidDataError(
+            f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez."
+        ) from None
+
+
+def _teachers_from_row_sums(counts: Any) -> int:
+    sums = np.unique(np.asarray(counts, dtype=np.int64).sum(axis=-1)) if np.ndim(counts) == 2 else np.array([1])
+    if sums.size != 1:
+        raise InvalidDataError(
+            "The rows of the vote counts do not all sum to the same number of teachers; pass `n_teachers`."
+        )
+    return int(sums[0])

@@ -1,0 +1,39 @@
+import os
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+from tutelage.votes import VoteHistogram
+
+REPOSITORY = Path(__file__).parent.parent
+GOLDEN = Path(__file__).parent / "golden"
+
+hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=100)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """Data too large for the repository, where the developer has them."""
+    folder = Path(os.environ.get("TUTELAGE_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("set TUTELAGE_DATA to the folder with the development data")
+    return folder
+
+
+@pytest.fixture
+def mnist_votes(data_folder: Path) -> VoteHistogram:
+    """The votes of 250 teachers on MNIST that the authors of PATE published."""
+    path = data_folder / "pate2018_votes.npz"
+    if not path.is_file():
+        pytest.skip("pate2018_votes.npz is not in TUTELAGE_DATA")
+    return VoteHistogram.load(path, array="mnist_250_teachers")
+
+
+@pytest.fixture
+def binary_rows() -> tuple[np.ndarray, np.ndarray]:
+    """400 rows of four features whose first decides between two classes."""
+    X = np.random.default_rng(0).uniform(size=(400, 4))
+    return X, (X[:, 0] > 0.5).astype(np.int64)

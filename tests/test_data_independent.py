@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+
+from tutelage.accounting import data_independent
+from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, cks2020, classic
+from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp
+from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+
+LAPLACE = NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER)
+GAUSSIAN = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+ORDERS = np.array([1.5, 2.0, 4.0, 16.0, 64.0])
+
+
+def small_histograms(teachers: int, classes: int):
+    if classes == 1:
+        yield (teachers,)
+        return
+    for first in range(teachers + 1):
+        for rest in small_histograms(teachers - first, classes - 1):
+            yield (first, *rest)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("event", "masses"),
+    [
+        (lambda m: NoisyArgmaxLaplace(1.5, m, ONE_TEACHER), discrete_laplace_masses(1.5, 90)),
+        (lambda m: NoisyArgmaxGaussian(1.2, m, ONE_TEACHER), discrete_gaussian_masses(1.2, 20)),
+    ],
+)
+def test_no_pair_of_small_neighbours_costs_more_than_the_curve(classes, event, masses):
+    bound = rdp(event(classes), ORDERS).values
+    for counts in small_histograms(5, classes):
+        p = label_probabilities(np.array(counts), masses)
+        for other in neighbours(np.array(counts)):
+            q = label_probabilities(other, masses)
+            for order, limit in zip(ORDERS, bound, strict=True):
+                assert renyi(p, q, order) <= limit * (1 + 1e-9)
+                assert renyi(q, p, order) <= limit * (1 + 1e-9)
+
+
+def test_the_headline_is_the_smallest_theorem():
+    laplace, gaussian = epsilon(Repeated(LAPLACE, 500), 1e-5), epsilon(Repeated(GAUSSIAN, 500), 1e-5)
+    assert laplace.epsilon == pytest.approx(11.409, abs=1e-3)
+    assert gaussian.epsilon == pytest.approx(3.3414, abs=1e-4)
+    for event, value in ((LAPLACE, laplace), (GAUSSIAN, gaussian)):
+        by_curve, _ = rdp(Repeated(event, 500)).epsilon(1e-5)
+        assert value.epsilon < by_curve
+
+
+def test_composition_adds_and_flattens():
+    both = Composed((Repeated(LAPLACE, 3), Repeated(Composed((GAUSSIAN, LAPLACE)), 2)))
+    expected = 5 * rdp(LAPLACE).values + 2 * rdp(GAUSSIAN).values
+    assert rdp(both).values == pytest.approx(expected, rel=1e-12)
+    split = Composed((Repeated(GAUSSIAN, 300), Repeated(GAUSSIAN, 200)))
+    assert epsilon(split, 1e-5) == epsilon(Repeated(GAUSSIAN, 500), 1e-5)
+    assert epsilon(both, 1e-5).order is not None
+
+
+def test_units_do_not_mix_and_unknown_events_are_refused():
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    with pytest.raises(UnsupportedEventError, match="different units"):
+        epsilon(Composed((LAPLACE, NoisyArgmaxLaplace(20.0, 10, row))), 1e-5)
+
+    class Unknown(Event):
+        pass
+
+    for call in (rdp, data_independent.flatten):
+        with pytest.raises(UnsupportedEventError, match="Unknown"):
+            call(Repeated(Unknown(), 2))
+
+
+def test_simulated_noise_marks_the_epsilon():
+    seeded = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER, simulated=True)
+    assert epsilon(Composed((GAUSSIAN, seeded)), 1e-5).simulated
+    assert "not private" in str(epsilon(seeded, 1e-5))
+    assert not epsilon(GAUSSIAN, 1e-5).simulated
+
+
+@given(eps=st.floats(1e-8, 50), order=st.floats(1.0001, 1e5))
+def test_randomised_response_against_fifty_digits(eps, order):
+    with mp.workdps(60):
+        e, lam = mp.mpf(eps), mp.mpf(order)
+        truth, lie = 1 / (1 + mp.exp(-e)), 1 / (1 + mp.exp(e))
+        exact = mp.log(truth**lam * lie ** (1 - lam) + lie**lam * truth ** (1 - lam)) / (lam - 1)
+    found = float(pure_dp_renyi(eps, np.array([order]))[0])
+    assert found == pytest.approx(float(exact), rel=1e-9)
+    assert found <= min(eps, order * eps**2 / 2) * (1 + 1e-9)  # Theorem 2 of PATE 2017
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-5, 2, float("nan"), None, "1e-5"])
+def test_delta_is_a_probability(delta):
+    with pytest.raises(InvalidParameterError, match="`delta`"):
+        epsilon(GAUSSIAN, delta)
+
+
+def test_conversions_are_ordered_and_attain_the_known_gaussian_values():
+    curve = rdp(Repeated(GAUSSIAN, 1000))
+    tight, _ = curve.epsilon(1e-5, cks2020)
+    loose, _ = curve.epsilon(1e-5, classic)
+    # 1000 answers at σ = 40: zCDP with ρ = 0.625, classic ρ + 2√(ρ ln 1/δ).
+    assert loose == pytest.approx(0.625 + 2 * np.sqrt(0.625 * np.log(1e5)), rel=1e-4)
+    assert tight == pytest.approx(5.37767, abs=2e-4)  # autodp and dp-accounting
+
+
+@given(rho=st.floats(1e-6, 50), delta=st.floats(1e-12, 0.9))
+def test_a_finer_grid_of_orders_gains_next_to_nothing(rho, delta):
+    coarse, _ = RenyiCurve(DEFAULT_ORDERS, rho * DEFAULT_ORDERS).epsilon(delta)
+    fine_orders = 1 + np.geomspace(1e-3, 1e6, 60_000)
+    fine, _ = RenyiCurve(fine_orders, rho * fine_orders).epsilon(delta)
+    assert coarse <= fine * 1.0002 + 1e-9
+
+
+def test_curves_refuse_nonsense():
+    with pytest.raises(InvalidParameterError, match="> 1"):
+        RenyiCurve(np.array([1.0]), np.array([0.1]))
+    with pytest.raises(InvalidParameterError, match=">= 0"):
+        RenyiCurve(np.array([2.0]), np.array([np.nan]))
+    with pytest.raises(InvalidParameterError, match="equal length"):
+        RenyiCurve(np.array([2.0, 3.0]), np.array([0.1]))
+    with pytest.raises(InvalidParameterError, match="one grid"):
+        _ = RenyiCurve(np.array([2.0]), np.array([0.1])) + RenyiCurve(np.array([3.0]), np.array([0.1]))

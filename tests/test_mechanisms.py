@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
+from scipy import stats
+
+from tutelage import GNMax, LNMax, SimulationNoise, SystemNoise, VoteHistogram
+from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidParameterError
+from tutelage.neighboring import ONE_TEACHER
+
+ALPHA = 1e-9
+DRAWS = 20_000
+
+
+class FixedNoise:
+    """A noise source whose draws the test chooses."""
+
+    simulated = True
+
+    def __init__(self, noise):
+        self._noise = np.asarray(noise)
+
+    def discrete_laplace(self, scale, shape):
+        return self._noise.reshape(shape)
+
+    discrete_gaussian = discrete_laplace
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "masses"),
+    [
+        (LNMax(20.0), discrete_laplace_masses(20.0, 800)),
+        (LNMax(1.0), discrete_laplace_masses(1.0, 60)),
+        (GNMax(40.0), discrete_gaussian_masses(40.0, 600)),
+        (GNMax(1.5), discrete_gaussian_masses(1.5, 30)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("counts", [[180, 70], [5, 5, 4], [2, 3, 3, 1]])
+def test_labels_have_the_exact_distribution_ties_included(mechanism, masses, counts):
+    votes = VoteHistogram(np.tile(counts, (DRAWS, 1)), sum(counts))
+    labels = mechanism.release(votes, SystemNoise()).labels
+    expected = label_probabilities(np.array(counts), masses)
+    for label, probability in enumerate(expected):
+        assert stats.binomtest(int(np.sum(labels == label)), DRAWS, min(probability, 1)).pvalue > ALPHA / 8
+
+
+def test_the_minority_wins_as_often_as_lemma_4_says_for_two_classes():
+    # For continuous noise and two classes Lemma 4 is exact: (2 + γΔ)/(4 e^{γΔ}) at γ = 0.05, Δ = 110. The discrete noise
+    # straddles it: below where the minority loses ties, above where it wins them.
+    masses = discrete_laplace_masses(20.0, 1500)
+    loses_ties = label_probabilities(np.array([180, 70]), masses)[1]
+    wins_ties = label_probabilities(np.array([70, 180]), masses)[0]
+    lemma_4 = 7.5 / (4 * np.exp(5.5))
+    assert loses_ties < lemma_4 < wins_ties
+    assert (loses_ties + wins_ties) / 2 == pytest.approx(lemma_4, rel=1e-3)
+
+
+@pytest.mark.parametrize("mechanism", [LNMax(3.0), GNMax(3.0)], ids=str)
+def test_noise_comes_before_the_argmax_and_ties_go_to_the_lowest_class(mechanism):
+    votes = VoteHistogram(np.array([[5, 3, 1], [5, 3, 1], [0, 0, 0]]), 9)
+    release = mechanism.release(votes, FixedNoise([[0, 2, 4], [0, 3, 4], [0, 0, 0]]))
+    assert release.labels.tolist() == [0, 1, 0]
+    assert release.answered.all()
+
+
+def test_events_tell_the_parameters_and_never_the_votes():
+    votes = VoteHistogram(np.array([[7, 3]] * 5), 10)
+    assert LNMax(20).event(votes, simulated=False) == Repeated(NoisyArgmaxLaplace(20, 2, ONE_TEACHER), 5)
+    assert GNMax(40).event(votes, simulated=False) == Repeated(NoisyArgmaxGaussian(40, 2, ONE_TEACHER), 5)
+    other = VoteHistogram(np.array([[2, 8]] * 5), 10)
+    assert LNMax(20).event(votes, simulated=False) == LNMax(20).event(other, simulated=False)
+
+
+def test_seeded_noise_taints_the_event():
+    votes = VoteHistogram(np.array([[7, 3]]), 10)
+    for mechanism in (LNMax(20), GNMax(40)):
+        real = mechanism.release(votes, SystemNoise()).event
+        seeded = mechanism.release(votes, SimulationNoise(0)).event
+        assert isinstance(real, Repeated)
+        assert isinstance(seeded, Repeated)
+        assert not real.event.simulated  # pyright: ignore[reportAttributeAccessIssue]
+        assert seeded.event.simulated  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("value", [0, -2.0, float("nan"), float("inf"), None, "40"])
+def test_noise_must_be_a_positive_number(value):
+    with pytest.raises(InvalidParameterError, match="`scale` of LNMax must be a finite number > 0"):
+        LNMax(value)
+    with pytest.raises(InvalidParameterError, match="`sigma` of GNMax must be a finite number > 0"):
+        GNMax(value)

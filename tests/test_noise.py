@@ -1,0 +1,120 @@
+"""The noise has the claimed distribution: the right scale passes, ×0.7 and ×1.3 fail, and so do planted faults.
+
+Each test draws afresh from the operating system, so its error rates are chosen: a right sampler is rejected with
+probability 1e-9 (`ALPHA`), and with these sample sizes a wrong scale passes with probability far below 1e-9.
+"""
+
+import multiprocessing
+from functools import partial
+
+import numpy as np
+import pytest
+from exact import discrete_gaussian_masses, discrete_laplace_masses
+from scipy import stats
+
+from tutelage.exceptions import InvalidParameterError
+from tutelage.noise import SimulationNoise, SystemNoise
+
+ALPHA = 1e-9
+DRAWS = 20_000
+SOURCES = [pytest.param(SystemNoise(), id="system"), pytest.param(SimulationNoise(seed=7), id="simulation")]
+KINDS = {
+    "discrete_laplace": (discrete_laplace_masses, 40),
+    "discrete_gaussian": (discrete_gaussian_masses, 12),
+}
+
+
+def p_value(draws: np.ndarray, masses, reach_factor: float, scale: float) -> float:
+    """Return the χ² p-value of `draws` against the masses, bins of at least 50 expected draws."""
+    reach = int(np.ceil(reach_factor * scale)) + 5
+    expected = masses(scale, reach) * draws.size
+    observed = np.bincount(np.clip(draws, -reach, reach) + reach, minlength=2 * reach + 1)
+    edges = np.flatnonzero(np.diff(np.floor(np.cumsum(expected) / 50), prepend=0) > 0)
+    starts = np.concatenate([[0], edges[:-1] + 1])
+    seen, wanted = np.add.reduceat(observed, starts), np.add.reduceat(expected, starts)
+    return stats.chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [0.7, 3.0, 20.0, 40.0])
+def test_scale_is_right_and_neither_smaller_nor_larger(source, kind, scale):
+    masses, reach = KINDS[kind]
+    draws = getattr(source, kind)(scale, (DRAWS,))
+    judge = partial(p_value, draws, masses, reach)
+    assert judge(scale) > ALPHA
+    assert judge(0.7 * scale) < ALPHA
+    assert judge(1.3 * scale) < ALPHA
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_faults_are_rejected(kind):
+    masses, reach = KINDS[kind]
+    rng = np.random.default_rng(1)
+    right = getattr(SystemNoise(), kind)(20.0, (DRAWS,))
+    rounded = np.trunc(rng.laplace(scale=20.0, size=DRAWS)).astype(int)  # truncated float noise piles up at zero
+    faults = {"half": right // 2, "one-sided": np.abs(right), "shifted": right + 2, "truncated": rounded}
+    for name, faulty in faults.items():
+        assert p_value(faulty, masses, reach, 20.0) < ALPHA, name
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_coordinates_are_independent_integers(source, kind):
+    draws = getattr(source, kind)(20.0, (DRAWS, 2))
+    assert draws.dtype == np.int64
+    assert draws.shape == (DRAWS, 2)
+    correlation = np.corrcoef(draws.T)[0, 1]
+    assert abs(correlation) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS)
+
+
+def test_the_difference_of_a_pair_has_the_distribution_that_the_accounting_uses():
+    draws = SystemNoise().discrete_laplace(5.0, (DRAWS, 2))
+    masses = discrete_laplace_masses(5.0, 300)
+    expected = np.convolve(masses, masses)
+    difference = draws[:, 1] - draws[:, 0]
+    for needed in (0, 1, 7, 20):
+        probability = expected[600 + needed :].sum()
+        assert stats.binomtest(int(np.sum(difference >= needed)), DRAWS, probability).pvalue > ALPHA
+
+
+def _draw_in_child(queue) -> None:
+    queue.put(SystemNoise().discrete_gaussian(1000.0, (16,)).tolist())
+
+
+def test_forked_processes_draw_different_noise():
+    SystemNoise().discrete_gaussian(1000.0, (16,))  # so that children inherit a sampler that was used
+    fork = multiprocessing.get_context("fork")
+    queue = fork.Queue()
+    children = [fork.Process(target=_draw_in_child, args=(queue,)) for _ in range(16)]
+    for child in children:
+        child.start()
+    streams = {tuple(queue.get(timeout=60)) for _ in children}
+    for child in children:
+        child.join()
+    assert len(streams) == len(children)
+
+
+def test_drawing_leaves_the_users_opendp_settings_alone():
+    from opendp.mod import GLOBAL_FEATURES
+
+    before = set(GLOBAL_FEATURES)
+    SystemNoise().discrete_laplace(2.0, (3,))
+    assert set(GLOBAL_FEATURES) == before
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), "20", True])
+def test_a_scale_that_is_no_positive_number_is_refused(source, scale):
+    for kind in KINDS:
+        with pytest.raises(InvalidParameterError, match="must be a finite number > 0"):
+            getattr(source, kind)(scale, (2,))
+
+
+def test_only_the_simulation_takes_a_seed():
+    assert np.array_equal(
+        SimulationNoise(3).discrete_laplace(5.0, (50,)), SimulationNoise(3).discrete_laplace(5.0, (50,))
+    )
+    assert not np.array_equal(SystemNoise().discrete_laplace(5.0, (50,)), SystemNoise().discrete_laplace(5.0, (50,)))
+    with pytest.raises(TypeError):
+        SystemNoise(seed=3)  # pyright: ignore[reportCallIssue]
