@@ -27,7 +27,7 @@ _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 201
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    return hasattr(getattr(classifier, "student_", None) or classifier.student_estimator, "predict_proba")
+    return hasattr(getattr(classifier, "student_", classifier.student_estimator), "predict_proba")
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):

@@ -1,20 +1,19 @@
 """Ballots become a vote histogram: the sensitive heart of PATE, with guarded printing and plain-array storage."""
 
 import os
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, final
 
 import numpy as np
 
+from tutelage._files import open_private, read_arrays
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _FORMAT = 1
-_MOST_BYTES = 2**31  # refuses a compressed bomb; 2 GiB holds 26 million queries of ten classes
 
 
 @final
@@ -180,36 +179,6 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
         raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
     return VoteHistogram(counts, ballots.shape[0], unit)
-
-
-def open_private(path: Path) -> Any:
-    """Open `path` for writing bytes, replacing it, readable by its owner only."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the plain arrays of an npz file, never unpickling.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing, is no npz of plain arrays, or would unpack to more than 2 GiB.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(item.file_size for item in archive.infolist()) > _MOST_BYTES:
-                raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes. Split the votes.")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise InvalidDataError(f"{path} does not exist. Name an npz file of vote counts.") from None
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
-        if isinstance(error, InvalidDataError):
-            raise
-        raise InvalidDataError(
-            f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez."
-        ) from None
 
 
 def _teachers_from_row_sums(counts: Any) -> int:

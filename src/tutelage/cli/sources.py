@@ -7,13 +7,13 @@ from typing import Any, final
 import numpy as np
 from sklearn.compose import ColumnTransformer
 
+from tutelage._files import read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import load_adult
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import read_csv
-from tutelage.votes import read_arrays
 
 
 @final

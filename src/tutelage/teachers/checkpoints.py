@@ -4,7 +4,6 @@ Files are npz of plain arrays, read with pickling off: a file from elsewhere can
 They are private, like every ballot; the folder is readable by its owner only.
 """
 
-import zipfile
 from pathlib import Path
 from typing import final
 
@@ -12,8 +11,9 @@ import joblib
 import numpy as np
 import sklearn
 
+from tutelage._files import open_private, read_arrays
 from tutelage._typing import Ballots, IntArray, Matrix
-from tutelage.votes import open_private
+from tutelage.exceptions import InvalidDataError
 
 
 @final
@@ -43,10 +43,10 @@ class BallotCheckpoints:
         if self._folder is None:
             return None
         try:
-            with np.load(self._path(self._folder, number), allow_pickle=False) as file:
-                return file["ballots"] if str(file["identity"]) == identity else None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            return None  # absent or cut short by a kill: the teacher is trained again
+            arrays = read_arrays(self._path(self._folder, number))
+            return arrays["ballots"] if str(arrays["identity"]) == identity else None
+        except (InvalidDataError, KeyError):
+            return None  # absent or damaged: the teacher is trained again
 
     def save(self, number: int, identity: str, ballots: Ballots) -> None:
         """Keep the ballots of teacher `number`; the file appears whole or not at all."""

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
+from tutelage.neighboring import NeighboringRelation
+from tutelage.partition import Shards, refuse_overlap
+
+KEY = b"a key of 32 bytes for the tests."
+IDS = st.lists(st.integers(0, 10**9) | st.text(min_size=1).filter(str.strip), min_size=2, max_size=40)
+
+
+def assignment(ids, n_shards=7, key=KEY):
+    return Shards.of_entities(np.array(ids, dtype=object), n_shards, key=key).assignment.tolist()
+
+
+@given(ids=IDS, data=st.data())
+def test_deleting_or_adding_an_entity_moves_no_other_row(ids, data):
+    before = assignment(ids)
+    position = data.draw(st.integers(0, len(ids) - 1))
+    without = assignment(ids[:position] + ids[position + 1 :])
+    assert without == before[:position] + before[position + 1 :]
+    assert assignment([*ids[:position], "someone new", *ids[position:]])[position + 1 :] == before[position:]
+
+
+@given(ids=IDS)
+def test_all_rows_of_an_entity_meet_in_one_shard(ids):
+    doubled = assignment(ids + ids)
+    assert doubled[: len(ids)] == doubled[len(ids) :]
+    refuse_overlap(np.array(doubled), np.array(ids + ids, dtype=object))
+
+
+@given(n_rows=st.integers(1, 300), n_shards=st.integers(1, 50))
+def test_shards_are_disjoint_and_cover_all_rows(n_rows, n_shards):
+    shards = Shards.of_rows(n_rows, n_shards, key=KEY)
+    assert len(shards.rows) == n_shards
+    assert sorted(np.concatenate(shards.rows).tolist()) == list(range(n_rows))
+    for number, rows in enumerate(shards.rows):
+        assert np.all(shards.assignment[rows] == number)
+
+
+def test_changing_the_number_of_rows_moves_no_earlier_row():
+    short, long = Shards.of_rows(100, 9, key=KEY), Shards.of_rows(150, 9, key=KEY)
+    assert np.array_equal(short.assignment, long.assignment[:100])
+
+
+def test_the_same_person_in_another_spelling_is_the_same_entity():
+    assert len(set(assignment(["17", " 17", "17 ", 17]))) == 1
+    assert len(set(assignment(["Jose\u0301", "Jos\u00e9"]))) == 1
+
+
+def test_the_key_decides_and_shards_are_even():
+    ids = list(range(20_000))
+    one, other = assignment(ids, 10), assignment(ids, 10, key=b"another key for the same ids....")
+    assert np.mean(np.array(one) == np.array(other)) == pytest.approx(0.1, abs=0.02)
+    assert np.bincount(one).min() > 1800
+
+
+def test_each_way_to_partition_says_whom_it_protects():
+    assert Shards.of_rows(5, 2, key=KEY).unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+    entity = Shards.of_entities([1, 2], 2, key=KEY, name="patient")
+    assert (entity.unit.name, entity.unit.neighboring.name) == ("patient", "ADD_REMOVE_OR_CHANGE_ONE_ENTITY")
+    silo = Shards.of_silos(["a", "b", "a"])
+    assert (silo.unit.name, silo.unit.neighboring.name) == ("row", "ADD_REMOVE_OR_CHANGE_WITHIN_SILO")
+    assert silo.n_shards == 2
+
+
+def test_an_entity_in_two_shards_is_refused_without_naming_it():
+    with pytest.raises(OverlappingShardsError, match="more than one shard") as caught:
+        Shards.of_silos(["north", "south", "north"], ["ada", "bob", "bob"])
+    assert "bob" not in str(caught.value)
+    with pytest.raises(OverlappingShardsError):
+        refuse_overlap([0, 1], [7, 7])
+    assert Shards.of_silos(["north", "south", "north"], ["ada", "bob", "ada"]).n_shards == 2
+
+
+@pytest.mark.parametrize("ids", [[1.0, 2.0], ["a", None], [float("nan"), 2], [True, False], [b"a", b"b"]])
+def test_ids_that_do_not_name_an_entity_are_refused(ids):
+    with pytest.raises(InvalidDataError, match="integers or strings"):
+        assignment(ids)
+
+
+def test_malformed_calls_say_what_is_wrong():
+    with pytest.raises(InvalidDataError, match="An id is empty"):
+        assignment(["a", " "])
+    with pytest.raises(InvalidDataError, match="one id per row"):
+        Shards.of_entities([[1, 2]], 2, key=KEY)
+    with pytest.raises(InvalidDataError, match="one id per row"):
+        refuse_overlap([0, 1, 1], [1, 2])
+    with pytest.raises(InvalidParameterError, match="at least 16 bytes"):
+        Shards.of_rows(5, 2, key=b"short")
+    with pytest.raises(InvalidParameterError, match="`n_shards`"):
+        Shards.of_rows(5, 0, key=KEY)
+
+
+def test_printing_shards_does_not_tell_where_a_person_is():
+    assert "assignment hidden" in repr(Shards.of_rows(3, 2, key=KEY))

@@ -1,0 +1,234 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from tutelage import VoteHistogram
+from tutelage._typing import ABSTAIN
+from tutelage.exceptions import InvalidDataError, TeacherTrainingError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.partition import Shards
+from tutelage.teachers import EstimatorTeachers, TeacherEnsemble
+from tutelage.votes import tally
+
+KEY = b"a key of 32 bytes for the tests."
+
+
+def assigned(assignment, n_shards) -> Shards:
+    return Shards(np.array(assignment), n_shards, ONE_TEACHER)
+
+
+class Quoting(ClassifierMixin, BaseEstimator):
+    """A classifier that quotes its rows when it fails and when it warns."""
+
+    def __init__(self, fail=True):
+        self.fail = fail
+
+    def fit(self, X, y):
+        if self.fail:
+            raise ValueError(f"the row of Mrs Miller is {X[0]}")
+        warnings.warn(f"the row of Mrs Miller is {X[0]}", stacklevel=1)
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+def test_votes_are_the_same_however_they_are_made(binary_rows):
+    X, y = binary_rows
+    shards = Shards.of_rows(len(y), 8, key=KEY)
+    queries = X[:50]
+
+    def teachers(n_jobs=None):
+        return EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=1, n_jobs=n_jobs)
+
+    at_once = teachers().fit_ballots(X, y, shards, queries)
+    kept: TeacherEnsemble = teachers().fit(X, y, shards)
+    assert np.array_equal(at_once, teachers(n_jobs=2).fit_ballots(X, y, shards, queries))
+    assert np.array_equal(at_once, kept.ballots(queries))
+    assert not np.array_equal(
+        at_once, EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=2).fit_ballots(X, y, shards, queries)
+    )
+
+
+def test_a_class_that_a_shard_lacks_keeps_its_column():
+    X = np.array([[0.0], [1.0], [0.0], [2.0]])
+    ballots = EstimatorTeachers(DecisionTreeClassifier(), n_classes=4, seed=0).fit_ballots(
+        X, np.array([0, 1, 0, 2]), assigned([0, 0, 1, 1], 2), np.array([[0.0], [1.5], [2.0]])
+    )
+    votes = tally(ballots, 4)
+    assert votes.counts.tolist() == [[2, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)], ids=str)
+def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator):
+    X, y = np.array([[0.0], [1.0], [5.0]]), np.array([0, 1, 1])
+    ballots = EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(
+        X, y, assigned([0, 0, 2], 3), np.array([[0.0], [1.0]])
+    )
+    assert ballots[1].tolist() == [ABSTAIN, ABSTAIN]
+    assert ballots[2].tolist() == [1, 1]
+    assert tally(ballots, 2).counts.sum(axis=1).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_estimators_message_does_not_come_out_of_a_shard(n_jobs, capfd):
+    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
+    teachers = EstimatorTeachers(Quoting(), n_classes=2, seed=0, n_jobs=n_jobs)
+    with pytest.raises(TeacherTrainingError, match="raised ValueError on shard") as caught:
+        teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
+    chain, error = [], caught.value
+    while error is not None:
+        chain.append(str(error))
+        error = error.__cause__
+    shown = "".join(chain) + capfd.readouterr().err
+    assert "Miller" not in shown
+    assert "123.456" not in shown
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_estimators_warning_does_not_come_out_of_a_shard(n_jobs, capfd):
+    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
+    teachers = EstimatorTeachers(Quoting(fail=False), n_classes=2, seed=0, n_jobs=n_jobs)
+    teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
+    assert "Miller" not in capfd.readouterr().err
+
+
+def test_rows_labels_and_shards_must_match():
+    teachers = EstimatorTeachers(DecisionTreeClassifier(), n_classes=2, seed=0)
+    X = np.zeros((3, 1))
+    with pytest.raises(InvalidDataError, match="one entry per private row"):
+        teachers.fit_ballots(X, np.array([0, 1]), assigned([0, 0, 0], 1), X)
+    with pytest.raises(InvalidDataError, match="class indices from 0 to 1"):
+        teachers.fit(X, np.array([0, 1, 2]), assigned([0, 0, 0], 1))
+
+
+class Broken(DecisionTreeClassifier):
+    """A classifier that predicts a class that does not exist."""
+
+    def predict(self, X, check_input=True):
+        return super().predict(X, check_input) + 5
+
+
+def test_a_ballot_for_an_unknown_class_is_refused():
+    X = np.array([[0.0], [1.0]])
+    teachers = EstimatorTeachers(Broken(), n_classes=2, seed=0).fit(X, np.array([0, 1]), assigned([0, 0], 1))
+    with pytest.raises(InvalidDataError, match="one known class per row"):
+        teachers.ballots(X)
+
+
+TREE = DecisionTreeClassifier()
+
+
+def fit_with_checkpoints(X, y, folder, seed=0, queries=None, estimator=TREE):
+    teachers = EstimatorTeachers(estimator, n_classes=2, seed=seed)
+    queries = X[:9] if queries is None else queries
+    return teachers.fit_ballots(X, y, Shards.of_rows(len(y), 6, key=KEY), queries, folder)
+
+
+def test_checkpoints_are_private_plain_arrays_and_are_reused(binary_rows, tmp_path):
+    X, y = binary_rows
+    first = fit_with_checkpoints(X, y, tmp_path / "private")
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
+    files = sorted((tmp_path / "private").iterdir())
+    assert len(files) == 6
+    for file in files:
+        assert file.stat().st_mode & 0o777 == 0o600
+        with np.load(file, allow_pickle=False) as arrays:
+            assert arrays["ballots"].dtype == np.int16
+    planted = first[0] ^ 1
+    with np.load(files[0]) as arrays:
+        identity = arrays["identity"]
+    np.savez(files[0], ballots=planted, identity=identity)
+    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path / "private")[0], planted)
+
+
+def test_a_checkpoint_made_under_other_circumstances_is_not_reused(binary_rows, tmp_path):
+    X, y = binary_rows
+    fit_with_checkpoints(X, y, tmp_path)
+    X_other = X.copy()
+    X_other[:, 0] = 1 - X_other[:, 0]
+    for change in (
+        {"X": X_other, "queries": X[:9]},
+        {"y": 1 - y},
+        {"seed": 1, "estimator": RandomForestClassifier(2)},
+        {"queries": X[9:18]},
+        {"estimator": DecisionTreeClassifier(max_depth=1)},
+    ):
+        arguments = {"X": X, "y": y, **change}
+        fresh = fit_with_checkpoints(**arguments, folder=None)
+        assert np.array_equal(fit_with_checkpoints(**arguments, folder=tmp_path), fresh)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"not an archive"])
+def test_a_damaged_checkpoint_is_trained_again(content, binary_rows, tmp_path):
+    X, y = binary_rows
+    fresh = fit_with_checkpoints(X, y, tmp_path)
+    (tmp_path / "teacher-000002.npz").write_bytes(content)
+    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
+
+
+def test_a_pickle_in_the_checkpoint_folder_is_not_run(binary_rows, tmp_path):
+    X, y = binary_rows
+    fresh = fit_with_checkpoints(X, y, tmp_path)
+
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    np.savez(tmp_path / "teacher-000001.npz", ballots=np.array([Bomb()], dtype=object), identity=np.array("x"))
+    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_killed_run_resumes(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys, time
+            from pathlib import Path
+            import numpy as np
+            from sklearn.tree import DecisionTreeClassifier
+            from tutelage.partition import Shards
+            from tutelage.teachers import EstimatorTeachers
+
+            class Slow(DecisionTreeClassifier):
+                def fit(self, X, y):
+                    time.sleep(0.15)
+                    return super().fit(X, y)
+
+            X = np.random.default_rng(0).uniform(size=(300, 2))
+            shards = Shards.of_rows(300, 40, key=b"a key of 32 bytes for the tests.")
+            teachers = EstimatorTeachers(Slow(), n_classes=2, seed=0)
+            y = (X[:, 0] > 0.5).astype(int)
+            folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+            np.save(sys.argv[2], teachers.fit_ballots(X, y, shards, X[:20], folder))
+        """)
+    )
+    folder = tmp_path / "checkpoints"
+    command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
+    process = subprocess.Popen(command)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.npz"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
+    assert 5 <= len(finished) < 40
+    subprocess.run(command, check=True)
+    resumed = np.load(tmp_path / "ballots.npy")
+    assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
+    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3]], check=True)
+    assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))
+    assert VoteHistogram(tally(resumed, 2).counts, 40).n_queries == 20
