@@ -2,12 +2,12 @@ import json
 
 import numpy as np
 import pytest
-from conftest import GOLDEN
-from exact import discrete_laplace_masses, label_probabilities, neighbours
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
+from conftest import GOLDEN
+from exact import discrete_laplace_masses, label_probabilities, neighbours
 from tutelage import VoteHistogram
 from tutelage.accounting import bounds_2017
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
 from tutelage.accounting import data_independent
 from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, cks2020, classic
 from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp

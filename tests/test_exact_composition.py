@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from exact import discrete_gaussian_masses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exact import discrete_gaussian_masses
 from tutelage.accounting.exact_composition import (
     continuous_gaussian_composition,
     gaussian_composition,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
 from scipy import stats
 
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
 from tutelage import GNMax, LNMax, SimulationNoise, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError
@@ -46,7 +46,7 @@ def test_labels_have_the_exact_distribution_ties_included(mechanism, masses, cou
 
 
 def test_the_minority_wins_as_often_as_lemma_4_says_for_two_classes():
-    # For continuous noise and two classes Lemma 4 is exact: (2 + γΔ)/(4 e^{γΔ}) at γ = 0.05, Δ = 110. The discrete noise
+    # For continuous noise and two classes Lemma 4 is exact: (2 + γΔ)/(4 e^{γΔ}) at γ = 0.05, Δ = 110. Discrete noise
     # straddles it: below where the minority loses ties, above where it wins them.
     masses = discrete_laplace_masses(20.0, 1500)
     loses_ties = label_probabilities(np.array([180, 70]), masses)[1]

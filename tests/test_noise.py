@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from exact import discrete_gaussian_masses, discrete_laplace_masses
 from scipy import stats
 
+from exact import discrete_gaussian_masses, discrete_laplace_masses
 from tutelage.exceptions import InvalidParameterError
 from tutelage.noise import SimulationNoise, SystemNoise
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -227,7 +228,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         parts = (self.teacher_estimator, self.student_estimator)
-        tags.input_tags.allow_nan = all(get_tags(part).input_tags.allow_nan for part in parts)
+        tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
@@ -252,11 +253,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         try:
             checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan)
         except ValueError as error:
-            if "could not convert string" in str(error):  # scikit-learn's message quotes the value
-                raise InvalidDataError(
-                    "X must hold numbers. Encode text columns by categories that are public."
-                ) from None
-            raise
+            raise InvalidDataError(_without_values(str(error))) from None
         if y:
             check_classification_targets(checked[1])
         return checked
@@ -306,6 +303,26 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
         checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
         return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
+
+
+def _takes_missing_values(estimator: Any) -> bool:
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    return get_tags(first).input_tags.allow_nan
+
+
+def _without_values(message: str) -> str:
+    """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
+    if message.startswith(("could not convert", "dtype='numeric'")):
+        return "X must hold numbers. Encode text columns by categories that are public."
+    if message.startswith("Complex data"):
+        return "Complex data not supported."
+    if message.startswith("Input X contains"):
+        return (
+            "X contains NaN or infinity, which the teacher or the student does not take. Impute inside both, for "
+            "example make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows."
+        )
+    complaint, quotes, rest = message.partition("array=")
+    return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message
 
 
 def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
