@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[Any]  # (rows, features)
 Ballots = npt.NDArray[np.int16]  # (teachers, queries): class index, or ABSTAIN

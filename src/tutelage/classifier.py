@@ -54,6 +54,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         for a class that a single person brings along would give that person away.
     n_queries : int, optional
         How many public rows are asked about, from the first on. Default: all.
+    unit : str, optional
+        What one entity is, for reports: ``"patient"``. Default: ``"entity"``, or ``"row"`` without entity ids.
     delta : float, default=1e-5
         δ of the guarantee; choose it below one over the number of people.
     public_fraction : float, optional
@@ -115,6 +117,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         student: Any = None,
         classes: npt.ArrayLike | None = None,
         n_queries: int | None = None,
+        unit: str | None = None,
         delta: float = 1e-5,
         public_fraction: float | None = None,
         checkpoints: str | Path | None = None,
@@ -129,6 +132,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.student = student
         self.classes = classes
         self.n_queries = n_queries
+        self.unit = unit
         self.delta = delta
         self.public_fraction = public_fraction
         self.checkpoints = checkpoints
@@ -287,10 +291,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             if column is not None and len(column) != n_rows:
                 raise InvalidDataError(f"`{name}` must have one entry per private row. Got {len(column)} for {n_rows}.")
         if silos is not None:
-            return Shards.of_silos(silos, entity_ids)
+            return Shards.of_silos(silos, entity_ids, name=self.unit)
         key = np.random.default_rng(seed).bytes(32)
         if entity_ids is not None:
-            return Shards.of_entities(entity_ids, self.n_teachers, key=key)
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=self.unit or "entity")
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:

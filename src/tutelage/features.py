@@ -103,8 +103,9 @@ def _is_number(value: str) -> bool:
 
 
 def _numbers(table: Table, name: str) -> list[float]:
+    cells = table.column(name)
     try:
-        return [float(value) if value else np.nan for value in table.column(name)]
+        return [float(cell) if cell else np.nan for cell in cells]
     except ValueError:
         raise InvalidDataError(
             f"Column '{name}' of {table.source} holds text, but only numbers in the public rows. Clean the column, or "

@@ -123,7 +123,7 @@ class VoteHistogram:
                 f"{path} holds the arrays {sorted(arrays)}; name the one with the vote counts. Got {array!r}."
             )
         counts = arrays[name]
-        return cls(counts, n_teachers or _teachers_from_row_sums(counts))
+        return cls(counts, _teachers_from_row_sums(counts) if n_teachers is None else n_teachers)
 
     @classmethod
     def _from_own_format(cls, arrays: dict[str, Any], path: object) -> "VoteHistogram":

@@ -1,24 +1,39 @@
-"""The command line's frame: verbs, and how refusals reach the user."""
+"""The command line's frame: verbs, loaded when they are called, and how refusals reach the user."""
 
 import sys
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from tutelage.cli.account import account
-from tutelage.cli.run import run
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
+_VERBS = ("run", "account")
+
+
+class _Verbs(TyperGroup):
+    """Finds the verb ``x`` as the function ``x`` of `tutelage.cli.x`, so that one verb does not load the others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
+        return list(_VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
+        if cmd_name not in _VERBS:
+            return None
+        verb = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+        verb.command(cmd_name)(getattr(import_module(f"tutelage.cli.{cmd_name}"), cmd_name))
+        return typer.main.get_command(verb)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     name="tutelage",
-    help="Private Aggregation of Teacher Ensembles: teachers vote, noise protects, a student learns.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback with local variables would print private rows
     rich_markup_mode=None,
 )
-app.command()(run)
-app.command()(account)
 
 
 def _print_version(wanted: bool) -> None:
@@ -30,8 +45,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Private Aggregation of Teacher Ensembles: teachers vote, noise protects, a student learns."""

@@ -81,6 +81,7 @@ def _classifier(settings: RunConfig, data: RunData, checkpoints: Path, *, progre
         student=build_estimator(settings.student, "student"),
         classes=data.classes,
         n_queries=settings.public.queries,
+        unit=None if settings.private is None else settings.private.entity,
         delta=settings.privacy.delta,
         checkpoints=checkpoints,
         random_state=settings.teachers.seed,

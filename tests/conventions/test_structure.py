@@ -1,0 +1,171 @@
+"""The shape of the package: who may import whom, what is public, and what privacy code never does."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tutelage
+from tutelage import exceptions
+
+PACKAGE = Path(tutelage.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+ROOT_WORDS = {
+    "exceptions", "events", "budget", "neighboring", "progress", "tables",
+    "_typing", "_validation", "_files", "_fitting",
+}  # fmt: skip
+# Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
+MAY_IMPORT: dict[str, set[str]] = {
+    "noise": set(),
+    "datasets": set(),
+    "partition": set(),
+    "features": set(),
+    "teachers": {"partition"},
+    "votes": set(),
+    "mechanisms": {"noise", "votes"},
+    "accounting": {"votes"},
+    "students": set(),
+    "report": set(),
+    "classifier": {"accounting", "mechanisms", "noise", "partition", "students", "teachers", "votes"},
+    "cli": {"accounting", "classifier", "datasets", "features", "mechanisms", "report", "students", "votes"},
+}
+ROOT_ORDER = [
+    {"exceptions", "_typing"},
+    {"_validation", "neighboring", "_files", "_fitting", "progress", "tables"},
+    {"events", "budget"},
+]
+
+
+def unit_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_units(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("tutelage.")}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path):
+    unit, found = unit_of(path), imported_units(path)
+    if unit in ("__init__", "__main__"):
+        return
+    if unit in ROOT_WORDS:
+        level = next(index for index, names in enumerate(ROOT_ORDER) if unit in names)
+        assert found <= set().union(*ROOT_ORDER[:level])
+    else:
+        assert found - {unit} <= MAY_IMPORT[unit] | ROOT_WORDS
+
+
+def test_every_file_has_its_place():
+    assert {unit_of(path) for path in SOURCES} == ROOT_WORDS | set(MAY_IMPORT) | {"__init__", "__main__"}
+
+
+def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
+    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise"}
+    for unit in ("students", "report"):
+        reached, frontier = set(), {unit}
+        while frontier:
+            reached |= frontier
+            units = (imported_units(path) for path in SOURCES if unit_of(path) in frontier)
+            frontier = set().union(*units) - reached
+        assert not reached & sensitive
+
+
+def test_mechanisms_and_accounting_meet_in_events_only():
+    for one, other in (("mechanisms", "accounting"), ("accounting", "mechanisms")):
+        assert not any(other in imported_units(path) for path in SOURCES if unit_of(path) == one)
+
+
+def test_public_names_are_curated_and_exist():
+    expected = [
+        "GNMax", "LNMax", "PATEClassifier", "PrivateEpsilon", "PublicEpsilon", "Release", "Shards", "SimulationNoise",
+        "SystemNoise", "TutelageError", "VoteHistogram", "__version__",
+    ]  # fmt: skip
+    assert tutelage.__all__ == sorted(expected)
+    assert dir(tutelage) == sorted(expected)
+    for name in expected:
+        assert getattr(tutelage, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = tutelage.nonsense
+
+
+def test_import_is_light():
+    script = "import sys, tutelage; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "opendp", "sklearn", "scipy", "numpy", "joblib", "rich", "typer", "skops"} & set(loaded)
+
+
+def test_training_alone_does_not_load_the_noise_library():
+    script = "import sys, tutelage.classifier, tutelage.cli; assert 'opendp' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_torch_is_an_extra_that_nothing_here_imports():
+    for path in SOURCES:
+        assert not re.search(r"^\s*(import|from) torch", path.read_text(), re.MULTILINE), path
+
+
+FORBIDDEN = {
+    "pickled objects": r"^\s*(import|from) (pickle|cloudpickle|dill)|joblib\.(load|dump)\(|allow_pickle\s*=\s*True",
+    "the global numpy generator": r"np\.random\.(?!default_rng|SeedSequence|Generator)\w+|check_random_state",
+    "Python's own generator": r"^\s*(import|from) random\b",
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_the_source_never_uses(what):
+    for path in SOURCES:
+        found = re.search(FORBIDDEN[what], path.read_text(), re.MULTILINE)
+        assert not found, f"{path.name}: {found and found[0]}"
+
+
+def test_privacy_noise_is_drawn_in_one_module_and_is_no_float():
+    draws = r"\.(normal|laplace|gumbel|exponential|standard_normal|uniform)\("
+    for path in SOURCES:
+        assert not re.search(draws, path.read_text()), path
+        if unit_of(path) != "noise":
+            assert "opendp" not in imported_units(path)
+            assert not re.search(r"^\s*(import|from) opendp", path.read_text(), re.MULTILINE), path
+
+
+def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
+    for path in SOURCES:
+        if unit_of(path) not in {"noise", "mechanisms", "votes", "accounting"}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and node.name == "SimulationNoise":
+                continue
+            if isinstance(node, ast.FunctionDef):
+                names = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
+                if names & {"seed", "random_state", "rng"}:
+                    owner = ast.get_source_segment(path.read_text(), node) or ""
+                    assert "default_rng(seed)" in owner
+                    assert unit_of(path) == "noise"
+
+
+def test_every_error_is_in_the_tree_and_the_tree_is_true():
+    classes = [value for value in vars(exceptions).values() if isinstance(value, type)]
+    for error in classes:
+        assert issubclass(error, exceptions.TutelageError)
+        assert error.__name__ in (exceptions.__doc__ or "")
+        also = re.search(rf"{error.__name__} .*\(also (\w+)\)", exceptions.__doc__ or "")
+        if also:
+            assert issubclass(error, {"ValueError": ValueError, "TypeError": TypeError}[also[1]])
+    tree = re.findall(r"(\w+Error)\b(?!\))", (exceptions.__doc__ or "").split("An error is")[0])
+    assert set(tree) - {"ValueError", "TypeError"} == {error.__name__ for error in classes}
+
+
+def test_the_whole_suite_was_collected(request):
+    whole = [str(Path(__file__).parent.parent)]
+    if [str(Path(argument).resolve()) for argument in request.config.args] == whole:
+        assert request.session.testscollected > 250

@@ -1,0 +1,335 @@
+"""The command line as a user meets it: real processes, real files, and every refusal one sentence with the fix."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import GOLDEN
+from tutelage import VoteHistogram
+from tutelage.students import load_student
+
+CONFIG = """
+[private]
+file = "private.csv"
+label = "ill"
+classes = ["no", "yes"]
+{private}
+
+[public]
+file = "public.csv"
+queries = 40
+{public}
+
+[teachers]
+number = 15
+estimator = "sklearn.tree.DecisionTreeClassifier"
+jobs = 1
+{teachers}
+
+[mechanism]
+name = "gnmax"
+sigma = 2.0
+
+[student]
+estimator = "sklearn.tree.DecisionTreeClassifier"
+
+[privacy]
+delta = 1e-5
+
+[output]
+folder = "out"
+{output}
+"""
+
+
+def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]] | None = None) -> None:
+    rng = np.random.default_rng(seed)
+    age, dose = rng.integers(20, 90, n_rows), rng.uniform(0, 1, n_rows).round(3)
+    columns = {
+        "age": age.astype(str).tolist(),
+        "dose": dose.astype(str).tolist(),
+        "ward": rng.choice(["north", "south"], n_rows).tolist(),
+        "ill": np.where(dose > 0.5, "yes", "no").tolist(),
+        **(extra or {}),
+    }
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [f"p{i // 2}" for i in range(300)]})
+    write_rows(tmp_path / "public.csv", 120, 2)
+    configure(tmp_path)
+    return tmp_path
+
+
+def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> None:
+    parts = {name: sections.get(name, "") for name in ("private", "public", "teachers", "output")}
+    parts["private"] = parts["private"] or 'entity = "patient"'
+    parts["public"] = parts["public"] or 'label = "ill"'
+    text = CONFIG.format(**parts)
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "config.toml").write_text(text)
+
+
+def tutelage(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def refusal(result: subprocess.CompletedProcess[str], code: int) -> str:
+    """Return the one sentence of a refusal."""
+    assert result.returncode == code, result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("tutelage: ")
+    return lines[0]
+
+
+def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "card.json",
+        "card.md",
+        "labels.csv",
+        "student.skops",
+    ]
+    card = json.loads((folder / "out" / "card.json").read_text())
+    assert card["student_accuracy"] > 0.9
+    assert (card["queries"], card["teachers"], card["unit"]) == (40, 15, "patient")
+    assert card["evaluation_rows"] == 80
+    assert f"{card['student_accuracy']:.2%}" in result.stdout
+    with (folder / "out" / "labels.csv").open() as file:
+        labels = list(csv.DictReader(file))
+    assert len(labels) == 40
+    assert {row["label"] for row in labels} <= {"no", "yes"}
+    student = load_student(folder / "out" / "student.skops")
+    raw = np.array([[50.0, 0.9, "north"], [50.0, 0.1, "elsewhere"]], dtype=object)
+    assert student.predict(raw).tolist() == ["yes", "no"]
+
+
+def test_nothing_a_run_leaves_or_prints_tells_a_vote(folder):
+    configure(folder, output="votes = true")
+    result = tutelage("run", "config.toml", cwd=folder)
+    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
+    assert (folder / "out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
+    assert votes.unit.name == "patient"
+    card = (folder / "out" / "card.json").read_text() + (folder / "out" / "card.md").read_text()
+    shown = result.stdout + result.stderr + card
+    assert "NOT to publish" not in shown
+    for first, second in votes.counts.tolist():
+        assert f"{first}, {second}" not in shown
+
+
+def test_a_second_release_is_refused_until_it_is_asked_for(folder):
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    assert "costs again and the two epsilons add" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
+    assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
+
+
+def test_the_card_can_be_had_as_json(folder):
+    result = tutelage("run", "config.toml", "--json", cwd=folder)
+    assert json.loads(result.stdout) == json.loads((folder / "out" / "card.json").read_text())
+
+
+def test_npz_files_and_numeric_classes_work_too(folder):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 3))
+    y = (X[:, 0] > 0.5).astype(int)
+    np.savez(folder / "private.npz", X=X, y=y, patient=np.arange(300))
+    np.savez(folder / "public.npz", X=X[:100], y=y[:100])
+    configure(
+        folder,
+        ("private.csv", "private.npz"),
+        ("public.csv", "public.npz"),
+        ('label = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"),
+        public='label = "y"',
+    )
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("replacements", "sections", "message"),
+    [
+        ([("sigma = 2.0", "sigm = 2.0")], {}, "`sigm` is not a setting of [mechanism]. Did you mean `sigma`?"),
+        ([("[privacy]", "[privcy]")], {}, "`privcy` is not a setting of the configuration. Did you mean `privacy`?"),
+        ([("delta = 1e-5", "")], {}, "[privacy] needs `delta`. Add it."),
+        ([("delta = 1e-5", 'delta = "small"')], {}, "`delta` in [privacy] must be a number. Got 'small'."),
+        ([("delta = 1e-5", "delta = 2")], {}, "`delta` in [privacy] must lie between 0 and 1. Got 2."),
+        ([("number = 15", "number = 0")], {}, "`number` in [teachers] must be at least 1. Got 0."),
+        ([("number = 15", "number = true")], {}, "`number` in [teachers] must be a whole number. Got True."),
+        ([("sigma = 2.0", "sigma = -1")], {}, "must be a finite number > 0 (votes). Got -1."),
+        ([("sigma = 2.0", "scale = 2.0")], {}, "gnmax takes `sigma`, its noise in votes, and no other."),
+        ([('"gnmax"', '"gaussian"')], {}, "`name` in [mechanism] must be one of lnmax, gnmax. Got 'gaussian'."),
+        ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),
+        ([("tree.DecisionTreeClassifier", "tree.Decision")], {}, "names nothing in scikit-learn"),
+        ([("DecisionTreeClassifier", "DecisionTreeRegressor")], {}, "must be a classifier"),
+        ([], {"teachers": "parameters = { depth = 3 }"}, "[teachers.parameters] does not fit sklearn.tree."),
+        (
+            [("queries = 40", "queries = 400")],
+            {},
+            "`queries` in [public] must be at most the 120 public rows. Got 400.",
+        ),
+        ([], {"public": 'label = "ill"\nevaluate_last = 100'}, "must leave the 40 queried rows out of 120. Got 100."),
+        ([("[output]", "[output")], {}, "is not valid TOML"),
+        ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
+        ([("public.csv", "public.npz")], {}, "must both be .csv or both be .npz"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, message, folder):
+    configure(folder, *replacements, **sections)
+    assert message in refusal(tutelage("run", "config.toml", cwd=folder), 2)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"private": 'entity = "pateint"'},
+            "private.csv has no column 'pateint'. It has: age, dose, ward",
+        ),
+        ({"private": 'silo = "ward"\nentity = "patient"'}, "An entity has rows in more than one shard"),
+        ({"public": 'label = "sick"'}, "public.csv has no column 'sick'"),
+    ],
+)
+def test_wrong_columns_are_refused(sections, message, folder):
+    configure(folder, **sections)
+    assert message in refusal(tutelage("run", "config.toml", cwd=folder), 1)
+
+
+def test_undeclared_classes_missing_features_and_private_text_are_refused_without_quoting(folder):
+    rows = (folder / "private.csv").read_text()
+    for old, new, message in (
+        (",yes,p1", ",maybe,p1", "holds a value that is not among `classes`"),
+        ("age,dose", "aged,dose", "private.csv has no column 'age'"),
+    ):
+        (folder / "private.csv").write_text(rows.replace(old, new))
+        shown = refusal(tutelage("run", "config.toml", cwd=folder), 1)
+        assert message in shown
+        assert "maybe" not in shown
+    lines = rows.splitlines()
+    lines[5] = "Mrs Miller" + lines[5][2:]
+    (folder / "private.csv").write_text("\n".join(lines))
+    shown = refusal(tutelage("run", "config.toml", cwd=folder), 1)
+    assert "Column 'age' of private.csv holds text" in shown
+    assert "Miller" not in shown
+
+
+def test_empty_cells_are_refused_where_the_model_does_not_take_them(folder):
+    lines = (folder / "private.csv").read_text().splitlines()
+    lines[5] = lines[5][2:]
+    (folder / "private.csv").write_text("\n".join(lines))
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0  # trees take missing values
+    configure(folder, ("tree.DecisionTree", "naive_bayes.Gaussian"), ("GaussianClassifier", "GaussianNB"))
+    shown = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
+    assert "X contains NaN or infinity" in shown
+    assert "SimpleImputer" in shown
+
+
+def test_single_class_and_empty_shards_are_ordinary(folder):
+    configure(
+        folder,
+        ("number = 15", "number = 140"),
+        ("tree.DecisionTreeClassifier", "linear_model.LogisticRegression"),
+    )
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+def test_an_interrupted_run_says_so_and_continues(folder):
+    configure(
+        folder,
+        (
+            'estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1',
+            'estimator = "sklearn.ensemble.RandomForestClassifier"',
+        ),
+        ("number = 15", "number = 80"),
+        teachers="parameters = { n_estimators = 150 }\njobs = 2",
+    )
+    command = [sys.executable, "-m", "tutelage", "run", "config.toml"]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    checkpoints = folder / "out" / "private-checkpoints"
+    deadline = time.monotonic() + 90
+    while len(list(checkpoints.glob("*.npz"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal does with Ctrl-C: the workers get it too
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "interrupted before any noise was drawn" in stderr
+    assert "Traceback" not in stderr
+    kept = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
+    assert 4 <= len(kept) < 80
+    assert not (folder / "out" / "card.json").exists()
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    assert (folder / "out" / "card.json").exists()
+    assert not checkpoints.exists()
+
+
+def test_account_reproduces_the_published_figure(mnist_votes, data_folder):
+    result = tutelage(
+        "account", data_folder / "pate2018_votes.npz", "--array", "mnist_250_teachers", "--first", 100,
+        "--mechanism", "lnmax", "--scale", 20, "--delta", 1e-5, "--reveal-private", "--json",
+    )  # fmt: skip
+    found = json.loads(result.stdout)
+    assert found["bound_2017"]["epsilon"] == pytest.approx(2.04299, abs=5e-6)
+    assert found["bound_2017"]["order"] == 9
+    assert (found["queries"], found["classes"], found["teachers"]) == (100, 10, 250)
+
+
+def test_account_hides_what_depends_on_the_votes():
+    arguments = ("account", GOLDEN / "votes.npz", "--array", "mnist_like_100", "--delta", 1e-5)
+    hidden = tutelage(*arguments, "--mechanism", "lnmax", "--scale", 20)
+    shown = tutelage(*arguments, "--mechanism", "lnmax", "--scale", 20, "--reveal-private")
+    assert "4.3068" in hidden.stdout
+    assert "1.4547" not in hidden.stdout
+    assert "1.4547" in shown.stdout
+    as_json = json.loads(tutelage(*arguments, "--mechanism", "lnmax", "--scale", 20, "--json").stdout)
+    assert as_json["bound_2017"] == {
+        "epsilon": None, "order": None, "publishable": False, "method": as_json["bound_2017"]["method"],
+    }  # fmt: skip
+    gaussian = json.loads(tutelage(*arguments, "--mechanism", "gnmax", "--sigma", 40, "--json").stdout)
+    assert gaussian["data_independent"]["epsilon"] == pytest.approx(1.356468, abs=1e-5)
+    assert gaussian["bound_2017"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
+        (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
+        (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
+        (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a finite number > 0"),
+        (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--first", "101"], 1, "holds 100 queries"),
+        (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--array", "mnist"], 1, "name the one with"),
+    ],
+)
+def test_account_refuses_in_one_sentence(arguments, code, message):
+    array = [] if "--array" in arguments else ["--array", "mnist_like_100"]
+    assert message in refusal(tutelage("account", GOLDEN / "votes.npz", *array, *arguments), code)
+
+
+def test_the_frame_of_the_command_line():
+    assert tutelage("--version").stdout.startswith("tutelage 0.")
+    assert "run" in tutelage("--help").stdout
+    assert "account" in tutelage().stdout + tutelage().stderr
+    assert tutelage("nonsense").returncode == 2
