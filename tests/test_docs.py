@@ -1,0 +1,72 @@
+"""Documentation runs: every Python block, every configuration, every link between pages, every doctest."""
+
+import contextlib
+import doctest
+import io
+import re
+
+import pytest
+
+from conftest import REPOSITORY
+from test_cli import configure, tutelage, write_rows
+from tutelage import classifier
+from tutelage.cli.config import load_config
+
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_example_prints_what_it_says():
+    (example,) = blocks("README.md", "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example, {})  # noqa: S102  our own documentation
+    epsilon, _, accuracy = printed.getvalue().strip().rpartition(" ")
+    assert epsilon == "ε = 3.3415 at δ = 1e-05"
+    assert epsilon in (REPOSITORY / "README.md").read_text()
+    assert 0.80 < float(accuracy) < 0.86
+
+
+@pytest.mark.parametrize(("page", "number"), [("README.md", 0), ("docs/configuration.md", 0)])
+def test_documented_configurations_are_accepted(page, number, tmp_path):
+    (tmp_path / "config.toml").write_text(blocks(page, "toml")[number])
+    config = load_config(tmp_path / "config.toml")
+    assert config.private is not None
+    assert config.private.entity == "patient_id"
+
+
+def test_the_student_is_used_as_documented(tmp_path, monkeypatch):
+    write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [str(i) for i in range(300)]})
+    write_rows(tmp_path / "public.csv", 120, 2)
+    configure(tmp_path, ('folder = "out"', 'folder = "results"'))
+    assert tutelage("run", "config.toml", cwd=tmp_path).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("docs/configuration.md", "python")
+    names = {"rows": [[50, 0.9, "north"]]}
+    exec(example, names)  # noqa: S102  our own documentation
+    assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_docstring_examples_run():
+    result = doctest.testmod(classifier)
+    assert result.attempted >= 5
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_proof_and_test_that_the_source_names_exists():
+    named = set()
+    for source in (REPOSITORY / "src").rglob("*.py"):
+        named |= set(re.findall(r"\b(?:docs|tests|tools)/[\w/]+\.(?:md|py)", source.read_text()))
+    assert "docs/proofs/data_independent.md" in named
+    for path in named:
+        assert (REPOSITORY / path).is_file(), path
