@@ -188,4 +188,5 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
 
 def _shown(path: Path) -> Any:
     """Return a path as the user would type it."""
+    path = path.resolve()
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
