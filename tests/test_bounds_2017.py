@@ -141,6 +141,6 @@ def test_class_order_does_not_matter_to_lemma_4_but_ties_do_to_the_discrete_boun
 
 
 def test_costs_from_votes_are_private():
-    found = bounds_2017.epsilon(oracle_votes("mnist_like_100"), 20, 1e-5)
+    found = bounds_2017.discrete_epsilon(oracle_votes("mnist_like_100"), 20, 1e-5)
     assert str(found.reveal())[:6] not in repr(found) + str(found) + f"{found}"
     assert found.reveal() > 0

@@ -9,7 +9,7 @@ from tutelage import PrivateEpsilon, PublicEpsilon
 from tutelage.exceptions import NotPublishableError
 from tutelage.neighboring import ONE_TEACHER
 
-SECRET = PrivateEpsilon(0.98765, 43.21, 1e-5, "a theorem")
+SECRET = PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem")
 
 
 def test_no_way_of_printing_shows_the_value(caplog):
@@ -35,7 +35,7 @@ def test_it_cannot_be_used_by_accident(leak):
 def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
     assert not isinstance(SECRET, PublicEpsilon)
     assert (SECRET.reveal(), SECRET.reveal_order()) == (0.98765, 43.21)
-    assert PrivateEpsilon(0.98765, 43.21, 1e-5, "a theorem") != SECRET
+    assert PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem") != SECRET
 
 
 def test_a_public_epsilon_prints_rounded_up():

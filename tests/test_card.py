@@ -16,7 +16,8 @@ def card(epsilon=None, **changes) -> PrivacyCard:
     values = {
         "event": Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 500), "mechanism": "LNMax(scale=20.0)",
         "noise_source": "exact", "queries": 500, "answered": 480, "teachers": 250, "classes": ("no", "a | b"),
-        "student": "forest", "student_accuracy": 0.8346, "evaluation_rows": 11_282, "versions": {"tutelage": "1"},
+        "features": ("age", "dose"), "student": "forest", "student_accuracy": 0.8346, "evaluation_rows": 11_282,
+        "versions": {"tutelage": "1"},
         "created": "2026-01-01T00:00:00+00:00", **changes,
     }  # fmt: skip
     return PrivacyCard(epsilon=epsilon, **values)
@@ -57,7 +58,7 @@ def test_simulated_noise_marks_both_forms_as_not_private():
     assert "NOT PRIVATE" in simulated.as_markdown()
 
 
-@pytest.mark.parametrize("epsilon", [PrivateEpsilon(0.55, 12.0, 1e-5, "exact"), 0.55])
+@pytest.mark.parametrize("epsilon", [PrivateEpsilon(0.55, 12.0, 1e-5, PATIENT, "exact"), 0.55])
 def test_a_card_takes_no_private_value(epsilon):
     with pytest.raises(NotPublishableError, match="PublicEpsilon only"):
         card(epsilon)

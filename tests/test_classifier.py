@@ -3,15 +3,16 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tutelage import GNMax, LNMax, PATEClassifier, SimulationNoise, VoteHistogram
-from tutelage.events import Repeated
+from tutelage import GNMax, LNMax, PATEClassifier, SimulationNoise, SystemNoise, VoteHistogram
+from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 TREE = DecisionTreeClassifier(max_depth=2)
 SKIPPED_BY_SCIKIT_LEARN: dict[str, str] = {}  # no check is expected to fail; a name and a reason would stand here
@@ -41,7 +42,8 @@ def test_a_student_learns_through_noise(binary_rows):
     assert fitted.predict_proba(X_public).shape == (150, 2)
     assert fitted.release_.labels.shape == (150,)
     assert fitted.epsilon_.unit.name == "row"
-    assert fitted.release_.event == Repeated(fitted.release_.event.event, 150)  # pyright: ignore[reportAttributeAccessIssue]
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    assert fitted.release_.event == Repeated(NoisyArgmaxGaussian(2.0, 2, row), 150)
 
 
 def test_public_rows_are_asked_from_the_first_on(binary_rows):
@@ -82,18 +84,38 @@ def test_votes_stay_behind_when_the_model_is_stored(binary_rows):
     assert str(stored.epsilon_) == str(fitted.epsilon_)
 
 
-def test_predicting_costs_nothing(binary_rows):
+def test_predicting_needs_neither_votes_nor_noise(binary_rows, monkeypatch):
     X, y = binary_rows
     fitted = model().fit(X, y, X_public=X)
-    before = str(fitted.epsilon_)
-    for _ in range(20):
-        fitted.predict(X)
-    assert str(fitted.epsilon_) == before
+    expected = fitted.predict(X)
+    del fitted.votes_
+
+    def no_noise(*_):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(SystemNoise, "discrete_gaussian", no_noise)
+    assert np.array_equal(fitted.predict(X), expected)
 
 
 def test_it_works_in_cross_validation_on_data_that_are_public_anyway(binary_rows):
     X, y = binary_rows
     assert cross_val_score(model(public_fraction=0.3), X, y, cv=3).mean() > 0.8
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path, monkeypatch):
+    X, y = binary_rows
+    folder = tmp_path / "private"
+    with monkeypatch.context() as patch:
+        patch.setattr("tutelage.classifier.fit_supervised", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(checkpoints=folder).fit(X, y, X_public=X)
+    assert len(list(folder.iterdir())) == 20
+    model(checkpoints=folder).fit(X, y, X_public=X)
+    assert not folder.exists()
 
 
 def test_entities_and_silos_set_the_unit(binary_rows):
@@ -133,7 +155,15 @@ def test_refusals_name_the_parameter_and_the_fix(binary_rows):
         ({"delta": 1.5}, "`delta`"),
         ({"public_fraction": 1.0}, "`public_fraction`"),
         ({"random_state": -1}, "`random_state`"),
-        ({"mechanism": "gnmax"}, "must be a Mechanism such as GNMax"),
+        ({"mechanism": "gnmax"}, "must be something like GNMax"),
+        ({"noise": 42}, "must be something like SystemNoise"),
+        ({"n_queries": 401}, "at most the 400 public rows. Got 401"),
+        ({"teacher": "forest"}, "`teacher` of PATEClassifier must be a scikit-learn classifier"),
+        ({"student": LinearRegression()}, "`student` of PATEClassifier must be a scikit-learn classifier"),
+        ({"teacher": DecisionTreeClassifier(max_depth=-1)}, "`teacher` .* cannot be trained .* 'max_depth' parameter"),
+        ({"student": DecisionTreeClassifier(max_depth=-1)}, "`student` .* cannot be trained .* 'max_depth' parameter"),
+        ({"checkpoints": "folder", "random_state": None}, "needs a `random_state`"),
+        ({"unit": "patient"}, "pass `entity_ids`"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
             model(**change).fit(X, y, X_public=X)
@@ -147,8 +177,11 @@ def test_refusals_of_data_quote_no_row(binary_rows):
         model().fit(X, np.zeros(400), X_public=X)
     with pytest.raises(InvalidDataError, match="not among the declared"):
         model(classes=[0, 5]).fit(X, y, X_public=X)
-    with pytest.raises(InvalidDataError, match=r"`entity_ids` must have one entry per private row\. Got 3 for 400"):
-        model().fit(X, y, X_public=X, entity_ids=[1, 2, 3])
+    for name in ("entity_ids", "silos"):
+        for length in (399, 401):
+            for changes in ({}, {"public_fraction": 0.3}):
+                with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):
+                    model(**changes).fit(X, y, **({} if changes else {"X_public": X}), **{name: np.arange(length)})
     with pytest.raises(InvalidDataError, match="X must hold numbers") as caught:
         model().fit(np.where(X > 0.99, "Mrs Miller", X.astype(str)), y, X_public=X)
     assert "Miller" not in str(caught.value)

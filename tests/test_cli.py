@@ -142,8 +142,8 @@ def test_the_card_holds_known_public_entries_only(folder):
     card = json.loads((folder / "out" / "card.json").read_text())
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
-        "neighbouring", "mechanism", "noise_source", "event", "queries", "answered", "teachers", "classes", "student",
-        "student_accuracy", "evaluation_rows", "not_protected", "versions",
+        "neighbouring", "mechanism", "noise_source", "event", "queries", "answered", "teachers", "classes", "features",
+        "student", "student_accuracy", "evaluation_rows", "not_protected", "versions",
     }  # fmt: skip
 
 
@@ -173,6 +173,7 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     )
     result = tutelage("run", "config.toml", cwd=folder)
     assert result.returncode == 0, result.stderr
+    assert load_student(folder / "out" / "student.skops").predict(X[:1]).dtype.kind == "i"
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
 
 
@@ -183,12 +184,16 @@ def test_npz_files_and_numeric_classes_work_too(folder):
         ([("[privacy]", "[privcy]")], {}, "`privcy` is not a setting of the configuration. Did you mean `privacy`?"),
         ([("delta = 1e-5", "")], {}, "[privacy] needs `delta`. Add it."),
         ([("delta = 1e-5", 'delta = "small"')], {}, "`delta` in [privacy] must be a number. Got 'small'."),
-        ([("delta = 1e-5", "delta = 2")], {}, "`delta` in [privacy] must lie between 0 and 1. Got 2."),
-        ([("number = 15", "number = 0")], {}, "`number` in [teachers] must be at least 1. Got 0."),
+        ([("delta = 1e-5", "delta = 2")], {}, "`delta` of [privacy] must lie strictly between 0 and 1"),
+        ([("number = 15", "number = 0")], {}, "`number` of [teachers] must be an integer >= 1. Got 0."),
         ([("number = 15", "number = true")], {}, "`number` in [teachers] must be a whole number. Got True."),
         ([("sigma = 2.0", "sigma = -1")], {}, "must be a finite number > 0 (votes). Got -1."),
-        ([("sigma = 2.0", "scale = 2.0")], {}, "gnmax takes `sigma`, its noise in votes, and no other."),
-        ([('"gnmax"', '"gaussian"')], {}, "`name` in [mechanism] must be one of lnmax, gnmax. Got 'gaussian'."),
+        (
+            [("sigma = 2.0", "scale = 2.0")],
+            {},
+            "gnmax takes `sigma`, its noise in votes, and no other noise.",
+        ),
+        ([('"gnmax"', '"gaussian"')], {}, "The mechanism must be one of lnmax, gnmax. Got 'gaussian'."),
         ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),
         ([("tree.DecisionTreeClassifier", "tree.Decision")], {}, "names nothing in scikit-learn"),
         ([("DecisionTreeClassifier", "DecisionTreeRegressor")], {}, "must be a classifier"),
@@ -200,6 +205,11 @@ def test_npz_files_and_numeric_classes_work_too(folder):
         ),
         ([], {"public": 'label = "ill"\nevaluate_last = 100'}, "must leave the 40 queried rows out of 120. Got 100."),
         ([("[output]", "[output")], {}, "is not valid TOML"),
+        ([("jobs = 1", "jobs = 0")], {}, "`jobs` in [teachers] must be at least 1, or -1"),
+        ([], {"teachers": "seed = -1"}, "`seed` of [teachers] must be an integer >= 0. Got -1."),
+        ([], {"public": "evaluate_last = 9"}, "scores the student on labels; name their column"),
+        ([('["no", "yes"]', '["no", 1]')], {}, "must be all text or all whole numbers"),
+        ([], {"teachers": "parameters = { max_depth = -1 }"}, "`teacher` of PATEClassifier cannot be trained"),
         ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
         ([("public.csv", "public.npz")], {}, "must both be .csv or both be .npz"),
     ],
@@ -218,6 +228,7 @@ def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, m
         ),
         ({"private": 'silo = "ward"\nentity = "patient"'}, "An entity has rows in more than one shard"),
         ({"public": 'label = "sick"'}, "public.csv has no column 'sick'"),
+        ({"public": 'label = "ward"'}, "The public labels hold 'north', which is not among `classes`"),
     ],
 )
 def test_wrong_columns_are_refused(sections, message, folder):
@@ -287,7 +298,7 @@ def test_an_interrupted_run_says_so_and_continues(folder):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert stdout == ""
-    assert "interrupted before any noise was drawn" in stderr
+    assert "interrupted; no label was released" in stderr
     assert "Traceback" not in stderr
     kept = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
     assert 4 <= len(kept) < 80
@@ -295,6 +306,26 @@ def test_an_interrupted_run_says_so_and_continues(folder):
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert (folder / "out" / "card.json").exists()
     assert not checkpoints.exists()
+
+
+def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
+    configure(folder, ('"gnmax"\nsigma', '"lnmax"\nscale'), output='[published]\nsource = "paper"\nepsilon = 7.25')
+    shown = tutelage("run", "config.toml", "--reveal-private", cwd=folder).stdout
+    assert shown.count("NOT to publish") == 3
+    assert "7.25" in shown
+    assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
+    configure(folder)
+    gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout
+    assert "No cost that depends on the votes is known" in gaussian
+    assert "NOT to publish" not in gaussian
+
+
+def test_overwriting_leaves_no_votes_of_the_earlier_run(folder):
+    configure(folder, output="votes = true")
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    configure(folder)
+    assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
+    assert not (folder / "out" / "private-votes.npz").exists()
 
 
 def test_account_reproduces_the_published_figure(mnist_votes, data_folder):
@@ -327,8 +358,8 @@ def test_account_hides_what_depends_on_the_votes():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
-        (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
+        (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes `scale`"),
+        (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes `sigma`"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a finite number > 0"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--first", "101"], 1, "holds 100 queries"),

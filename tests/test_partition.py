@@ -63,6 +63,8 @@ def test_each_way_to_partition_says_whom_it_protects():
     assert (entity.unit.name, entity.unit.neighboring.name) == ("patient", "ADD_REMOVE_OR_CHANGE_ONE_ENTITY")
     silo = Shards.of_silos(["a", "b", "a"])
     assert (silo.unit.name, silo.unit.neighboring.name) == ("row", "ADD_REMOVE_OR_CHANGE_WITHIN_SILO")
+    assert Shards.of_silos(["a"], name="patient").unit.name == "row"  # nobody checked patients
+    assert Shards.of_silos(["a"], ["p1"], name="patient").unit.name == "patient"
     assert silo.n_shards == 2
 
 
@@ -92,6 +94,12 @@ def test_malformed_calls_say_what_is_wrong():
         Shards.of_rows(5, 2, key=b"short")
     with pytest.raises(InvalidParameterError, match="`n_shards`"):
         Shards.of_rows(5, 0, key=KEY)
+
+
+@pytest.mark.parametrize("assignment", [[0, 5], [-1, 0], [[0, 1]], [0.0, 1.0]])
+def test_an_assignment_is_one_known_shard_per_row(assignment):
+    with pytest.raises(InvalidDataError, match="`assignment` of Shards"):
+        Shards(np.array(assignment), 2, Shards.of_rows(1, 1, key=KEY).unit)
 
 
 def test_printing_shards_does_not_tell_where_a_person_is():

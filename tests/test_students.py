@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 import skops.io
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage.exceptions import InvalidDataError
@@ -36,12 +42,27 @@ def test_no_answer_is_nothing_to_learn_from():
         fit_supervised(LogisticRegression(), np.eye(2), np.array([-1, -1]), CLASSES, seed=0)
 
 
-def test_a_student_comes_back_from_disk(tmp_path):
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=3), KNeighborsClassifier(), GaussianNB(),
+        make_pipeline(StandardScaler(), MLPClassifier(max_iter=1000)), CalibratedClassifierCV(LogisticRegression()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)  # fmt: skip
+def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X = np.random.default_rng(0).uniform(size=(60, 3))
-    student = fit_supervised(RandomForestClassifier(5), X, np.arange(60) % 2, CLASSES, seed=0)
+    student = fit_supervised(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)
     save_student(student, tmp_path / "student.skops")
     back = load_student(tmp_path / "student.skops")
     assert np.array_equal(back.predict(X), student.predict(X))
+
+
+def test_a_missing_or_foreign_file_is_refused(tmp_path):
+    (tmp_path / "other.skops").write_bytes(b"not an archive")
+    for name in ("nothing.skops", "other.skops"):
+        with pytest.raises(InvalidDataError, match=f"{name} is not a readable skops file"):
+            load_student(tmp_path / name)
 
 
 def test_a_file_with_an_unknown_type_is_refused_unless_vouched_for(tmp_path):

@@ -114,6 +114,23 @@ def test_rows_labels_and_shards_must_match():
         teachers.fit(X, np.array([0, 1, 2]), assigned([0, 0, 0], 1))
 
 
+class FailsLater(DecisionTreeClassifier):
+    """A classifier that quotes a row when it predicts."""
+
+    def predict(self, X, check_input=True):
+        raise ValueError("the row of Mrs Miller")
+
+
+def test_a_message_does_not_come_out_when_voting_either():
+    X, y = np.array([[0.0], [1.0]]), np.array([0, 1])
+    teachers = EstimatorTeachers(FailsLater(), n_classes=2, seed=0)
+    with pytest.raises(InvalidDataError, match="have not been trained"):
+        teachers.ballots(X)
+    with pytest.raises(TeacherTrainingError, match="raised ValueError") as caught:
+        teachers.fit(X, y, assigned([0, 0], 1)).ballots(X)
+    assert "Miller" not in str(caught.value)
+
+
 class Broken(DecisionTreeClassifier):
     """A classifier that predicts a class that does not exist."""
 
@@ -126,12 +143,14 @@ def test_a_ballot_for_an_unknown_class_is_refused():
     teachers = EstimatorTeachers(Broken(), n_classes=2, seed=0).fit(X, np.array([0, 1]), assigned([0, 0], 1))
     with pytest.raises(InvalidDataError, match="one known class per row"):
         teachers.ballots(X)
+    with pytest.raises(InvalidDataError, match="one known class per row"):
+        teachers.fit_ballots(X, np.array([0, 1]), assigned([0, 0], 1), X)
 
 
-TREE = DecisionTreeClassifier()
+FOREST = RandomForestClassifier(2)
 
 
-def fit_with_checkpoints(X, y, folder, seed=0, queries=None, estimator=TREE):
+def fit_with_checkpoints(X, y, folder, seed=0, queries=None, estimator=FOREST):
     teachers = EstimatorTeachers(estimator, n_classes=2, seed=seed)
     queries = X[:9] if queries is None else queries
     return teachers.fit_ballots(X, y, Shards.of_rows(len(y), 6, key=KEY), queries, folder)
@@ -162,7 +181,7 @@ def test_a_checkpoint_made_under_other_circumstances_is_not_reused(binary_rows, 
     for change in (
         {"X": X_other, "queries": X[:9]},
         {"y": 1 - y},
-        {"seed": 1, "estimator": RandomForestClassifier(2)},
+        {"seed": 1},
         {"queries": X[9:18]},
         {"estimator": DecisionTreeClassifier(max_depth=1)},
     ):

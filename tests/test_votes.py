@@ -105,6 +105,16 @@ def test_a_saved_histogram_comes_back_whole_and_is_private(tmp_path):
     back = VoteHistogram.load(tmp_path / "votes.npz")
     assert np.array_equal(back.counts, votes.counts)
     assert (back.n_teachers, back.unit) == (4, PATIENT)
+    assert VoteHistogram.load(tmp_path / "votes.npz", array="counts").unit == PATIENT
+    with pytest.raises(InvalidDataError, match="says it has 4 teachers"):
+        VoteHistogram.load(tmp_path / "votes.npz", n_teachers=9)
+
+
+def test_text_in_place_of_counts_is_refused_without_quoting_it(tmp_path):
+    np.savez(tmp_path / "votes.npz", names=np.array([["ada", "bob"]]))
+    with pytest.raises(InvalidDataError, match="must be integers") as caught:
+        VoteHistogram.load(tmp_path / "votes.npz")
+    assert "ada" not in str(caught.value)
 
 
 def test_bare_arrays_are_read_by_name(tmp_path):

@@ -58,16 +58,19 @@ class PrivateEpsilon:
         Rényi order at which it was attained; private too.
     delta : float
         Probability with which the bound may fail to protect.
+    unit : PrivacyUnit
+        Whom it protects and against which change.
     method : str
         The theorem that gave the value.
     """
 
-    __slots__ = ("_epsilon", "_order", "delta", "method")
+    __slots__ = ("_epsilon", "_order", "delta", "method", "unit")
 
-    def __init__(self, epsilon: float, order: float, delta: float, method: str) -> None:
+    def __init__(self, epsilon: float, order: float, delta: float, unit: PrivacyUnit, method: str) -> None:
         self._epsilon = epsilon
         self._order = order
         self.delta = delta
+        self.unit = unit
         self.method = method
 
     def reveal(self) -> float:

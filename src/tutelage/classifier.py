@@ -1,11 +1,12 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
+import warnings
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
@@ -13,17 +14,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tutelage._fitting import fit_clone
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.mechanisms import GNMax, Mechanism
-from tutelage.noise import NoiseSource, SystemNoise
+from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.partition import Shards
 from tutelage.students import fit_supervised
-from tutelage.teachers import EstimatorTeachers
+from tutelage.teachers import EstimatorTeachers, discard_checkpoints
 from tutelage.votes import tally
 
+_TRIAL_ROWS_PER_CLASS = 10
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -55,14 +58,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     n_queries : int, optional
         How many public rows are asked about, from the first on. Default: all.
     unit : str, optional
-        What one entity is, for reports: ``"patient"``. Default: ``"entity"``, or ``"row"`` without entity ids.
+        What one of `entity_ids` is, for reports: ``"patient"``. Default: ``"entity"``.
     delta : float, default=1e-5
         δ of the guarantee; choose it below one over the number of people.
     public_fraction : float, optional
         Where `fit` gets no `X_public`: this share of the rows, drawn at random, is declared public and loses its
         labels. Those rows are not protected; this is for experiments on data that are public anyway.
     checkpoints : path-like, optional
-        Private folder in which a killed `fit` leaves its ballots for the next one to resume from.
+        Private folder in which a killed `fit` leaves its ballots for the next one to resume from; needs a
+        `random_state`, so that the next one has the same shards. A `fit` that ends well empties it.
     noise : NoiseSource, optional
         Default: `SystemNoise`. `SimulationNoise` repeats experiments and taints the result.
     random_state : int, optional
@@ -182,13 +186,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         rows, labels = self._validated(X, y)
+        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         targets = self._encoded(labels)
         keep, queries = self._public_rows(rows, X_public)
-        rows, targets = rows[keep], targets[keep]
+        self._try_estimators(queries)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
-        shards = self._shards(len(rows), _rows_of(entity_ids, keep), _rows_of(silos, keep), partition_seed)
-        ballots = self._ballots(rows, targets, shards, queries, _integer(teacher_seed))
+        shards = self._shards(len(keep), _rows_of(entity_ids, keep), _rows_of(silos, keep), partition_seed)
+        ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
         self.votes_ = tally(ballots, len(self.classes_), shards.unit)
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
         self.release_ = mechanism.release(self.votes_, self.noise or SystemNoise())
@@ -196,6 +201,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.student_ = fit_supervised(
             self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
         )
+        if self.checkpoints is not None:
+            discard_checkpoints(Path(self.checkpoints))
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -245,11 +252,49 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             probability(self.public_fraction, "public_fraction", "PATEClassifier")
         if self.random_state is not None:
             integer_at_least(self.random_state, 0, "random_state", "PATEClassifier")
-        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
+        if self.checkpoints is not None and self.random_state is None:
             raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must be a Mechanism such as GNMax(sigma=40.0). "
-                f"Got a {type(self.mechanism).__name__}."
+                "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
+                "reuses nothing."
             )
+        for name, value, kind, example in (
+            ("mechanism", self.mechanism, Mechanism, "GNMax(sigma=40.0)"),
+            ("noise", self.noise, SystemNoise | SimulationNoise, "SystemNoise()"),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be something like {example}. Got a {type(value).__name__}."
+                )
+        for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
+            if not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
+                    f"RandomForestClassifier(). Got a {type(estimator).__name__}."
+                )
+
+    def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
+        for name, column in columns.items():
+            if column is not None and np.shape(column) != (n_rows,):
+                raise InvalidDataError(
+                    f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
+                )
+        if self.unit is not None and columns["entity_ids"] is None:
+            raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
+
+    def _try_estimators(self, queries: Matrix) -> None:
+        """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
+        rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * len(self.classes_))
+        made_up = np.arange(len(rows)) % len(self.classes_)
+        for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
+                    fit_clone(estimator, queries[rows], made_up, seed=0)
+            except Exception as error:
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
+                    f"{type(error).__name__}: {error}"
+                ) from None
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
@@ -264,17 +309,22 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
         """Return the numbers of the rows that stay private, and the public rows to ask about."""
-        everyone = np.arange(len(X))
         if X_public is not None:
-            return everyone, self._validated(X_public)[: self.n_queries]
-        if self.public_fraction is None:
+            private, public = np.arange(len(X)), self._validated(X_public)
+        elif self.public_fraction is not None:
+            shuffled = np.random.default_rng(self.random_state).permutation(len(X))
+            n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
+            private, public = np.sort(shuffled[n_public:]), X[shuffled[:n_public]]
+        else:
             raise InvalidDataError(
                 "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
                 "`public_fraction`."
             )
-        shuffled = np.random.default_rng(self.random_state).permutation(len(X))
-        n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
-        return np.sort(shuffled[n_public:]), X[shuffled[:n_public]][: self.n_queries]
+        if self.n_queries is not None and self.n_queries > len(public):
+            raise InvalidParameterError(
+                f"`n_queries` of PATEClassifier must be at most the {len(public)} public rows. Got {self.n_queries}."
+            )
+        return private, public[: self.n_queries]
 
     def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
         """Set `classes_` and return y as indices into it."""
@@ -287,14 +337,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return encoded
 
     def _shards(self, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
-        for name, column in (("entity_ids", entity_ids), ("silos", silos)):
-            if column is not None and len(column) != n_rows:
-                raise InvalidDataError(f"`{name}` must have one entry per private row. Got {len(column)} for {n_rows}.")
+        name = self.unit or "entity"
         if silos is not None:
-            return Shards.of_silos(silos, entity_ids, name=self.unit)
+            return Shards.of_silos(silos, entity_ids, name=name)
         key = np.random.default_rng(seed).bytes(32)
         if entity_ids is not None:
-            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=self.unit or "entity")
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
@@ -331,10 +379,7 @@ def _without_values(message: str) -> str:
 
 def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
     """Return the entries of a per-row column that belong to the kept rows."""
-    if column is None:
-        return None
-    column = np.asarray(column)
-    return column[keep] if column.ndim == 1 and len(column) > keep.max(initial=-1) else column
+    return None if column is None else np.asarray(column)[keep]
 
 
 def _integer(seed: np.random.SeedSequence) -> int:

@@ -83,7 +83,7 @@ class PublicColumns:
         return np.array(columns, dtype=dtype).T.reshape(table.n_rows, len(self.names))
 
     def matrix(self, table: Table) -> Matrix:
-        """Return the columns as a matrix of numbers, text by its public code, shape (rows, features)."""
+        """Return a matrix of shape (rows, features): first the number columns, then the codes of the text columns."""
         values = self.values(table)
         encoded: Any = values if self.encoder is None else self.encoder.transform(values)
         return np.asarray(encoded, dtype=np.float64)

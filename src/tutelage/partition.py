@@ -32,11 +32,24 @@ class Shards:
         Number of shards, empty ones included.
     unit : PrivacyUnit
         Whose rows lie in one shard.
+
+    Raises
+    ------
+    InvalidDataError
+        If the assignment is not one index below `n_shards` per row.
     """
 
     assignment: IntArray = field(repr=False)
     n_shards: int
     unit: PrivacyUnit
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.n_shards, 1, "n_shards", "Shards")
+        assignment = np.asarray(self.assignment)
+        if assignment.ndim != 1 or not np.issubdtype(assignment.dtype, np.integer):
+            raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
+        if assignment.size and not (assignment.min() >= 0 and assignment.max() < self.n_shards):
+            raise InvalidDataError(f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}.")
 
     @classmethod
     def of_rows(cls, n_rows: int, n_shards: int, *, key: bytes) -> "Shards":
@@ -84,7 +97,7 @@ class Shards:
 
     @classmethod
     def of_silos(
-        cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str | None = None
+        cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
     ) -> "Shards":
         """Give each silo (hospital, branch, device) its own teacher.
 
@@ -94,8 +107,8 @@ class Shards:
             Silo of each row; which silos there are is public.
         entity_ids : array of shape (rows,), optional
             Whose row it is; without it the unit of privacy is one row.
-        name : str, optional
-            What an entity is, for reports.
+        name : str
+            What an entity is, for reports; without `entity_ids` the unit is one row whatever this says.
 
         Raises
         ------
@@ -104,7 +117,7 @@ class Shards:
         """
         labels, assignment = np.unique(_canonical_ids(silos), return_inverse=True)
         relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO
-        unit = PrivacyUnit(name or ("row" if entity_ids is None else "entity"), relation)
+        unit = PrivacyUnit("row" if entity_ids is None else name, relation)
         if entity_ids is not None:
             refuse_overlap(assignment, entity_ids)
         return cls(assignment.astype(np.int64), len(labels), unit)

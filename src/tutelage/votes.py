@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn, final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._files import open_private, read_arrays
 from tutelage._typing import ABSTAIN, Ballots, IntArray
@@ -43,12 +44,7 @@ class VoteHistogram:
     def __post_init__(self) -> None:
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
         counts = np.asarray(self.counts)
-        if counts.ndim != 2 or counts.shape[1] < 2:
-            raise InvalidDataError(
-                f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
-            )
-        if not np.issubdtype(counts.dtype, np.integer):
-            raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
+        _check_counts(counts)
         counts = counts.astype(np.int64)
         if counts.size and (counts.min() < 0 or counts.sum(axis=1).max() > self.n_teachers):
             raise InvalidDataError(
@@ -115,30 +111,33 @@ class VoteHistogram:
             If the file is not a readable npz of plain arrays, or the array is missing or no vote histogram.
         """
         arrays = read_arrays(Path(path))
-        if array is None and "format" in arrays:
-            return cls._from_own_format(arrays, path)
+        if "format" in arrays and array in (None, "counts"):
+            votes = cls._from_own_format(arrays, path)
+            if n_teachers not in (None, votes.n_teachers):
+                raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
+            return votes
         name = array or ("counts" if "counts" in arrays else next(iter(arrays)))
         if name not in arrays or (array is None and len(arrays) > 1 and name != "counts"):
             raise InvalidDataError(
                 f"{path} holds the arrays {sorted(arrays)}; name the one with the vote counts. Got {array!r}."
             )
         counts = arrays[name]
+        _check_counts(counts)
         return cls(counts, _teachers_from_row_sums(counts) if n_teachers is None else n_teachers)
 
     @classmethod
     def _from_own_format(cls, arrays: dict[str, Any], path: object) -> "VoteHistogram":
+        if int(arrays["format"]) != _FORMAT:
+            raise InvalidDataError(
+                f"{path} has vote format {int(arrays['format'])}; this version reads {_FORMAT}. Upgrade tutelage."
+            )
         try:
-            if int(arrays["format"]) != _FORMAT:
-                raise InvalidDataError(
-                    f"{path} has vote format {int(arrays['format'])}; this version reads {_FORMAT}. Upgrade tutelage."
-                )
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, NeighboringRelation[relation])
-            return cls(arrays["counts"], int(arrays["n_teachers"]), unit)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidDataError):
-                raise
+            counts, n_teachers = arrays["counts"], int(arrays["n_teachers"])
+        except (KeyError, TypeError, ValueError):
             raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
+        return cls(counts, n_teachers, unit)
 
     def __repr__(self) -> str:
         return (
@@ -181,8 +180,17 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
     return VoteHistogram(counts, ballots.shape[0], unit)
 
 
-def _teachers_from_row_sums(counts: Any) -> int:
-    sums = np.unique(np.asarray(counts, dtype=np.int64).sum(axis=-1)) if np.ndim(counts) == 2 else np.array([1])
+def _check_counts(counts: npt.NDArray[Any]) -> None:
+    if counts.ndim != 2 or counts.shape[1] < 2:
+        raise InvalidDataError(
+            f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
+        )
+    if not np.issubdtype(counts.dtype, np.integer):
+        raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
+
+
+def _teachers_from_row_sums(counts: IntArray) -> int:
+    sums = np.unique(counts.sum(axis=1, dtype=np.int64))
     if sums.size != 1:
         raise InvalidDataError(
             "The rows of the vote counts do not all sum to the same number of teachers; pass `n_teachers`."

@@ -23,7 +23,7 @@ MOMENTS_2017: FloatArray = np.arange(1.0, 9.0)  # the l that the paper uses
 MOMENTS_2017.setflags(write=False)
 _CHUNK = 2**22  # numbers in one (queries, moments) block: 32 MiB
 
-LogLossProbability = Callable[[VoteHistogram, float], FloatArray]
+LogLosingProbability = Callable[[VoteHistogram, float], FloatArray]
 
 
 def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
@@ -47,7 +47,7 @@ def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Priva
     return _epsilon(votes, scale, delta, log_q_continuous, MOMENTS_2017, classic, method)
 
 
-def epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
+def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
     """Return ε by Theorem 3 for the discrete noise of `LNMax`, ties counted, over fine orders.
 
     Parameters
@@ -101,8 +101,8 @@ def data_independent_moments(scale: float, queries: int, delta: float) -> float:
     gamma = 1 / positive_real(scale, "scale", "data_independent_moments", "votes")
     integer_at_least(queries, 0, "queries", "data_independent_moments")
     orders = MOMENTS_2017 + 1
-    curve = RenyiCurve(orders, 2 * gamma**2 * orders)  # α(l)/l = 2γ²(l + 1)
-    return curve.repeated(queries).epsilon(delta, classic)[0]
+    values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
+    return RenyiCurve(orders, values).to_epsilon(delta, classic).epsilon
 
 
 def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
@@ -180,19 +180,20 @@ def _epsilon(
     votes: VoteHistogram,
     scale: float,
     delta: float,
-    log_loss: LogLossProbability,
+    log_q_of: LogLosingProbability,
     moments: FloatArray,
     conversion: Conversion,
     method: str,
 ) -> PrivateEpsilon:
     probability(delta, "delta", "bounds_2017")
-    log_q = log_loss(votes, scale)
+    log_q = log_q_of(votes, scale)
     total = np.zeros(len(moments))
     step = max(1, _CHUNK // len(moments))
     for start in range(0, len(log_q), step):
         total += log_moments(log_q[start : start + step], scale, moments).sum(axis=0)
     curve = RenyiCurve(moments + 1, total / moments)
-    return PrivateEpsilon(*curve.epsilon(delta, conversion), delta, method)
+    best = curve.to_epsilon(delta, conversion)
+    return PrivateEpsilon(best.epsilon, best.order, delta, votes.unit, method)
 
 
 def _gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tutelage.exceptions import InvalidParameterError
 
 Conversion = Callable[["RenyiCurve", float], FloatArray]
 
-# Dense enough that a finer grid lowers no epsilon by more than 0.02 %, wide enough for one query and for millions.
+# For δ ≤ 0.01 a finer grid lowers no epsilon by more than 0.02 %; wide enough for one query and for millions.
 DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
 DEFAULT_ORDERS.setflags(write=False)
 
@@ -21,6 +21,9 @@ DEFAULT_ORDERS.setflags(write=False)
 @dataclass(frozen=True, slots=True, eq=False)
 class RenyiCurve:
     """Upper bounds on the Rényi divergence between the outputs on any two neighbours.
+
+    Releases, even adaptive ones, compose by adding values order by order (Mironov 2017, arXiv:1702.07476v3,
+    Proposition 1).
 
     Parameters
     ----------
@@ -39,18 +42,8 @@ class RenyiCurve:
         if not (np.all(self.orders > 1) and np.all(self.values >= 0)):
             raise InvalidParameterError("`orders` of RenyiCurve must be > 1 and `values` >= 0, without NaN.")
 
-    def __add__(self, other: "RenyiCurve") -> "RenyiCurve":
-        """Compose adaptively: Rényi divergences add order by order (Mironov 2017, Proposition 1)."""
-        if not np.array_equal(self.orders, other.orders):
-            raise InvalidParameterError("Two Rényi curves add only on the same `orders`; compute both on one grid.")
-        return RenyiCurve(self.orders, self.values + other.values)
-
-    def repeated(self, count: int) -> "RenyiCurve":
-        """Compose `count` times."""
-        return RenyiCurve(self.orders, count * self.values)
-
-    def epsilon(self, delta: float, conversion: Conversion | None = None) -> tuple[float, float]:
-        """Convert to (ε, δ) and return the smallest ε with the order that gives it.
+    def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
+        """Return the smallest ε at δ over all orders, with the order that gives it.
 
         Parameters
         ----------
@@ -59,10 +52,17 @@ class RenyiCurve:
         conversion : callable, optional
             `cks2020` (default) or `classic`.
         """
-        probability(delta, "delta", "RenyiCurve.epsilon")
+        probability(delta, "delta", "RenyiCurve.to_epsilon")
         candidates = (conversion or cks2020)(self, delta)
         best = int(np.argmin(candidates))
-        return max(0.0, float(candidates[best])), float(self.orders[best])
+        return EpsilonAtOrder(max(0.0, float(candidates[best])), float(self.orders[best]))
+
+
+class EpsilonAtOrder(NamedTuple):
+    """An ε and the Rényi order at which it was attained."""
+
+    epsilon: float
+    order: float
 
 
 def cks2020(curve: RenyiCurve, delta: float) -> FloatArray:

@@ -4,7 +4,6 @@
 holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.md.
 """
 
-from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -51,38 +50,25 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     return PublicEpsilon(value, delta, unit, method, order, simulated)
 
 
-@singledispatch
-def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:  # noqa: ARG001  the rules' signature
-    """Return a bound on the Rényi divergence of `event` at each of `orders` that holds for all votes.
+def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
+    """Return a bound on the Rényi divergence of `event` at each order that holds for all votes.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
 
     Raises
     ------
     UnsupportedEventError
         If no theorem here covers the event.
     """
-    raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
-
-
-@rdp.register
-def _(event: NoisyArgmaxLaplace, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    return RenyiCurve(orders, pure_dp_renyi(2 / event.scale, orders))
-
-
-@rdp.register
-def _(event: NoisyArgmaxGaussian, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
-    return RenyiCurve(orders, orders / event.sigma**2)
-
-
-@rdp.register
-def _(event: Repeated, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    return rdp(event.event, orders).repeated(event.count)
-
-
-@rdp.register
-def _(event: Composed, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    first, *rest = (rdp(part, orders) for part in event.events)
-    return sum(rest, start=first)
+    values = np.zeros(len(orders))
+    for answers in flatten(event):
+        values += answers.times * _rdp_of_one_answer(answers.event, orders)
+    return RenyiCurve(orders, values)
 
 
 def flatten(event: Event, times: int = 1) -> list[Answers]:
@@ -95,7 +81,7 @@ def flatten(event: Event, times: int = 1) -> list[Answers]:
         case NoisyArgmaxLaplace() | NoisyArgmaxGaussian():
             return [Answers(event, times)]
         case _:
-            raise UnsupportedEventError(f"No data-independent cost is known for {type(event).__name__}.")
+            raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -126,8 +112,15 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
+def _rdp_of_one_answer(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, orders: FloatArray) -> FloatArray:
+    if isinstance(event, NoisyArgmaxLaplace):
+        return pure_dp_renyi(2 / event.scale, orders)
+    # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
+    return orders / event.sigma**2
+
+
 def _by_renyi(event: Event, delta: float) -> tuple[float, str, float | None]:
-    value, order = rdp(event).epsilon(delta)
+    value, order = rdp(event).to_epsilon(delta)
     return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
 
 

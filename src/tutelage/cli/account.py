@@ -3,25 +3,20 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from tutelage._validation import probability
 from tutelage.accounting import bounds_2017, data_independent
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.exceptions import ConfigError
-from tutelage.mechanisms import GNMax, LNMax, Mechanism
+from tutelage.cli.mechanisms import MECHANISMS, build_mechanism
+from tutelage.mechanisms import LNMax, Mechanism
 from tutelage.votes import VoteHistogram
 
-
-@final
-class MechanismName(StrEnum):
-    """The mechanisms that `account` knows."""
-
-    LNMAX = "lnmax"
-    GNMAX = "gnmax"
+MechanismName = StrEnum("MechanismName", list(MECHANISMS))  # the choices that --help shows
 
 
 def account(
@@ -40,7 +35,8 @@ def account(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the epsilon of answering every query in VOTES once, publishable and private."""
-    chosen = _mechanism(mechanism, scale, sigma)
+    probability(delta, "--delta", "account")
+    chosen = build_mechanism(mechanism, scale=scale, sigma=sigma)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
@@ -51,27 +47,23 @@ def account(
     }
     if isinstance(chosen, LNMax):
         costs["bound_2017"] = bounds_2017.published_epsilon(histogram, chosen.scale, delta)
-        costs["bound_2017_discrete"] = bounds_2017.epsilon(histogram, chosen.scale, delta)
+        costs["bound_2017_discrete"] = bounds_2017.discrete_epsilon(histogram, chosen.scale, delta)
     if as_json:
         sizes = {
             "queries": histogram.n_queries,
             "classes": histogram.n_classes,
             "teachers": histogram.n_teachers,
         }
+        terms = {
+            "delta": delta,
+            "mechanism": str(chosen),
+            "unit": histogram.unit.name,
+            "neighbouring": str(histogram.unit.neighboring),
+        }
         opened = {name: _as_json(cost, reveal_private) for name, cost in costs.items()}
-        typer.echo(json.dumps({**opened, **sizes, "delta": delta, "mechanism": str(chosen)}, indent=2))
+        typer.echo(json.dumps({**opened, **sizes, **terms}, indent=2))
     else:
         _print_table(costs, histogram, chosen, delta, reveal_private)
-
-
-def _mechanism(name: MechanismName, scale: float | None, sigma: float | None) -> Mechanism:
-    if name is MechanismName.LNMAX:
-        if scale is None or sigma is not None:
-            raise ConfigError("--mechanism lnmax takes --scale, the Laplace scale in votes, and no --sigma.")
-        return LNMax(scale)
-    if sigma is None or scale is not None:
-        raise ConfigError("--mechanism gnmax takes --sigma, the Gaussian sigma in votes, and no --scale.")
-    return GNMax(sigma)
 
 
 def _as_json(cost: PublicEpsilon | PrivateEpsilon | None, reveal: bool) -> dict[str, Any] | None:

@@ -7,13 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import ClassifierMixin
 
-from tutelage.exceptions import ConfigError, InvalidParameterError
-from tutelage.mechanisms import GNMax, LNMax, Mechanism
+from tutelage._validation import integer_at_least, probability
+from tutelage.cli.mechanisms import build_mechanism
+from tutelage.exceptions import ConfigError
+from tutelage.mechanisms import Mechanism
 
 Section = TypeVar("Section")
-_MECHANISMS = {"lnmax": (LNMax, "scale"), "gnmax": (GNMax, "sigma")}
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 
 
@@ -97,6 +98,7 @@ class PublishedSection:
     source: str
     student_accuracy: float | None = None
     epsilon: float | None = None
+    delta: float | None = None
 
 
 @final
@@ -143,9 +145,11 @@ def load_config(path: Path) -> RunConfig:
     _refuse_unknown(table, ["dataset", *sections, *optional], "the configuration")
     read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
-    read["mechanism"] = _mechanism(read["mechanism"])
+    noise: MechanismSection = read["mechanism"]
+    read["mechanism"] = build_mechanism(noise.name, scale=noise.scale, sigma=noise.sigma)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
+    _check_ranges(config)
     build_estimator(config.teachers, "teachers")
     build_estimator(config.student, "student")
     return config
@@ -167,15 +171,12 @@ def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any
         factory = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
         raise ConfigError(f"{where} names nothing in scikit-learn. Got {section.estimator!r}.") from None
-    if not (isinstance(factory, type) and issubclass(factory, BaseEstimator)):
+    if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
     try:
-        estimator = factory(**section.parameters)
+        return factory(**section.parameters)
     except TypeError as error:
         raise ConfigError(f"[{name}.parameters] does not fit {section.estimator}: {error}.") from None
-    if not is_classifier(estimator):
-        raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
-    return estimator
 
 
 def _section(kind: type[Section], table: Any, name: str) -> Section:
@@ -218,21 +219,6 @@ def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None
             raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
 
 
-def _mechanism(section: MechanismSection) -> Mechanism:
-    if section.name not in _MECHANISMS:
-        raise ConfigError(f"`name` in [mechanism] must be one of {', '.join(_MECHANISMS)}. Got {section.name!r}.")
-    kind, parameter = _MECHANISMS[section.name]
-    given = {name: value for name in ("scale", "sigma") if (value := getattr(section, name)) is not None}
-    if set(given) != {parameter}:
-        raise ConfigError(
-            f"[mechanism] {section.name} takes `{parameter}`, its noise in votes, and no other. Got {given}."
-        )
-    try:
-        return kind(**given)
-    except InvalidParameterError as error:
-        raise ConfigError(f"[mechanism] {error}") from None
-
-
 def _check_sources(config: RunConfig) -> None:
     if config.dataset is not None:
         if config.dataset != "adult":
@@ -241,13 +227,20 @@ def _check_sources(config: RunConfig) -> None:
             raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
     elif config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
-    if not 0 < config.privacy.delta < 1:
-        raise ConfigError(f"`delta` in [privacy] must lie between 0 and 1. Got {config.privacy.delta}.")
-    for name, value in (
-        ("`number` in [teachers]", config.teachers.number), ("`queries` in [public]", config.public.queries),
-        ("`evaluate_last` in [public]", config.public.evaluate_last),
-    ):  # fmt: skip
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} must be at least 1. Got {value}.")
     if config.private and len(config.private.classes) < 2:
         raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
+    if config.private and len({type(value) for value in config.private.classes}) > 1:
+        raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
+    if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
+        raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+
+
+def _check_ranges(config: RunConfig) -> None:
+    probability(config.privacy.delta, "delta", "[privacy]")
+    integer_at_least(config.teachers.number, 1, "number", "[teachers]")
+    integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
+    if config.teachers.jobs == 0:
+        raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
+    for name, value in (("queries", config.public.queries), ("evaluate_last", config.public.evaluate_last)):
+        if value is not None:
+            integer_at_least(value, 1, name, "[public]")

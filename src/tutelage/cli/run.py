@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from tutelage.accounting import bounds_2017
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.config import RunConfig, build_estimator, load_config
+from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, load_config
 from tutelage.cli.sources import RunData, load_sources
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms import LNMax
@@ -58,14 +58,13 @@ def run(
         )
     except KeyboardInterrupt:
         typer.secho(
-            "tutelage: interrupted before any noise was drawn or label released. The teachers trained so far are kept "
-            f"in {checkpoints}; run the same command again to continue.",
+            "tutelage: interrupted; no label was released. The teachers trained so far are kept in "
+            f"{checkpoints}; run the same command again to continue.",
             err=True,
             fg=typer.colors.YELLOW,
         )
         raise typer.Exit(130) from None
-    accuracy, evaluated = _score(settings, data, model)
-    card = _card(settings, model, accuracy, evaluated)
+    card = _card(settings, data, model)
     _write(settings, data, model, card)
     if as_json:
         typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
@@ -113,8 +112,9 @@ def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[f
     return float(np.mean(right)), count
 
 
-def _card(settings: RunConfig, model: PATEClassifier, accuracy: float | None, evaluated: int) -> PrivacyCard:
+def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyCard:
     release = model.release_
+    accuracy, evaluated = _score(settings, data, model)
     return PrivacyCard(
         epsilon=model.epsilon_,
         event=release.event,
@@ -124,6 +124,7 @@ def _card(settings: RunConfig, model: PATEClassifier, accuracy: float | None, ev
         answered=int(release.answered.sum()),
         teachers=model.votes_.n_teachers,
         classes=tuple(str(value) for value in model.classes_),
+        features=data.features,
         student=settings.student.estimator,
         student_accuracy=accuracy,
         evaluation_rows=evaluated,
@@ -135,6 +136,11 @@ def _card(settings: RunConfig, model: PATEClassifier, accuracy: float | None, ev
 def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     folder = settings.folder
     folder.mkdir(parents=True, exist_ok=True)
+    card.save(folder)  # before the labels, so that no release is ever without the card that says it was made
+    votes = folder / "private-votes.npz"
+    votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
+    if settings.output.votes:
+        model.votes_.save(votes)
     student = model.student_ if data.encoder is None else make_pipeline(data.encoder, model.student_)
     save_student(student, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
@@ -142,47 +148,44 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
         writer.writerow(["public_row", "label"])
         for row, (label, answered) in enumerate(zip(model.release_.labels, model.release_.answered, strict=True)):
             writer.writerow([row, model.classes_[label] if answered else ""])
-    if settings.output.votes:
-        model.votes_.save(folder / "private-votes.npz")
-    card.save(folder)
-    for file in (folder / _CHECKPOINTS).iterdir():  # private, and of no use once the release is made
-        file.unlink()
-    (folder / _CHECKPOINTS).rmdir()
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:
-    published = settings.published
+    published = settings.published or PublishedSection(source="")
     table = Table("", "this run", title="Private student", title_justify="left")
-    if published is not None:
+    if settings.published:
         table.add_column(published.source)
 
     def row(name: str, ours: str, theirs: str = "") -> None:
-        table.add_row(name, ours, *([theirs] if published else []))
+        table.add_row(name, ours, *([theirs] if settings.published else []))
 
-    def percent(value: float | None) -> str:
-        return "not measured" if value is None else f"{value:.2%}"
+    def shown(value: float | None, form: str, otherwise: str = "") -> str:
+        return otherwise if value is None else format(value, form)
 
-    row(
-        "student accuracy",
-        percent(card.student_accuracy),
-        percent(published.student_accuracy) if published else "",
-    )
+    accuracy = shown(card.student_accuracy, ".2%", "not measured")
+    row("student accuracy", accuracy, shown(published.student_accuracy, ".2%"))
     row("ε to publish (data-independent)", f"{round_up(card.epsilon.epsilon):.4f}")
-    if reveal_private and isinstance(settings.mechanism, LNMax):
-        private = bounds_2017.epsilon(model.votes_, settings.mechanism.scale, card.epsilon.delta)
-        paper = bounds_2017.published_epsilon(model.votes_, settings.mechanism.scale, card.epsilon.delta)
-        theirs = f"{published.epsilon:.2f}" if published and published.epsilon is not None else ""
-        row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}", theirs)
-        row("ε NOT to publish, for the noise drawn here", f"{round_up(private.reveal()):.4f}")
-    row("δ", f"{card.epsilon.delta:g}", f"{card.epsilon.delta:g}" if published else "")
+    scale = settings.mechanism.scale if isinstance(settings.mechanism, LNMax) else None
+    if reveal_private and scale is not None:
+        paper = bounds_2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
+        drawn = bounds_2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)
+        row(
+            "ε NOT to publish, by the paper's method",
+            f"{round_up(paper.reveal()):.4f}",
+            shown(published.epsilon, ".2f"),
+        )
+        row("ε NOT to publish, for the noise drawn here", f"{round_up(drawn.reveal()):.4f}")
+    row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)
     row("neighbouring data", str(card.epsilon.unit.neighboring))
     console = Console()
     console.print(table)
-    if reveal_private:
+    if reveal_private and scale is not None:
         console.print("The ε marked NOT to publish depend on the private votes: they are for the data's owner only.")
+    elif reveal_private:
+        console.print("No cost that depends on the votes is known here for this mechanism.")
     console.print(f"Card: {_shown(settings.folder / 'card.md')}, {_shown(settings.folder / 'card.json')}")
 
 

@@ -13,7 +13,7 @@ from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import load_adult
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
-from tutelage.tables import read_csv
+from tutelage.tables import Table, read_csv
 
 
 @final
@@ -33,6 +33,8 @@ class RunData:
         Declared class values.
     entity_ids, silos : arrays of shape (rows,) or None
         Whose row it is, and where it lies.
+    features : tuple of str
+        Names of the feature columns, in the order in which the student takes them.
     encoder : ColumnTransformer or None
         How text columns became numbers, learned from public rows.
     """
@@ -42,6 +44,7 @@ class RunData:
     X_public: Matrix
     y_public: Matrix | None
     classes: tuple[Any, ...]
+    features: tuple[str, ...]
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
     encoder: ColumnTransformer | None = None
@@ -75,6 +78,7 @@ def _adult() -> RunData:
         X_public=adult.X_public,
         y_public=names[adult.y_public],
         classes=adult.classes,
+        features=adult.feature_names,
     )
 
 
@@ -86,17 +90,18 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
     columns = PublicColumns.learn(public_rows, names)
 
-    def text(name: str | None) -> Matrix | None:
-        return None if name is None else np.array(rows.column(name))
+    def text(table: Table, name: str | None) -> Matrix | None:
+        return None if name is None else np.array(table.column(name))
 
     return RunData(
         X_private=columns.matrix(rows),
         y_private=_declared(np.array(rows.column(private.label)), private),
         X_public=columns.matrix(public_rows),
-        y_public=None if public_label is None else np.array(public_rows.column(public_label)),
-        classes=tuple(str(value) for value in private.classes),
-        entity_ids=text(private.entity),
-        silos=text(private.silo),
+        y_public=_declared_public(text(public_rows, public_label), private),
+        classes=tuple(private.classes),
+        features=names,
+        entity_ids=text(rows, private.entity),
+        silos=text(rows, private.silo),
         encoder=columns.encoder,
     )
 
@@ -109,22 +114,46 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
             raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
         return arrays[name]
 
+    def optional(arrays: dict[str, Any], path: Path, name: str | None) -> Matrix | None:
+        return None if name is None else array(arrays, path, name)
+
+    X_public = array(public_rows, public_path, "X")
     return RunData(
         X_private=array(rows, private_path, "X"),
         y_private=_declared(array(rows, private_path, private.label), private),
-        X_public=array(public_rows, public_path, "X"),
-        y_public=None if public_label is None else array(public_rows, public_path, public_label),
+        X_public=X_public,
+        y_public=_declared_public(optional(public_rows, public_path, public_label), private),
         classes=tuple(private.classes),
-        entity_ids=None if private.entity is None else array(rows, private_path, private.entity),
-        silos=None if private.silo is None else array(rows, private_path, private.silo),
+        features=tuple(f"column {number}" for number in range(X_public.shape[-1])),
+        entity_ids=optional(rows, private_path, private.entity),
+        silos=optional(rows, private_path, private.silo),
     )
 
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
-    """Return the private labels if all are declared; the message does not say which is not."""
-    declared = [str(value) for value in private.classes]
-    if not np.isin(labels.astype(str), declared).all():
+    """Return the private labels as declared classes; a refusal does not say which label is none."""
+    known = _by_spelling(private)
+    try:
+        return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
+    except KeyError:
         raise InvalidDataError(
-            f"Column '{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
+            f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
+        ) from None
+
+
+def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
+    """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
+    if labels is None:
+        return None
+    known = _by_spelling(private)
+    strangers = sorted(set(labels.astype(str).tolist()) - set(known))
+    if strangers:
+        raise InvalidDataError(
+            f"The public labels hold {strangers[0]!r}, which is not among `classes` in [private]: "
+            f"{', '.join(known)}. Spell both alike."
         )
-    return labels
+    return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
+
+
+def _by_spelling(private: PrivateSection) -> dict[str, Any]:
+    return {str(value): value for value in private.classes}

@@ -31,6 +31,8 @@ class PrivacyCard:
         Queries asked, queries answered, and teachers entitled to vote.
     classes : tuple of str
         The declared classes.
+    features : tuple of str
+        What the student takes per row, in this order; column numbers where columns have no names.
     student : str
         The student's estimator.
     student_accuracy : float or None
@@ -56,6 +58,7 @@ class PrivacyCard:
     answered: int
     teachers: int
     classes: tuple[str, ...]
+    features: tuple[str, ...]
     student: str
     student_accuracy: float | None
     evaluation_rows: int
@@ -87,6 +90,7 @@ class PrivacyCard:
             "answered": self.answered,
             "teachers": self.teachers,
             "classes": list(self.classes),
+            "features": list(self.features),
             "student": self.student,
             "student_accuracy": self.student_accuracy,
             "evaluation_rows": self.evaluation_rows,
@@ -112,6 +116,7 @@ class PrivacyCard:
             ("Queries", f"{self.queries:,} asked, {self.answered:,} answered"),
             ("Classes", ", ".join(self.classes)),
             ("Student", self.student),
+            ("Student takes", ", ".join(self.features)),
             ("Student accuracy", accuracy),
             ("Made", f"{self.created} with " + ", ".join(f"{name} {v}" for name, v in self.versions.items())),
         ]

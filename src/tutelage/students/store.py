@@ -1,5 +1,6 @@
 """A student on disk in skops format, which is read without running code from the file."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,17 @@ import skops.io
 
 from tutelage.exceptions import InvalidDataError
 
-# What skops does not vouch for by itself although scikit-learn's own tree models need it.
-_TRUSTED = ("sklearn.tree._tree.Tree",)
+# Passive parts of scikit-learn's own classifiers that skops does not vouch for by itself.
+_TRUSTED = (
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.tree._tree.Tree",
+)
 
 
 def save_student(student: Any, path: Path) -> None:
@@ -29,9 +39,12 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
     Raises
     ------
     InvalidDataError
-        If the file holds a type that nobody vouched for; nothing of it has been run.
+        If there is no such skops file, or it holds a type that nobody vouched for; nothing of it has been run.
     """
-    unknown = set(skops.io.get_untrusted_types(file=path)) - {*_TRUSTED, *trusted}
+    try:
+        unknown = set(skops.io.get_untrusted_types(file=path)) - {*_TRUSTED, *trusted}
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
+        raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
     if unknown:
         raise InvalidDataError(
             f"{path} holds types that are not known to be safe: {', '.join(sorted(unknown))}. If you trust where the "

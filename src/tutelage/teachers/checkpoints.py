@@ -61,3 +61,11 @@ class BallotCheckpoints:
     @staticmethod
     def _path(folder: Path, number: int) -> Path:
         return folder / f"teacher-{number:06d}.npz"
+
+
+def discard_checkpoints(folder: Path) -> None:
+    """Delete the ballots kept in `folder`, and the folder if nothing else is in it."""
+    for file in folder.glob("teacher-*"):
+        file.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, TeacherTrainingError
+from tutelage.exceptions import InvalidDataError, TeacherTrainingError, TutelageError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
 from tutelage.teachers.checkpoints import BallotCheckpoints
@@ -84,8 +84,18 @@ class EstimatorTeachers:
         ----------
         X_public : array of shape (queries, features)
             Public rows to vote on.
+
+        Raises
+        ------
+        InvalidDataError
+            If `fit` was not called.
+        TeacherTrainingError
+            If a teacher fails on the rows.
         """
-        return np.stack([_vote(teacher, X_public, self._n_classes) for teacher in self._teachers])
+        if not self._teachers:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+        numbered = enumerate(self._teachers)
+        return np.stack([_numbered(number, _vote, it, X_public, self._n_classes)[1] for number, it in numbered])
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: Path | None = None
@@ -105,6 +115,7 @@ class EstimatorTeachers:
         checkpoints : path, optional
             Private folder in which each finished teacher's ballots are kept as plain arrays, so that a killed run
             resumes. A ballot is reused only if its shard, seed, estimator and public rows are unchanged.
+            The caller deletes them with `discard_checkpoints`.
 
         Returns
         -------
@@ -163,6 +174,8 @@ def _numbered(number: int, work: Callable[..., Any], *arguments: Any) -> tuple[i
         warnings.simplefilter("ignore")
         try:
             return number, work(*arguments)
+        except TutelageError:
+            raise
         except Exception as error:
             raise TeacherTrainingError(
                 f"The teachers' estimator raised {type(error).__name__} on shard {number}. Its message may quote "
