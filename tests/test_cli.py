@@ -4,11 +4,13 @@ import csv
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,9 +87,9 @@ def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> 
     (folder / "config.toml").write_text(text)
 
 
-def tutelage(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
 def refusal(result: subprocess.CompletedProcess[str], code: int) -> str:
@@ -326,6 +328,19 @@ def test_overwriting_leaves_no_votes_of_the_earlier_run(folder):
     configure(folder)
     assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
     assert not (folder / "out" / "private-votes.npz").exists()
+
+
+def test_a_disk_without_room_is_one_sentence(folder):
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+
+    shown = refusal(tutelage("run", "config.toml", cwd=folder, preexec_fn=little_room), 1)
+    assert "File too large" in shown
+
+
+def test_an_output_folder_that_cannot_be_written_is_one_sentence(folder):
+    (folder / "out").write_text("a file in the way")
+    assert "out" in refusal(tutelage("run", "config.toml", cwd=folder), 1)
 
 
 def test_account_reproduces_the_published_figure(mnist_votes, data_folder):

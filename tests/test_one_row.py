@@ -1,5 +1,7 @@
 """The sensitivity claim itself: one changed private row changes the ballots of one teacher only, bit for bit."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -84,7 +86,7 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, how, noisy_rows, mo
         random_state=0,
         student=GaussianNB(),
     )
-    arguments = {"X_public": np.random.default_rng(9).normal(size=(300, 3))}
+    arguments: dict[str, Any] = {"X_public": np.random.default_rng(9).normal(size=(300, 3))}
     if how == "entities":
         arguments["entity_ids"] = np.arange(240) // 2
     elif how == "public fraction":

@@ -58,3 +58,6 @@ def main() -> None:
     except TutelageError as error:
         typer.secho(f"tutelage: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
+    except OSError as error:
+        typer.secho(f"tutelage: {error.filename or 'a file'}: {error.strerror}.", err=True, fg=typer.colors.RED)
+        sys.exit(1)
