@@ -59,7 +59,7 @@ def run(
     except KeyboardInterrupt:
         typer.secho(
             "tutelage: interrupted; no label was released. The teachers trained so far are kept in "
-            f"{checkpoints}; run the same command again to continue.",
+            f"{_shown(checkpoints)}; run the same command again to continue.",
             err=True,
             fg=typer.colors.YELLOW,
         )
