@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses
+from tutelage.accounting import data_independent
 from tutelage.accounting.exact_composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
 )
+from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.neighboring import ONE_TEACHER
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
@@ -38,8 +41,10 @@ def test_pure_composition_is_the_least_epsilon_of_enumerated_randomised_response
     assert found == 0 or hockey_stick(p, q, found - 1e-4) > delta
 
 
-@pytest.mark.parametrize("sigma", [0.3, 0.8, 2.0, 5.0])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("sigma", "count"),
+    [*((sigma, count) for sigma in (0.3, 0.8, 2.0, 5.0) for count in (1, 3)), (0.2, 200), (1.9, 200)],
+)
 @pytest.mark.parametrize("delta", [1e-2, 1e-6])
 def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma, count, delta):
     reach = math.ceil(13 * sigma) + 8
@@ -99,3 +104,6 @@ def test_nothing_costs_nothing_and_the_impossible_is_infinite():
     assert continuous_gaussian_composition(5.0, 0, 1e-5) == 0
     assert gaussian_composition(5.0, 10, 1e-14) == math.inf
     assert gaussian_composition(1e5, 10**6, 1e-5) == math.inf
+    assert pure_dp_composition(1e-3, 10**7, 1e-5) == math.inf
+    many = data_independent.epsilon(Repeated(NoisyArgmaxLaplace(2000.0, 2, ONE_TEACHER), 10**7), 1e-5)
+    assert 17 < many.epsilon < 30  # the Rényi curve takes over

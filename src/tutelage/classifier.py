@@ -371,8 +371,8 @@ def _without_values(message: str) -> str:
     if message.startswith("Input X contains"):
         return (
             "X contains NaN or infinity, which the teacher or the student does not take. Impute inside both, for "
-            "example make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take models "
-            "that accept missing values, such as HistGradientBoostingClassifier."
+            "example make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take "
+            "models that accept missing values, such as HistGradientBoostingClassifier."
         )
     complaint, quotes, rest = message.partition("array=")
     return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message

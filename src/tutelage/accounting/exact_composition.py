@@ -13,6 +13,7 @@ from scipy import special, stats
 from tutelage._typing import FloatArray
 from tutelage._validation import positive_real
 
+_MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of scipy's binomial masses, moves ε by about 1e-7
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
 _FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalising log E[cos θX], which only σ < 2 needs
@@ -31,7 +32,14 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
         Number of releases.
     delta : float
         Target δ in (0, 1).
+
+    Returns
+    -------
+    float
+        ε in nats, or infinity where there are more releases than are summed one by one.
     """
+    if count > _MOST_TERMS:
+        return np.inf
     losers = np.arange(count + 1)
     mass = stats.binom.pmf(losers, count, special.expit(-epsilon)) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
