@@ -77,9 +77,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> None:
-    parts = {name: sections.get(name, "") for name in ("private", "public", "teachers", "output")}
-    parts["private"] = parts["private"] or 'entity = "patient"'
-    parts["public"] = parts["public"] or 'label = "ill"'
+    parts = {"private": 'entity = "patient"', "public": 'label = "ill"', "teachers": "", "output": "", **sections}
     text = CONFIG.format(**parts)
     for old, new in replacements:
         assert old in text
@@ -177,6 +175,34 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     assert result.returncode == 0, result.stderr
     assert load_student(folder / "out" / "student.skops").predict(X[:1]).dtype.kind == "i"
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("private", "message"),
+    [
+        ({"X": np.zeros((9, 2)), "y": np.zeros((9, 1), int)}, r"Array 'y' of private.npz must have shape (rows,)."),
+        ({"X": np.zeros(9), "y": np.zeros(9, int)}, "Array 'X' of private.npz must have shape (rows, features)."),
+        ({"X": np.zeros((9, 2))}, "private.npz has no array 'y'. It has: X."),
+        ({"X": np.zeros((9, 2)), "y": np.zeros(8, int)}, "inconsistent numbers of samples"),
+        ({"X": np.zeros((9, 3)), "y": np.arange(9) % 2}, "features"),
+        ({"X": np.full((9, 2), "Mrs Miller"), "y": np.arange(9) % 2}, "X must hold numbers."),
+        ({"X": np.full((9, 2), 1j), "y": np.arange(9) % 2}, "Complex data not supported."),
+    ],
+)
+def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder):
+    np.savez(folder / "private.npz", **private)
+    np.savez(folder / "public.npz", X=np.zeros((50, 2)))
+    configure(
+        folder,
+        ("private.csv", "private.npz"),
+        ("public.csv", "public.npz"),
+        ('label = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"),
+        private="",
+        public="",
+    )
+    shown = refusal(tutelage("run", "config.toml", cwd=folder), 1)
+    assert message in shown
+    assert "Miller" not in shown
 
 
 @pytest.mark.parametrize(

@@ -109,22 +109,25 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
 
-    def array(arrays: dict[str, Any], path: Path, name: str) -> Matrix:
+    def array(arrays: dict[str, Any], path: Path, name: str, axes: int = 1) -> Matrix:
         if name not in arrays:
             raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+        if arrays[name].ndim != axes:
+            form = "(rows,)" if axes == 1 else "(rows, features)"
+            raise InvalidDataError(f"Array '{name}' of {path.name} must have shape {form}. Got {arrays[name].shape}.")
         return arrays[name]
 
     def optional(arrays: dict[str, Any], path: Path, name: str | None) -> Matrix | None:
         return None if name is None else array(arrays, path, name)
 
-    X_public = array(public_rows, public_path, "X")
+    X_public = array(public_rows, public_path, "X", axes=2)
     return RunData(
-        X_private=array(rows, private_path, "X"),
+        X_private=array(rows, private_path, "X", axes=2),
         y_private=_declared(array(rows, private_path, private.label), private),
         X_public=X_public,
         y_public=_declared_public(optional(public_rows, public_path, public_label), private),
         classes=tuple(private.classes),
-        features=tuple(f"column {number}" for number in range(X_public.shape[-1])),
+        features=tuple(f"column {number}" for number in range(X_public.shape[1])),
         entity_ids=optional(rows, private_path, private.entity),
         silos=optional(rows, private_path, private.silo),
     )
