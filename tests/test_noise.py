@@ -104,11 +104,17 @@ def test_drawing_leaves_the_users_opendp_settings_alone():
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), "20", True])
-def test_a_scale_that_is_no_positive_number_is_refused(source, scale):
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), "20", True, 1e-7, 1e16])
+def test_a_scale_that_is_no_usable_number_is_refused(source, scale):
     for kind in KINDS:
-        with pytest.raises(InvalidParameterError, match="must be a finite number > 0"):
+        with pytest.raises(InvalidParameterError, match="must be a number of votes between"):
             getattr(source, kind)(scale, (2,))
+
+
+def test_the_widest_noise_stays_far_from_the_limit_of_its_integers():
+    widest = np.abs(SystemNoise().discrete_laplace(1e15, (1000,)))
+    assert widest.min() >= 0
+    assert widest.max() < 2**62
 
 
 def test_only_the_simulation_takes_a_seed():

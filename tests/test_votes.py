@@ -65,11 +65,17 @@ def test_ballots_must_be_a_matrix_of_integers():
         ([[1.0, 2.0]], "must be integers"),
         ([[1, -1]], "must be >= 0"),
         ([[9, 9]], "n_teachers=10"),
+        ([[2**63 + 5, 2**63 + 5]], "n_teachers=10"),
     ],
 )
 def test_counts_that_are_no_votes_are_refused(counts, message):
     with pytest.raises(InvalidDataError, match=message):
         VoteHistogram(np.array(counts), 10)
+
+
+def test_more_teachers_than_noise_could_hide_are_refused():
+    with pytest.raises(InvalidDataError, match="at most"):
+        VoteHistogram(np.array([[2**62, 0]]), 2**62)
 
 
 def test_counts_of_small_integer_types_do_not_overflow():

@@ -1,15 +1,23 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
-import math
 from numbers import Integral, Real
 
 from tutelage.exceptions import InvalidParameterError
 
+_NOISE_RANGE = (1e-6, 1e15)  # P(|noise| > 2^62) is below e^-4000 at the upper end
 
-def positive_real(value: object, name: str, owner: str, unit: str) -> float:
-    """Return `value` as a float if it is a finite number above zero."""
-    if not _is_real(value) or not math.isfinite(float(value)) or float(value) <= 0:  # type: ignore[arg-type]
-        raise InvalidParameterError(f"`{name}` of {owner} must be a finite number > 0 ({unit}). Got {value!r}.")
+
+def noise_scale(value: object, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a usable scale of noise, in votes.
+
+    Above the upper end, noise could reach the limit of 64-bit integers, where adding a vote would no longer be hidden;
+    below the lower end it is none.
+    """
+    low, high = _NOISE_RANGE
+    if not _is_real(value) or not low <= float(value) <= high:  # type: ignore[arg-type]
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be a number of votes between {low:g} and {high:g}. Got {value!r}."
+        )
     return float(value)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from tutelage._validation import integer_at_least, positive_real
+from tutelage._validation import integer_at_least, noise_scale
 from tutelage.exceptions import InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 
@@ -47,7 +47,7 @@ class NoisyArgmaxLaplace(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        positive_real(self.scale, "scale", "NoisyArgmaxLaplace", "votes")
+        noise_scale(self.scale, "scale", "NoisyArgmaxLaplace")
         integer_at_least(self.classes, 2, "classes", "NoisyArgmaxLaplace")
 
 
@@ -74,7 +74,7 @@ class NoisyArgmaxGaussian(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        positive_real(self.sigma, "sigma", "NoisyArgmaxGaussian", "votes")
+        noise_scale(self.sigma, "sigma", "NoisyArgmaxGaussian")
         integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian")
 
 

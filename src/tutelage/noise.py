@@ -11,7 +11,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from tutelage._typing import IntArray
-from tutelage._validation import positive_real
+from tutelage._validation import noise_scale
 
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
@@ -45,12 +45,12 @@ class SystemNoise:
 
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
-        positive_real(scale, "scale", "SystemNoise", "votes")
+        noise_scale(scale, "scale", "SystemNoise")
         return _draw(lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
-        positive_real(sigma, "sigma", "SystemNoise", "votes")
+        noise_scale(sigma, "sigma", "SystemNoise")
         return _draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
 
 
@@ -71,14 +71,14 @@ class SimulationNoise:
 
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
-        positive_real(scale, "scale", "SimulationNoise", "votes")
+        noise_scale(scale, "scale", "SimulationNoise")
         # The difference of two geometric variables is two-sided geometric, that is, discrete Laplace.
         stop = -np.expm1(-1.0 / scale)
         return self._generator.geometric(stop, shape) - self._generator.geometric(stop, shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
-        positive_real(sigma, "sigma", "SimulationNoise", "votes")
+        noise_scale(sigma, "sigma", "SimulationNoise")
         reach = int(np.ceil(_TAIL * sigma))
         support = np.arange(-reach, reach + 1)
         weights = np.exp(-((support / sigma) ** 2) / 2)

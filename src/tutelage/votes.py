@@ -15,6 +15,7 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _FORMAT = 1
+_MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers
 
 
 @final
@@ -46,7 +47,11 @@ class VoteHistogram:
         counts = np.asarray(self.counts)
         _check_counts(counts)
         counts = counts.astype(np.int64)
-        if counts.size and (counts.min() < 0 or counts.sum(axis=1).max() > self.n_teachers):
+        if self.n_teachers > _MOST_TEACHERS:
+            raise InvalidDataError(f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}.")
+        if counts.size and (
+            counts.min() < 0 or counts.max() > self.n_teachers or np.any(counts.sum(axis=1) > self.n_teachers)
+        ):
             raise InvalidDataError(
                 f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
                 "Check the axis order (queries, classes) and the number of teachers."

@@ -14,7 +14,7 @@ from math import log, sqrt
 import numpy as np
 
 from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, positive_real, probability
+from tutelage._validation import integer_at_least, noise_scale, probability
 from tutelage.accounting.curves import DEFAULT_ORDERS, Conversion, RenyiCurve, cks2020, classic
 from tutelage.budget import PrivateEpsilon
 from tutelage.votes import VoteHistogram
@@ -80,7 +80,7 @@ def strong_composition(scale: float, queries: int, delta: float) -> float:
     delta : float
         Target δ in (0, 1).
     """
-    gamma = 1 / positive_real(scale, "scale", "strong_composition", "votes")
+    gamma = 1 / noise_scale(scale, "scale", "strong_composition")
     integer_at_least(queries, 0, "queries", "strong_composition")
     probability(delta, "delta", "strong_composition")
     return 4 * queries * gamma**2 + 2 * gamma * sqrt(2 * queries * log(1 / delta))
@@ -98,7 +98,7 @@ def data_independent_moments(scale: float, queries: int, delta: float) -> float:
     delta : float
         Target δ in (0, 1).
     """
-    gamma = 1 / positive_real(scale, "scale", "data_independent_moments", "votes")
+    gamma = 1 / noise_scale(scale, "scale", "data_independent_moments")
     integer_at_least(queries, 0, "queries", "data_independent_moments")
     orders = MOMENTS_2017 + 1
     values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
@@ -122,7 +122,7 @@ def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatAr
     array of shape (queries, moments)
         Upper bound on α(l), in nats, private. Where Theorem 3's condition q < 1/(e^{2γ} + 1) fails, Theorem 2's.
     """
-    gamma = 1 / positive_real(scale, "scale", "log_moments", "votes")
+    gamma = 1 / noise_scale(scale, "scale", "log_moments")
     log_q = np.asarray(log_q, dtype=np.float64)[:, None]
     moments = np.asarray(moments, dtype=np.float64)[None, :]
     independent = 2 * gamma**2 * moments * (moments + 1)  # Theorem 2, arXiv:1610.05755v4
@@ -151,7 +151,7 @@ def log_q_continuous(votes: VoteHistogram, scale: float) -> FloatArray:
         Natural log of the bound, at most 0; private.
     """
     gaps, _ = _gaps(votes)
-    scaled = gaps / positive_real(scale, "scale", "log_q_continuous", "votes")
+    scaled = gaps / noise_scale(scale, "scale", "log_q_continuous")
     return np.minimum(np.logaddexp.reduce(np.log((2 + scaled) / 4) - scaled, axis=1), 0)
 
 
@@ -172,7 +172,7 @@ def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
     """
     gaps, wins_ties = _gaps(votes)
     needed = np.where(wins_ties, gaps, gaps + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
-    log_tail = _log_tail_of_difference(needed, positive_real(scale, "scale", "log_q_discrete", "votes"))
+    log_tail = _log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
     return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special, stats
 
 from tutelage._typing import FloatArray
-from tutelage._validation import positive_real
+from tutelage._validation import noise_scale
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of scipy's binomial masses, moves ε by about 1e-7
@@ -105,7 +105,7 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     delta : float
         Target δ in (0, 1).
     """
-    positive_real(sigma, "sigma", "continuous_gaussian_composition", "votes")
+    noise_scale(sigma, "sigma", "continuous_gaussian_composition")
     mu = sqrt(2 * count) / sigma
     if mu == 0:
         return 0.0

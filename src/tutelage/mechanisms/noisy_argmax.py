@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from tutelage._typing import IntArray
-from tutelage._validation import positive_real
+from tutelage._validation import noise_scale
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
@@ -32,7 +32,7 @@ class LNMax(Mechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        positive_real(self.scale, "scale", "LNMax", "votes; the paper's γ is 1/scale")
+        noise_scale(self.scale, "scale", "LNMax")
 
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""
@@ -64,7 +64,7 @@ class GNMax(Mechanism):
     sigma: float
 
     def __post_init__(self) -> None:
-        positive_real(self.sigma, "sigma", "GNMax", "votes")
+        noise_scale(self.sigma, "sigma", "GNMax")
 
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""
