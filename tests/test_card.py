@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.events import Composed, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import NotPublishableError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.report import PrivacyCard
@@ -39,7 +39,7 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     _, path = card().save(tmp_path)
     text = path.read_text()
     assert "(11.409, 1e-05)-differential privacy" in text
-    assert "e^11.41" in text
+    assert "at most e^11.41 times as likely, plus 1e-05" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
     assert "## What is not protected" in text
@@ -53,7 +53,12 @@ def test_an_unmeasured_student_is_said_to_be_unmeasured():
 
 
 def test_simulated_noise_marks_both_forms_as_not_private():
-    simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True))
+    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
+    simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded)
+    assert "differential privacy" not in simulated.as_markdown()
+    assert "may be published" not in simulated.as_markdown()
+    with pytest.raises(NotPublishableError, match="must be marked so too"):
+        card(event=Composed((seeded,)))
     assert simulated.as_dict()["private"] is False
     assert "NOT PRIVATE" in simulated.as_markdown()
 

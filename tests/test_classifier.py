@@ -179,9 +179,10 @@ def test_refusals_of_data_quote_no_row(binary_rows):
         model(classes=[0, 5]).fit(X, y, X_public=X)
     for name in ("entity_ids", "silos"):
         for length in (399, 401):
-            for changes in ({}, {"public_fraction": 0.3}):
-                with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):
-                    model(**changes).fit(X, y, **({} if changes else {"X_public": X}), **{name: np.arange(length)})
+            with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):
+                model().fit(X, y, X_public=X, **{name: np.arange(length)})
+        with pytest.raises(InvalidParameterError, match="draws rows by position"):
+            model(public_fraction=0.3).fit(X, y, **{name: np.arange(400)})
     with pytest.raises(InvalidDataError, match="X must hold numbers") as caught:
         model().fit(np.where(X > 0.99, "Mrs Miller", X.astype(str)), y, X_public=X)
     assert "Miller" not in str(caught.value)

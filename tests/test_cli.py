@@ -252,7 +252,7 @@ def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, m
     [
         (
             {"private": 'entity = "pateint"'},
-            "private.csv has no column 'pateint'. It has: age, dose, ward",
+            "private.csv has no column 'pateint'. Is its first line a header?",
         ),
         ({"private": 'silo = "ward"\nentity = "patient"'}, "An entity has rows in more than one shard"),
         ({"public": 'label = "sick"'}, "public.csv has no column 'sick'"),

@@ -63,6 +63,16 @@ def test_composition_adds_and_flattens():
     assert epsilon(both, 1e-5).order is not None
 
 
+def test_narrow_numpy_numbers_do_not_overflow_into_a_small_epsilon():
+    wide = epsilon(Repeated(NoisyArgmaxGaussian(300.0, 2, ONE_TEACHER), 100), 1e-5)
+    narrow = NoisyArgmaxGaussian(np.float16(300), 2, ONE_TEACHER)  # pyright: ignore[reportArgumentType]
+    assert epsilon(Repeated(narrow, np.uint8(100)), 1e-5) == wide  # pyright: ignore[reportArgumentType]
+    few = epsilon(Repeated(NoisyArgmaxGaussian(2.0, 2, ONE_TEACHER), 128), 1e-5)
+    assert epsilon(Repeated(NoisyArgmaxGaussian(2.0, 2, ONE_TEACHER), np.uint8(128)), 1e-5) == few  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidParameterError, match="finite"):
+        RenyiCurve(np.array([2.0, np.inf]), np.array([5.0, 9.0]))
+
+
 def test_units_do_not_mix_and_unknown_events_are_refused():
     row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
     with pytest.raises(UnsupportedEventError, match="different units"):

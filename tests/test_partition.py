@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +77,16 @@ def test_an_entity_in_two_shards_is_refused_without_naming_it():
     with pytest.raises(OverlappingShardsError):
         refuse_overlap([0, 1], [7, 7])
     assert Shards.of_silos(["north", "south", "north"], ["ada", "bob", "ada"]).n_shards == 2
+
+
+def test_mixed_lists_do_not_smuggle_floats_past_the_check():
+    for ids in (["17", 17.0], ["a", float("nan")]):
+        with pytest.raises(InvalidDataError, match="integers or strings"):
+            Shards.of_entities(ids, 50, key=KEY)
+        with pytest.raises(InvalidDataError, match="integers or strings"):
+            Shards.of_silos(["a", "b"], ids)
+    odd: Any = [np.int64(3), "3", "\ud800"]
+    assert len(Shards.of_entities(odd, 50, key=KEY).assignment) == 3
 
 
 @pytest.mark.parametrize("ids", [[1.0, 2.0], ["a", None], [float("nan"), 2], [True, False], [b"a", b"b"]])

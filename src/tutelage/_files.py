@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,7 +36,7 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             arrays = {name: npz[name] for name in npz.files}
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist. Name an npz file.") from None
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, MemoryError) as error:
         if isinstance(error, InvalidDataError):
             raise
         arrays = {}

@@ -13,8 +13,8 @@ from tutelage._typing import Matrix
 def fit_clone(estimator: Any, X: Matrix, y: npt.NDArray[Any], seed: int) -> Any:
     """Return a clone of `estimator` fitted on at least one row; where all of `y` is one class, its constant answer.
 
-    Every ``random_state`` that is left unset is set to `seed`. Many classifiers refuse a single class; a teacher that
-    failed there would fail because of private labels.
+    Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, for it prints the losses of one shard.
+    Many classifiers refuse a single class; a teacher that failed there would fail because of private labels.
     """
     if np.all(y == y[0]):
         return DummyClassifier(strategy="most_frequent").fit(X, y)
@@ -24,4 +24,5 @@ def fit_clone(estimator: Any, X: Matrix, y: npt.NDArray[Any], seed: int) -> Any:
         for name, value in fresh.get_params().items()
         if name.split("__")[-1] == "random_state" and value is None
     }
-    return fresh.set_params(**unset).fit(X, y)
+    loud = {name: False for name in fresh.get_params() if name.split("__")[-1] == "verbose"}
+    return fresh.set_params(**unset, **loud).fit(X, y)

@@ -20,7 +20,7 @@ class PublicEpsilon:
     epsilon : float
         Upper bound on the privacy loss, in nats.
     delta : float
-        Probability with which the bound may fail to protect.
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
     unit : PrivacyUnit
         Whom it protects and against which change.
     method : str
@@ -57,7 +57,7 @@ class PrivateEpsilon:
     order : float
         Rényi order at which it was attained; private too.
     delta : float
-        Probability with which the bound may fail to protect.
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
     unit : PrivacyUnit
         Whom it protects and against which change.
     method : str

@@ -21,7 +21,7 @@ from tutelage.accounting import data_independent
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.mechanisms import GNMax, Mechanism
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
-from tutelage.partition import Shards
+from tutelage.partition import Shards, as_column
 from tutelage.students import fit_supervised
 from tutelage.teachers import EstimatorTeachers, discard_checkpoints
 from tutelage.votes import tally
@@ -194,13 +194,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         shards = self._shards(len(keep), _rows_of(entity_ids, keep), _rows_of(silos, keep), partition_seed)
         ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
-        self.votes_ = tally(ballots, len(self.classes_), shards.unit)
+        votes = tally(ballots, len(self.classes_), shards.unit)
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
-        self.release_ = mechanism.release(self.votes_, self.noise or SystemNoise())
-        self.epsilon_ = data_independent.epsilon(self.release_.event, self.delta)
-        self.student_ = fit_supervised(
-            self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
+        noise = self.noise or SystemNoise()
+        epsilon = data_independent.epsilon(mechanism.event(votes, simulated=noise.simulated), self.delta)
+        release = mechanism.release(votes, noise)  # only now that its cost is known
+        student = fit_supervised(
+            self.student_estimator, queries, release.labels, self.classes_, seed=_integer(student_seed)
         )
+        self.votes_, self.release_, self.epsilon_, self.student_ = votes, release, epsilon, student
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -265,6 +267,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier must be something like {example}. Got a {type(value).__name__}."
                 )
+        if isinstance(self.noise, SimulationNoise) and not self.noise.simulated:
+            raise InvalidParameterError("`noise` of PATEClassifier is simulated and must say so.")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
             if not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
                 raise InvalidParameterError(
@@ -278,6 +282,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidDataError(
                     f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
                 )
+        if self.public_fraction is not None and any(column is not None for column in columns.values()):
+            raise InvalidParameterError(
+                "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
+                "`entity_ids` or `silos`."
+            )
         if self.unit is not None and columns["entity_ids"] is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
@@ -298,9 +307,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
+        # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
         allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
         try:
-            checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan)
+            checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
         except ValueError as error:
             raise InvalidDataError(_without_values(str(error))) from None
         if y:
@@ -380,7 +390,7 @@ def _without_values(message: str) -> str:
 
 def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
     """Return the entries of a per-row column that belong to the kept rows."""
-    return None if column is None else np.asarray(column)[keep]
+    return None if column is None else as_column(column)[keep]
 
 
 def _integer(seed: np.random.SeedSequence) -> int:

@@ -19,6 +19,11 @@ from tutelage.neighboring import PrivacyUnit
 class Event:
     """Base of all events."""
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any part was made with seeded noise."""
+        return bool(getattr(self, "simulated", False))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": type(self).__name__, **asdict(self)}
@@ -47,8 +52,8 @@ class NoisyArgmaxLaplace(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        noise_scale(self.scale, "scale", "NoisyArgmaxLaplace")
-        integer_at_least(self.classes, 2, "classes", "NoisyArgmaxLaplace")
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "NoisyArgmaxLaplace"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyArgmaxLaplace"))
 
 
 @final
@@ -74,8 +79,8 @@ class NoisyArgmaxGaussian(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        noise_scale(self.sigma, "sigma", "NoisyArgmaxGaussian")
-        integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian")
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "NoisyArgmaxGaussian"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian"))
 
 
 @final
@@ -87,7 +92,12 @@ class Repeated(Event):
     count: int
 
     def __post_init__(self) -> None:
-        integer_at_least(self.count, 0, "count", "Repeated")
+        object.__setattr__(self, "count", integer_at_least(self.count, 0, "count", "Repeated"))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any part was made with seeded noise."""
+        return self.event.is_simulated
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
@@ -104,6 +114,11 @@ class Composed(Event):
     def __post_init__(self) -> None:
         if not self.events:
             raise InvalidParameterError("`events` of Composed must hold at least one event. Got none.")
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any part was made with seeded noise."""
+        return any(event.is_simulated for event in self.events)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""

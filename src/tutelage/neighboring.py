@@ -17,7 +17,7 @@ class NeighboringRelation(StrEnum):
     CHANGE_ONE_ROW = "one row has other contents; how many rows there are is public"
     ADD_REMOVE_OR_CHANGE_ONE_ENTITY = "one entity's rows are added, removed or have other contents"
     ADD_REMOVE_OR_CHANGE_WITHIN_SILO = (
-        "one entity's rows are added, removed or have other contents, all within one silo; "
+        "one entity's rows are added, removed or have other contents, all within one silo that has others; "
         "which silos there are is public"
     )
     CHANGE_ONE_BALLOT = "one teacher's ballots change arbitrarily"

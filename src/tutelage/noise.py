@@ -64,10 +64,13 @@ class SimulationNoise:
         The same seed gives the same noise, which is exactly why it protects nobody.
     """
 
-    simulated = True
-
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
+
+    @property
+    def simulated(self) -> bool:
+        """Always true: the draws can be replayed."""
+        return True
 
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""

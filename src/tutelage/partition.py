@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import unicodedata
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, final
 
 import numpy as np
@@ -162,19 +163,24 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
         raise InvalidParameterError("`key` of Shards must be at least 16 bytes, for example secrets.token_bytes(32).")
 
     def shard(entity: object) -> int:
-        digest = hmac.digest(key, str(entity).encode(), hashlib.sha256)
+        digest = hmac.digest(key, str(entity).encode("utf-8", "surrogatepass"), hashlib.sha256)
         return int.from_bytes(digest[:16], "big") % n_shards
 
     return np.fromiter((shard(entity) for entity in ids), dtype=np.int64)
 
 
+def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
+    return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+
+
 def _canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
     """Return ids as strings in one spelling, so that 17, "17" and " 17" are the same entity."""
-    array = np.asarray(values)
+    array = as_column(values)
     if array.ndim != 1:
         raise InvalidDataError(f"Ids must form one column, one id per row. Got shape {array.shape}.")
     for value in array.tolist():
-        if isinstance(value, bool) or not isinstance(value, int | str):
+        if isinstance(value, bool) or not isinstance(value, Integral | str):
             raise InvalidDataError(
                 "Ids must be integers or strings; floating-point and missing ids do not name an entity. "
                 f"Got an id of type {type(value).__name__}."

@@ -38,7 +38,8 @@ class Table:
             If there is no such column.
         """
         if name not in self.columns:
-            raise InvalidDataError(f"{self.source} has no column '{name}'. It has: {', '.join(self.columns)}.")
+            # The columns it has are not listed: without a header they would be a person's cells.
+            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header?")
         return self.columns[name]
 
 

@@ -132,14 +132,17 @@ class VoteHistogram:
 
     @classmethod
     def _from_own_format(cls, arrays: dict[str, Any], path: object) -> "VoteHistogram":
-        if int(arrays["format"]) != _FORMAT:
-            raise InvalidDataError(
-                f"{path} has vote format {int(arrays['format'])}; this version reads {_FORMAT}. Upgrade tutelage."
-            )
         try:
+            found = int(arrays["format"])
+            if found != _FORMAT:
+                raise InvalidDataError(
+                    f"{path} has vote format {found}; this version reads {_FORMAT}. Upgrade tutelage."
+                )
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, NeighboringRelation[relation])
             counts, n_teachers = arrays["counts"], int(arrays["n_teachers"])
+        except InvalidDataError:
+            raise
         except (KeyError, TypeError, ValueError):
             raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
         return cls(counts, n_teachers, unit)

@@ -43,7 +43,7 @@ def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Priva
     PrivateEpsilon
         It depends on the votes and must not be published.
     """
-    method = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise"
+    method = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
     return _epsilon(votes, scale, delta, log_q_continuous, MOMENTS_2017, classic, method)
 
 
@@ -64,7 +64,7 @@ def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Privat
     PrivateEpsilon
         It depends on the votes and must not be published.
     """
-    method = "PATE 2017 Theorem 3, discrete Laplace noise, conversion of CKS 2020 Proposition 12"
+    method = "PATE 2017 Theorem 3, discrete Laplace noise, one direction, conversion of CKS 2020 Proposition 12"
     return _epsilon(votes, scale, delta, log_q_discrete, DEFAULT_ORDERS - 1, cks2020, method)
 
 
@@ -81,7 +81,7 @@ def strong_composition(scale: float, queries: int, delta: float) -> float:
         Target δ in (0, 1).
     """
     gamma = 1 / noise_scale(scale, "scale", "strong_composition")
-    integer_at_least(queries, 0, "queries", "strong_composition")
+    queries = integer_at_least(queries, 0, "queries", "strong_composition")
     probability(delta, "delta", "strong_composition")
     return 4 * queries * gamma**2 + 2 * gamma * sqrt(2 * queries * log(1 / delta))
 
@@ -99,7 +99,7 @@ def data_independent_moments(scale: float, queries: int, delta: float) -> float:
         Target δ in (0, 1).
     """
     gamma = 1 / noise_scale(scale, "scale", "data_independent_moments")
-    integer_at_least(queries, 0, "queries", "data_independent_moments")
+    queries = integer_at_least(queries, 0, "queries", "data_independent_moments")
     orders = MOMENTS_2017 + 1
     values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
     return RenyiCurve(orders, values).to_epsilon(delta, classic).epsilon

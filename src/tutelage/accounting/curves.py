@@ -39,8 +39,10 @@ class RenyiCurve:
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
             raise InvalidParameterError("`orders` and `values` of RenyiCurve must be two columns of equal length.")
-        if not (np.all(self.orders > 1) and np.all(self.values >= 0)):
-            raise InvalidParameterError("`orders` of RenyiCurve must be > 1 and `values` >= 0, without NaN.")
+        if not (np.all(self.orders > 1) and np.all(np.isfinite(self.orders)) and np.all(self.values >= 0)):
+            raise InvalidParameterError(
+                "`orders` of RenyiCurve must be > 1 and finite, and `values` >= 0, without NaN."
+            )
 
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
         """Return the smallest ε at δ over all orders, with the order that gives it.

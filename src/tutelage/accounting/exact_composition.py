@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special, stats
 
 from tutelage._typing import FloatArray
-from tutelage._validation import noise_scale
+from tutelage._validation import integer_at_least, noise_scale
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of scipy's binomial masses, moves ε by about 1e-7
@@ -38,6 +38,7 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     float
         ε in nats, or infinity where there are more releases than are summed one by one.
     """
+    count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
     if count > _MOST_TERMS:
         return np.inf
     losers = np.arange(count + 1)
@@ -71,6 +72,8 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     float
         ε in nats, or infinity where the sum is too wide to follow or δ too small for double precision.
     """
+    sigma = noise_scale(sigma, "sigma", "gaussian_composition")
+    count = integer_at_least(count, 0, "count", "gaussian_composition")
     if count == 0:
         return 0.0
     shifts = 2 * count
@@ -105,7 +108,8 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     delta : float
         Target δ in (0, 1).
     """
-    noise_scale(sigma, "sigma", "continuous_gaussian_composition")
+    sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
+    count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
     mu = sqrt(2 * count) / sigma
     if mu == 0:
         return 0.0

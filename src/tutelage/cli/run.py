@@ -174,7 +174,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
             f"{round_up(paper.reveal()):.4f}",
             shown(published.epsilon, ".2f"),
         )
-        row("ε NOT to publish, for the noise drawn here", f"{round_up(drawn.reveal()):.4f}")
+        row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")

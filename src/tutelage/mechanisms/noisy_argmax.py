@@ -32,7 +32,7 @@ class LNMax(Mechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        noise_scale(self.scale, "scale", "LNMax")
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "LNMax"))
 
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""
@@ -64,7 +64,7 @@ class GNMax(Mechanism):
     sigma: float
 
     def __post_init__(self) -> None:
-        noise_scale(self.sigma, "sigma", "GNMax")
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "GNMax"))
 
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""

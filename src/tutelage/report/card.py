@@ -70,6 +70,8 @@ class PrivacyCard:
             raise NotPublishableError(
                 f"A card takes a PublicEpsilon only. Got a {type(self.epsilon).__name__}, which may depend on votes."
             )
+        if self.event.is_simulated and not self.epsilon.simulated:
+            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the card as plain JSON-ready values."""
@@ -79,7 +81,7 @@ class PrivacyCard:
             "private": not self.epsilon.simulated,
             "public_epsilon": self.epsilon.epsilon,
             "delta": self.epsilon.delta,
-            "epsilon_kind": "data-independent: may be published",
+            "epsilon_kind": "none: simulated noise" if self.epsilon.simulated else _KIND,
             "epsilon_method": self.epsilon.method,
             "unit": self.epsilon.unit.name,
             "neighbouring": str(self.epsilon.unit.neighboring),
@@ -101,12 +103,15 @@ class PrivacyCard:
     def as_markdown(self) -> str:
         """Return the card as one readable page."""
         epsilon = self.epsilon
+        guarantee = f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"
+        if epsilon.simulated:
+            guarantee = "none"
         accuracy = "not measured: no labelled public rows were given"
         if self.student_accuracy is not None:
             accuracy = f"{self.student_accuracy:.2%} on {self.evaluation_rows:,} public rows"
         rows = [
-            ("Guarantee", f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"),
-            ("Kind of ε", "data-independent: may be published"),
+            ("Guarantee", guarantee),
+            ("Kind of ε", "none: simulated noise" if epsilon.simulated else _KIND),
             ("Proved by", epsilon.method),
             ("Unit of privacy", epsilon.unit.name),
             ("Neighbouring data", str(epsilon.unit.neighboring)),
@@ -137,6 +142,7 @@ class PrivacyCard:
         return as_json, as_markdown
 
 
+_KIND = "data-independent: may be published"
 _NOT_PROTECTED = (
     "The public rows themselves: they were shown to the teachers and may be kept by the student.",
     "Facts about the whole population that the student learns; they hold with or without any one unit.",
@@ -147,10 +153,12 @@ _NOT_PROTECTED = (
 
 
 def _meaning(epsilon: PublicEpsilon) -> str:
+    if epsilon.simulated:
+        return "Nothing is guaranteed: the noise can be replayed. The values say what real noise would have cost."
     return (
-        "Whoever sees the released labels, the student and this card, and knows everything else about the data, can "
-        f"change the odds of a guess about one {epsilon.unit.name} by a factor of at most "
-        f"e^{round_up(epsilon.epsilon, 2)}, except with probability {epsilon.delta:g}."
+        "Any outcome (the released labels, the student, this card) is at most "
+        f"e^{round_up(epsilon.epsilon, 2)} times as likely, plus {epsilon.delta:g}, as on neighbouring data, "
+        "whatever else the observer knows."
     )
 
 

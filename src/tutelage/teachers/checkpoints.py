@@ -65,7 +65,7 @@ class BallotCheckpoints:
 
 def discard_checkpoints(folder: Path) -> None:
     """Delete the ballots kept in `folder`, and the folder if nothing else is in it."""
-    for file in folder.glob("teacher-*"):
+    for file in [*folder.glob("teacher-[0-9]*.npz"), *folder.glob("teacher-[0-9]*.part")]:
         file.unlink()
     if not any(folder.iterdir()):
         folder.rmdir()

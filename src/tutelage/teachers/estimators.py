@@ -151,7 +151,8 @@ class EstimatorTeachers:
         return ballots
 
     def _run(self, title: str, tasks: Iterable[Any], total: int, done: int = 0) -> Iterable[tuple[int, Any]]:
-        results: Any = Parallel(n_jobs=self._n_jobs, return_as="generator_unordered")(tasks)
+        # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
+        results: Any = Parallel(n_jobs=self._n_jobs, return_as="generator_unordered", max_nbytes=None)(tasks)
         return progress_bar(results, title, total, done, shown=self._progress)
 
     def _teacher_seed(self, number: int) -> int:
