@@ -184,8 +184,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     console.print(table)
     if reveal_private and scale is not None:
         console.print(
-            "The ε marked NOT to publish depend on the private votes: they are for the data's owner only. As in the paper, "
-            "they bound the loss in one direction; the publishable ε bounds both."
+            "The ε marked NOT to publish depend on the private votes: they are for the data's owner only. As in the "
+            "paper, they bound the loss in one direction; the publishable ε bounds both."
         )
     elif reveal_private:
         console.print("No cost that depends on the votes is known here for this mechanism.")
