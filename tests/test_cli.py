@@ -219,7 +219,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("sigma = 2.0", "scale = 2.0")],
             {},
-            "gnmax takes `sigma`, its noise in votes, and no other noise.",
+            "gnmax takes --sigma, its noise in votes, and no other noise.",
         ),
         ([('"gnmax"', '"gaussian"')], {}, "The mechanism must be one of lnmax, gnmax. Got 'gaussian'."),
         ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),
@@ -399,8 +399,8 @@ def test_account_hides_what_depends_on_the_votes():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes `scale`"),
-        (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes `sigma`"),
+        (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
+        (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a number of votes between"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--first", "101"], 1, "holds 100 queries"),

@@ -1,5 +1,6 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
+from math import isfinite
 from numbers import Integral, Real
 
 from tutelage.exceptions import InvalidParameterError
@@ -34,6 +35,13 @@ def probability(value: object, name: str, owner: str) -> float:
         raise InvalidParameterError(
             f"`{name}` of {owner} must lie strictly between 0 and 1, for example 1e-5. Got {value!r}."
         )
+    return float(value)  # type: ignore[arg-type]
+
+
+def finite_number(value: object, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a finite number."""
+    if not _is_real(value) or not isfinite(float(value)):  # type: ignore[arg-type]
+        raise InvalidParameterError(f"`{name}` of {owner} must be a finite number. Got {value!r}.")
     return float(value)  # type: ignore[arg-type]
 
 

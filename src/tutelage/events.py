@@ -10,7 +10,7 @@ Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from tutelage._validation import integer_at_least, noise_scale
+from tutelage._validation import finite_number, integer_at_least, noise_scale
 from tutelage.exceptions import InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 
@@ -81,6 +81,179 @@ class NoisyArgmaxGaussian(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "NoisyArgmaxGaussian"))
         object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExponentialArgmax(Event):
+    """The exponential mechanism: class j with probability ∝ exp(n_j/scale).
+
+    Parameters
+    ----------
+    scale : float
+        Scale b, in votes: one vote changes the odds by e^(1/b).
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ExponentialArgmax"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ExponentialArgmax"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PermuteAndFlip(Event):
+    """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b, in votes.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "PermuteAndFlip"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "PermuteAndFlip"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ContinuousArgmaxLaplace(Event):
+    """argmax_j (n_j + Z_j) with real-valued Laplace noise, as in the papers; tutelage does not draw it.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of each Laplace variable, in votes.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ContinuousArgmaxLaplace"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ContinuousArgmaxLaplace"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ContinuousArgmaxGaussian(Event):
+    """argmax_j (n_j + Z_j) with real-valued Gaussian noise, as in the papers; tutelage does not draw it.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation σ of each variable, in votes.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "ContinuousArgmaxGaussian"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ContinuousArgmaxGaussian"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ConfidenceCheck(Event):
+    """Whether max_j n_j + Z reaches the threshold: the first step of Confident-GNMax.
+
+    Parameters
+    ----------
+    threshold : float
+        T, in votes.
+    sigma : float
+        Parameter σ of the discrete Gaussian variable Z, in votes.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    threshold: float
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", finite_number(self.threshold, "threshold", "ConfidenceCheck"))
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "ConfidenceCheck"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ConfidenceCheck"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InteractiveCheck(Event):
+    """Whether max_j (n_j − o_j) + Z reaches the threshold, o_j public: the first step of Interactive-GNMax.
+
+    The offsets o_j are the number of teachers times the student's predicted probability of class j, one per query and
+    class; the accounting takes them beside the votes.
+
+    Parameters
+    ----------
+    threshold : float
+        T, in votes.
+    sigma : float
+        Parameter σ of the discrete Gaussian variable Z, in votes.
+    classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    threshold: float
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", finite_number(self.threshold, "threshold", "InteractiveCheck"))
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "InteractiveCheck"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "InteractiveCheck"))
 
 
 @final

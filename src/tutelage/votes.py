@@ -84,6 +84,24 @@ class VoteHistogram:
             raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
         return VoteHistogram(self.counts[:queries], self.n_teachers, self.unit)
 
+    def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
+        """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered.
+
+        Raises
+        ------
+        InvalidDataError
+            If `queries` is neither a mask over the queries nor an array of their indices.
+        """
+        queries = np.asarray(queries)
+        mask = queries.dtype == bool and queries.shape == (self.n_queries,)
+        index = np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1
+        if not mask and not (index and np.all((queries >= 0) & (queries < self.n_queries))):
+            raise InvalidDataError(
+                f"`queries` must be a mask of shape ({self.n_queries},) or indices below {self.n_queries}. "
+                f"Got {queries.dtype} of shape {queries.shape}."
+            )
+        return VoteHistogram(self.counts[queries], self.n_teachers, self.unit)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the private counts as plain arrays to an npz file that only its owner may read."""
         with open_private(Path(path)) as file:

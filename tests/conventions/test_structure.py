@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "students": set(),
     "report": set(),
     "classifier": {"accounting", "mechanisms", "noise", "partition", "students", "teachers", "votes"},
-    "cli": {"accounting", "classifier", "datasets", "features", "mechanisms", "report", "students", "votes"},
+    "cli": {"accounting", "classifier", "datasets", "features", "mechanisms", "noise", "report", "students", "votes"},
 }
 ROOT_ORDER = [
     {"exceptions", "_typing"},

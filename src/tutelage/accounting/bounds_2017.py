@@ -150,8 +150,8 @@ def log_q_continuous(votes: VoteHistogram, scale: float) -> FloatArray:
     array of shape (queries,)
         Natural log of the bound, at most 0; private.
     """
-    gaps, _ = _gaps(votes)
-    scaled = gaps / noise_scale(scale, "scale", "log_q_continuous")
+    behind, _ = gaps(votes)
+    scaled = behind / noise_scale(scale, "scale", "log_q_continuous")
     return np.minimum(np.logaddexp.reduce(np.log((2 + scaled) / 4) - scaled, axis=1), 0)
 
 
@@ -170,8 +170,8 @@ def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
     array of shape (queries,)
         Natural log of the bound, at most 0; private.
     """
-    gaps, wins_ties = _gaps(votes)
-    needed = np.where(wins_ties, gaps, gaps + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
+    behind, wins_ties = gaps(votes)
+    needed = np.where(wins_ties, behind, behind + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
     log_tail = _log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
     return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
 
@@ -186,25 +186,42 @@ def _epsilon(
     method: str,
 ) -> PrivateEpsilon:
     probability(delta, "delta", "bounds_2017")
+    total = total_cost(votes, scale, log_q_of, moments)
+    best = RenyiCurve(moments + 1, total).to_epsilon(delta, conversion)
+    return PrivateEpsilon(best.epsilon, best.order, delta, votes.unit, method)
+
+
+def total_cost(votes: VoteHistogram, scale: float, log_q_of: LogLosingProbability, moments: FloatArray) -> FloatArray:
+    """Return the summed Rényi cost α(l)/l of all queries at each order l + 1, in nats; private.
+
+    Parameters
+    ----------
+    votes : VoteHistogram
+        Private votes, one row per answered query.
+    scale : float
+        Laplace scale b = 1/γ, in votes.
+    log_q_of : callable
+        `log_q_continuous` or `log_q_discrete`.
+    moments : array of shape (moments,)
+        Moments l > 0.
+    """
     log_q = log_q_of(votes, scale)
     total = np.zeros(len(moments))
     step = max(1, _CHUNK // len(moments))
     for start in range(0, len(log_q), step):
         total += log_moments(log_q[start : start + step], scale, moments).sum(axis=0)
-    curve = RenyiCurve(moments + 1, total / moments)
-    best = curve.to_epsilon(delta, conversion)
-    return PrivateEpsilon(best.epsilon, best.order, delta, votes.unit, method)
+    return total / moments
 
 
-def _gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
+def gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
     """Return n_{j*} − n_j for every other class j, and whether j wins a tie against the plurality j*."""
     counts = votes.counts
     winner = counts.argmax(axis=1)[:, None]
     others = np.arange(votes.n_classes)[None, :] != winner
     shape = (votes.n_queries, votes.n_classes - 1)
-    gaps = (np.take_along_axis(counts, winner, axis=1) - counts)[others].reshape(shape)
+    behind = (np.take_along_axis(counts, winner, axis=1) - counts)[others].reshape(shape)
     wins_ties = (np.arange(votes.n_classes)[None, :] < winner)[others].reshape(shape)
-    return gaps.astype(np.float64), wins_ties
+    return behind.astype(np.float64), wins_ties
 
 
 def _log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:

@@ -15,6 +15,8 @@ Conversion = Callable[["RenyiCurve", float], FloatArray]
 # For δ ≤ 0.01 a finer grid lowers no epsilon by more than 0.02 %; wide enough for one query and for millions.
 DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
 DEFAULT_ORDERS.setflags(write=False)
+_SEARCHED = (1e-2, 1e5)  # least and largest λ − 1 of a search
+_COARSE, _FINE, _REFINEMENTS = 15, 6, 3
 
 
 @final
@@ -55,9 +57,13 @@ class RenyiCurve:
             `cks2020` (default) or `classic`.
         """
         probability(delta, "delta", "RenyiCurve.to_epsilon")
-        candidates = (conversion or cks2020)(self, delta)
+        candidates = self.at(delta, conversion)
         best = int(np.argmin(candidates))
         return EpsilonAtOrder(max(0.0, float(candidates[best])), float(self.orders[best]))
+
+    def at(self, delta: float, conversion: Conversion | None = None) -> FloatArray:
+        """Return ε at δ by each order alone, shape (orders,); it may be negative, which counts as 0."""
+        return (conversion or cks2020)(self, delta)
 
 
 class EpsilonAtOrder(NamedTuple):
@@ -65,6 +71,30 @@ class EpsilonAtOrder(NamedTuple):
 
     epsilon: float
     order: float
+
+
+def search_epsilon(total: Callable[[FloatArray], FloatArray], delta: float) -> EpsilonAtOrder:
+    """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
+
+    Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about
+    0.01 % above the best.
+
+    Parameters
+    ----------
+    total : callable
+        Maps orders to the summed Rényi cost at each, in nats.
+    delta : float
+        Target δ in (0, 1).
+    """
+    orders = 1 + np.geomspace(*_SEARCHED, _COARSE)
+    found = RenyiCurve(orders, total(orders)).to_epsilon(delta)
+    ratio = (_SEARCHED[1] / _SEARCHED[0]) ** (1 / (_COARSE - 1))
+    for _ in range(_REFINEMENTS):
+        offset = found.order - 1
+        orders = 1 + np.geomspace(offset / ratio, offset * ratio, _FINE + 2)[1:-1]
+        found = min(found, RenyiCurve(orders, total(orders)).to_epsilon(delta))
+        ratio **= 2 / (_FINE + 1)
+    return found
 
 
 def cks2020(curve: RenyiCurve, delta: float) -> FloatArray:

@@ -11,16 +11,37 @@ import numpy as np
 from tutelage._typing import FloatArray
 from tutelage._validation import probability
 from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve
-from tutelage.accounting.exact_composition import gaussian_composition, pure_dp_composition
+from tutelage.accounting.exact_composition import (
+    continuous_gaussian_composition,
+    gaussian_composition,
+    pure_dp_composition,
+)
 from tutelage.budget import PublicEpsilon
-from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    ContinuousArgmaxLaplace,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+)
 from tutelage.exceptions import UnsupportedEventError
+
+PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
+GaussianArgmax = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
+Check = ConfidenceCheck | InteractiveCheck
+Single = PureArgmax | GaussianArgmax | Check
 
 
 class Answers(NamedTuple):
-    """So many answers of one argmax mechanism."""
+    """So many releases of one mechanism."""
 
-    event: NoisyArgmaxLaplace | NoisyArgmaxGaussian
+    event: Single
     times: int
 
 
@@ -78,7 +99,7 @@ def flatten(event: Event, times: int = 1) -> list[Answers]:
             return [answers for part in events for answers in flatten(part, times)]
         case Repeated(event=part, count=count):
             return flatten(part, times * count)
-        case NoisyArgmaxLaplace() | NoisyArgmaxGaussian():
+        case _ if isinstance(event, Single):
             return [Answers(event, times)]
         case _:
             raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
@@ -112,9 +133,11 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
-def _rdp_of_one_answer(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, orders: FloatArray) -> FloatArray:
-    if isinstance(event, NoisyArgmaxLaplace):
+def _rdp_of_one_answer(event: Single, orders: FloatArray) -> FloatArray:
+    if isinstance(event, PureArgmax):
         return pure_dp_renyi(2 / event.scale, orders)
+    if isinstance(event, Check):  # one unit shift: CKS 2020, Proposition 5
+        return orders / (2 * event.sigma**2)
     # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
     return orders / event.sigma**2
 
@@ -130,8 +153,13 @@ def _by_exact_composition(answers: list[Answers], delta: float) -> list[tuple[fl
     if len(kinds) != 1:
         return []
     kind, count = kinds.pop(), sum(part.times for part in answers)
-    if isinstance(kind, NoisyArgmaxLaplace):
+    if isinstance(kind, PureArgmax):
         value = pure_dp_composition(2 / kind.scale, count, delta)
         return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]
-    value = gaussian_composition(kind.sigma, count, delta)
-    return [(value, "exact composition of discrete Gaussian noise", None)]
+    if isinstance(kind, NoisyArgmaxGaussian):
+        value = gaussian_composition(kind.sigma, count, delta)
+        return [(value, "exact composition of discrete Gaussian noise", None)]
+    if isinstance(kind, ContinuousArgmaxGaussian):
+        value = continuous_gaussian_composition(kind.sigma, count, delta)
+        return [(value, "exact composition of Gaussian noise", None)]
+    return []

@@ -1,33 +1,66 @@
-"""``tutelage account``: what answering these votes costs."""
+"""``tutelage account``: what answering these votes costs, by every analysis there is."""
 
 import json
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from tutelage._validation import probability
-from tutelage.accounting import bounds_2017, data_independent
+from tutelage._validation import integer_at_least, probability
+from tutelage.accounting import Accountant
+from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.cli.mechanisms import MECHANISMS, build_mechanism
-from tutelage.mechanisms import LNMax, Mechanism
+from tutelage.events import (
+    ConfidenceCheck,
+    Event,
+    ExponentialArgmax,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+)
+from tutelage.exceptions import ConfigError, UnsupportedEventError
+from tutelage.noise import SimulationNoise
 from tutelage.votes import VoteHistogram
 
-MechanismName = StrEnum("MechanismName", list(MECHANISMS))  # the choices that --help shows
+_SETTINGS = {
+    "lnmax": ("scale",),
+    "gnmax": ("sigma",),
+    "confident": ("threshold", "sigma_threshold", "sigma"),
+    "exponential": ("scale",),
+    "permute-and-flip": ("scale",),
+}
+MechanismName = StrEnum("MechanismName", list(_SETTINGS))
+
+
+Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 
 def account(
     votes: Annotated[Path, typer.Argument(help="npz file with vote counts, queries x classes.", show_default=False)],
     mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
-    scale: Annotated[float | None, typer.Option(help="lnmax: Laplace scale in votes, 1/gamma.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="gnmax: Gaussian sigma in votes.")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="gnmax, confident: sigma of the answer's noise, in votes.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="confident: votes that the noisy plurality must reach.")
+    ] = None,
+    sigma_threshold: Annotated[
+        float | None, typer.Option(help="confident: sigma of the check's noise, in votes.")
+    ] = None,
     array: Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")] = None,
     first: Annotated[int | None, typer.Option(help="Account for the first so many queries only.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    runs: Annotated[int, typer.Option(help="confident: simulated runs to average private costs over.")] = 20,
     reveal_private: Annotated[
         bool,
         typer.Option("--reveal-private", help="Also print the costs that depend on the votes. Never publish them."),
@@ -36,66 +69,112 @@ def account(
 ) -> None:
     """Print the epsilon of answering every query in VOTES once, publishable and private."""
     probability(delta, "--delta", "account")
-    chosen = build_mechanism(mechanism, scale=scale, sigma=sigma)
+    integer_at_least(runs, 1, "--runs", "account")
+    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
+    settings = _settings(mechanism, given)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
-    costs: dict[str, PublicEpsilon | PrivateEpsilon | None] = {
-        "data_independent": data_independent.epsilon(chosen.event(histogram, simulated=False), delta),
-        "bound_2017": None,
-        "bound_2017_discrete": None,
-    }
-    if isinstance(chosen, LNMax):
-        costs["bound_2017"] = bounds_2017.published_epsilon(histogram, chosen.scale, delta)
-        costs["bound_2017_discrete"] = bounds_2017.discrete_epsilon(histogram, chosen.scale, delta)
+    costs = _costs(_events(mechanism, settings, histogram), histogram, delta, runs, progress=not as_json)
+    shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
+    title = f"{mechanism}({', '.join(f'{name}={value:g}' for name, value in settings.items())})"
     if as_json:
-        sizes = {
-            "queries": histogram.n_queries,
-            "classes": histogram.n_classes,
-            "teachers": histogram.n_teachers,
-        }
-        terms = {
-            "delta": delta,
-            "mechanism": str(chosen),
-            "unit": histogram.unit.name,
-            "neighbouring": str(histogram.unit.neighboring),
-        }
-        opened = {name: _as_json(cost, reveal_private) for name, cost in costs.items()}
-        typer.echo(json.dumps({**opened, **sizes, **terms}, indent=2))
+        _print_json(shown, histogram, title, delta)
     else:
-        _print_table(costs, histogram, chosen, delta, reveal_private)
+        _print_table(shown, histogram, title, delta, reveal=reveal_private)
 
 
-def _as_json(cost: PublicEpsilon | PrivateEpsilon | None, reveal: bool) -> dict[str, Any] | None:
+def _settings(mechanism: str, given: dict[str, float | None]) -> dict[str, float]:
+    needed = _SETTINGS[mechanism]
+    found = {name: value for name, value in given.items() if value is not None}
+    if set(found) != set(needed):
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in needed)
+        shown = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.items()) or "none"
+        raise ConfigError(f"{mechanism} takes {options}, in votes, and no other noise. Got {shown}.")
+    return found
+
+
+def _events(mechanism: str, settings: dict[str, float], votes: VoteHistogram) -> list[Event]:
+    """Return what happens to one query, in order: a check, where there is one, and the answer."""
+    shape = votes.n_classes, votes.unit
+    match mechanism:
+        case "lnmax":
+            return [NoisyArgmaxLaplace(settings["scale"], *shape)]
+        case "gnmax":
+            return [NoisyArgmaxGaussian(settings["sigma"], *shape)]
+        case "exponential":
+            return [ExponentialArgmax(settings["scale"], *shape)]
+        case "permute-and-flip":
+            return [PermuteAndFlip(settings["scale"], *shape)]
+    check = ConfidenceCheck(settings["threshold"], settings["sigma_threshold"], *shape)
+    return [check, NoisyArgmaxGaussian(settings["sigma"], *shape)]
+
+
+def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:
+    """Return the cost by each analysis, None where it does not apply, and lists where it was simulated."""
+    planned = Accountant(progress=progress)
+    for event in events:
+        planned.add(Repeated(event, votes.n_queries), votes)
+    costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
+    match events:
+        case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
+            passed = np.array([_passes(check, votes, SimulationNoise(seed)) for seed in range(runs)])
+            found = confident_runs(check, answer, votes, delta, passed, progress=progress)
+            costs |= {"data_independent_realised": found.data_independent, "bound_2017": None}
+            return costs | {"bound_2018": found.bound_2018, "bound_two_sided": None, "exact": found.exact}
+    for name in ("bound_2017", "bound_2018", "bound_two_sided", "exact"):
+        try:
+            costs[name] = getattr(planned, name)(delta)
+        except UnsupportedEventError:
+            costs[name] = None
+    return costs
+
+
+def _passes(check: ConfidenceCheck, votes: VoteHistogram, noise: SimulationNoise) -> np.ndarray:
+    return votes.counts.max(axis=1) + noise.discrete_gaussian(check.sigma, (votes.n_queries,)) >= check.threshold
+
+
+def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
+    """Return the cost as plain values, private ones only if they may be shown; simulated runs are averaged."""
     if cost is None:
         return None
     if isinstance(cost, PublicEpsilon):
         return {"epsilon": cost.epsilon, "order": cost.order, "method": cost.method, "publishable": True}
-    opened = (cost.reveal(), cost.reveal_order()) if reveal else (None, None)
-    return {"epsilon": opened[0], "order": opened[1], "method": cost.method, "publishable": False}
+    runs = cost if isinstance(cost, list) else [cost]
+    opened: dict[str, Any] = {"epsilon": None, "order": None, "method": runs[0].method, "publishable": False}
+    if reveal:
+        opened |= {"epsilon": fmean(run.reveal() for run in runs), "order": fmean(run.reveal_order() for run in runs)}
+        if len(runs) > 1:
+            opened |= {"runs": len(runs), "largest_epsilon": max(run.reveal() for run in runs)}
+    return opened
+
+
+def _print_json(shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float) -> None:
+    about = {
+        "queries": votes.n_queries,
+        "classes": votes.n_classes,
+        "teachers": votes.n_teachers,
+        "delta": delta,
+        "mechanism": title,
+        "unit": votes.unit.name,
+        "neighbouring": str(votes.unit.neighboring),
+    }
+    typer.echo(json.dumps({**shown, **about}, indent=2))
 
 
 def _print_table(
-    costs: dict[str, PublicEpsilon | PrivateEpsilon | None],
-    votes: VoteHistogram,
-    mechanism: Mechanism,
-    delta: float,
-    reveal: bool,
+    shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float, *, reveal: bool
 ) -> None:
-    title = f"{mechanism} on {votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
-    table = Table(
-        "epsilon",
-        "publish?",
-        "proved by",
-        title=title,
-        caption=f"delta = {delta:g}; {votes.unit.neighboring}",
-    )
-    for cost in costs.values():
-        if isinstance(cost, PublicEpsilon):
-            table.add_row(f"{round_up(cost.epsilon):.4f}", "yes", cost.method)
-        elif cost is not None:
-            shown = f"{round_up(cost.reveal()):.4f}" if reveal else "hidden"
-            table.add_row(shown, "[bold red]no[/]", cost.method)
+    sizes = f"{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
+    caption = f"delta = {delta:g}; {votes.unit.neighboring}"
+    table = Table("epsilon", "at order", "publish?", "proved by", title=f"{title} on {sizes}", caption=caption)
+    for cost in shown.values():
+        if cost is not None:
+            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
+            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
+            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
+            publish = "yes" if cost["publishable"] else "[bold red]no[/]"
+            table.add_row(value, order, publish, cost["method"] + averaged)
     Console().print(table)
-    if not reveal and any(isinstance(cost, PrivateEpsilon) for cost in costs.values()):
+    if not reveal:
         typer.echo("Hidden values depend on the private votes; --reveal-private shows them to the data's owner.")

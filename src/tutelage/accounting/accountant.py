@@ -1,0 +1,307 @@
+"""One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, final
+
+import numpy as np
+
+from tutelage._typing import ABSTAIN, Ballots, FloatArray
+from tutelage._validation import probability
+from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
+from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, classic, search_epsilon
+from tutelage.accounting.exact import ExactCosts
+from tutelage.budget import PrivateEpsilon, PublicEpsilon
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    ContinuousArgmaxLaplace,
+    Event,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    Repeated,
+)
+from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
+from tutelage.neighboring import PrivacyUnit
+from tutelage.votes import VoteHistogram, tally
+
+_TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
+_LAPLACE = NoisyArgmaxLaplace | ContinuousArgmaxLaplace
+_GAUSSIAN = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Breakdown:
+    """Where an exact cost went, at the Rényi order that gave it; everything here is private.
+
+    Parameters
+    ----------
+    epsilon : float
+        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative.
+    order : float
+        Rényi order λ.
+    checks, answers : float
+        Summed Rényi costs at that order, in nats.
+    delta_term : float
+        What the conversion from Rényi to (ε, δ) adds.
+    per_query : tuple of arrays
+        Cost of each query, in nats, one array per `Accountant.add`.
+    running_total : array
+        Summed cost after each query, in the order in which they were added.
+    """
+
+    epsilon: float
+    order: float
+    checks: float
+    answers: float
+    delta_term: float
+    per_query: tuple[FloatArray, ...]
+    running_total: FloatArray
+
+
+@final
+class PrivateBreakdown:
+    """A `Breakdown`, guarded: it depends on the private votes and opens on `reveal()` only."""
+
+    __slots__ = ("_breakdown",)
+
+    def __init__(self, breakdown: Breakdown) -> None:
+        self._breakdown = breakdown
+
+    def reveal(self) -> Breakdown:
+        """Return the private breakdown, for the eyes of the data's owner only."""
+        return self._breakdown
+
+    def __repr__(self) -> str:
+        return "PrivateBreakdown(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("A PrivateBreakdown cannot be stored: it depends on the private votes.")
+
+
+class _Release(NamedTuple):
+    event: Event
+    times: int
+    votes: VoteHistogram | None
+    exact: ExactCosts | None
+    ballots: Ballots | None
+
+
+@final
+class Accountant:
+    """Adds up the cost of everything released from one private data set.
+
+    Parameters
+    ----------
+    progress : bool
+        Show a progress bar on exact costs that take more than about a second.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tutelage import VoteHistogram
+    >>> from tutelage.accounting import Accountant
+    >>> from tutelage.events import NoisyArgmaxGaussian, Repeated
+    >>> votes = VoteHistogram(np.array([[230, 15, 5], [120, 110, 20]]), n_teachers=250)
+    >>> accountant = Accountant()
+    >>> accountant.add(Repeated(NoisyArgmaxGaussian(40, 3, votes.unit), 2), votes)
+    >>> print(accountant.data_independent(1e-5))
+    ε = 0.1601 at δ = 1e-05
+    >>> accountant.exact(1e-5).reveal() < 0.1601
+    True
+    """
+
+    def __init__(self, *, progress: bool = False) -> None:
+        self._progress = progress
+        self._releases: list[_Release] = []
+
+    def add(
+        self,
+        event: Event,
+        votes: VoteHistogram | None = None,
+        *,
+        offsets: FloatArray | None = None,
+        ballots: Ballots | None = None,
+    ) -> None:
+        """Add one kind of release on a batch of queries, as it happened.
+
+        A confident mechanism is two additions: its check on every query asked, and its answers on the votes of the
+        queries that were answered (`votes.select`).
+
+        Parameters
+        ----------
+        event : Event
+            One release, or `Repeated` of one.
+        votes : VoteHistogram, optional
+            Private votes, one row per repetition; needed for costs that depend on them.
+        offsets : array of shape (queries, classes), optional
+            For `InteractiveCheck`: the public offsets, in votes.
+        ballots : integer array of shape (teachers, queries), optional
+            What each teacher voted, −1 for an abstention; needed for costs per teacher.
+
+        Raises
+        ------
+        InvalidDataError
+            If the votes do not fit the event, or the ballots do not add up to the votes.
+        UnsupportedEventError
+            If the event is a composition of several kinds: add each with its own votes.
+        """
+        kind, count = _single(event)
+        exact = None
+        if votes is not None:
+            if votes.n_queries != count:
+                raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
+            exact = ExactCosts(kind, votes, offsets, progress=self._progress)
+            if ballots is not None:
+                _check_ballots(ballots, votes)
+        self._releases.append(_Release(kind, count, votes, exact, ballots))
+
+    def data_independent(self, delta: float) -> PublicEpsilon:
+        """Return the smallest proved ε that holds for all votes, so that it may be published."""
+        self._refuse_nothing()
+        releases = tuple(Repeated(release.event, release.times) for release in self._releases)
+        return data_independent.epsilon(Composed(releases), delta)
+
+    def bound_2017(self, delta: float) -> PrivateEpsilon:
+        """Return ε as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its own tail bound.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If something other than Laplace answers was released.
+        """
+        probability(delta, "delta", "Accountant.bound_2017")
+        orders = bounds_2017.MOMENTS_2017 + 1
+        total = np.zeros(len(orders))
+        for event, votes in self._voted():
+            if not isinstance(event, _LAPLACE):
+                raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
+            total += bounds_2017.total_cost(votes, event.scale, bounds_2017.log_q_continuous, bounds_2017.MOMENTS_2017)
+        method = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
+        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, method)
+
+    def bound_2018(self, delta: float) -> PrivateEpsilon:
+        """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
+
+        Laplace answers are accounted by Theorem 3 of 2017, as the paper does.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If something was released that the paper has no bound for.
+        """
+        probability(delta, "delta", "Accountant.bound_2018")
+        total = np.zeros(len(DEFAULT_ORDERS))
+        for event, votes in self._voted():
+            total += bounds_2018.total_cost(event, votes, DEFAULT_ORDERS)
+        method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
+        return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
+
+    def bound_two_sided(self, delta: float) -> PrivateEpsilon:
+        """Return ε by the closed form that replaces Theorem 3: both directions, for the discrete noise that is drawn.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If something other than discrete Laplace answers was released.
+        """
+        probability(delta, "delta", "Accountant.bound_two_sided")
+        total = np.zeros(len(DEFAULT_ORDERS))
+        for event, votes in self._voted():
+            if not isinstance(event, NoisyArgmaxLaplace):
+                raise UnsupportedEventError(f"The two-sided bound does not cover the event {type(event).__name__}.")
+            log_q = bounds_2017.log_q_discrete(votes, event.scale)
+            total += two_sided_bound.total_cost(log_q, 2 / event.scale, DEFAULT_ORDERS)
+        method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
+        return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta), delta, method)
+
+    def exact(self, delta: float) -> PrivateEpsilon:
+        """Return ε from the exact Rényi cost of every release at the votes at hand."""
+        probability(delta, "delta", "Accountant.exact")
+        method = "exact Rényi divergence over all neighbours, both directions, conversion of CKS 2020 Proposition 12"
+        return self._private(search_epsilon(self._exact_total, delta), delta, method)
+
+    def exact_breakdown(self, delta: float) -> PrivateBreakdown:
+        """Return where the exact cost went: per query, running total, checks, answers, the δ term, and the order."""
+        probability(delta, "delta", "Accountant.exact_breakdown")
+        found = search_epsilon(self._exact_total, delta)
+        at = np.array([found.order])
+        per_query = tuple(costs.per_query(at)[:, 0] for costs in self._exact_costs())
+        kinds = [isinstance(release.event, ConfidenceCheck | InteractiveCheck) for release in self._releases]
+        checks = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if check)
+        answers = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if not check)
+        delta_term = float(RenyiCurve(at, np.zeros(1)).at(delta)[0])
+        running = np.cumsum(np.concatenate(per_query))
+        return PrivateBreakdown(Breakdown(found.epsilon, found.order, checks, answers, delta_term, per_query, running))
+
+    def exact_per_teacher(self, delta: float) -> list[PrivateEpsilon]:
+        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`.
+
+        Raises
+        ------
+        InvalidDataError
+            If something was added without the teachers' ballots.
+        """
+        best = search_epsilon(self._exact_total, delta).order
+        orders = np.append(_TEACHER_ORDERS, best)
+        total = 0.0
+        for release, costs in zip(self._releases, self._exact_costs(), strict=True):
+            if release.ballots is None:
+                raise InvalidDataError("Costs per teacher need `ballots` with every addition to the accountant.")
+            by_source = costs.per_source(orders)
+            own = np.where(release.ballots == ABSTAIN, by_source.shape[1] - 1, release.ballots)
+            queries = np.arange(by_source.shape[0])
+            total = total + np.stack([by_source[queries, votes].sum(axis=0) for votes in own])
+        method = (
+            "exact Rényi divergence over the moves of this teacher's ballots, conversion of CKS 2020 Proposition 12"
+        )
+        curves = [RenyiCurve(orders, row) for row in np.atleast_2d(total)]
+        return [self._private(curve.to_epsilon(delta), delta, method) for curve in curves]
+
+    def _exact_total(self, orders: FloatArray) -> FloatArray:
+        return sum((costs.total(orders) for costs in self._exact_costs()), np.zeros(len(orders)))
+
+    def _exact_costs(self) -> list[ExactCosts]:
+        self._refuse_nothing()
+        costs = [release.exact for release in self._releases if release.exact is not None]
+        if len(costs) < len(self._releases):
+            raise InvalidDataError(
+                "This cost depends on the votes: pass `votes` with every addition to the accountant."
+            )
+        return costs
+
+    def _voted(self) -> list[tuple[Event, VoteHistogram]]:
+        self._exact_costs()
+        return [(release.event, release.votes) for release in self._releases if release.votes is not None]
+
+    def _refuse_nothing(self) -> None:
+        if not self._releases:
+            raise InvalidDataError("The accountant is empty: `add` what was released first.")
+
+    def _private(self, found: tuple[float, float], delta: float, method: str) -> PrivateEpsilon:
+        return PrivateEpsilon(found[0], found[1], delta, self._unit(), method)
+
+    def _unit(self) -> PrivacyUnit:
+        units = {votes.unit for _, votes in self._voted()}
+        if len(units) != 1:
+            raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+        return units.pop()
+
+
+def _single(event: Event) -> tuple[Event, int]:
+    """Return the one kind of release that `event` repeats, and how often."""
+    kinds = data_independent.flatten(event)
+    if isinstance(event, Composed) or len(kinds) != 1:
+        raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
+    return kinds[0].event, kinds[0].times
+
+
+def _check_ballots(ballots: Ballots, votes: VoteHistogram) -> None:
+    ballots = np.asarray(ballots)
+    fits = ballots.ndim == 2 and ballots.shape[1] == votes.n_queries and ballots.shape[0] <= votes.n_teachers
+    if not fits or np.any(tally(ballots, votes.n_classes).counts != votes.counts):
+        raise InvalidDataError(
+            "`ballots` must be the teachers' votes behind `votes`, an integer array of shape (teachers, queries)."
+        )

@@ -1,0 +1,236 @@
+"""The exact data-dependent cost of each release: its Rényi divergence from every neighbouring histogram, computed.
+
+c_λ(n) = max over neighbours n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
+ballot makes at most (m + 1)² neighbours, so nothing needs to be bounded. Values are rounded upward, and never exceed
+the data-independent cost. They depend on the votes: private. Proofs and error budget: docs/proofs/exact.md.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from math import log
+from typing import final
+
+import numpy as np
+from scipy import special
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage.accounting import noise_grids, winner_laws
+from tutelage.accounting.data_independent import rdp
+from tutelage.accounting.divergences import worst_divergence
+from tutelage.accounting.noise_grids import NoiseLaw
+from tutelage.accounting.winner_laws import MoveLaws
+from tutelage.events import (
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    ContinuousArgmaxLaplace,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+)
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.progress import progress_bar
+from tutelage.votes import VoteHistogram
+
+_NUMBERS_AT_ONCE = 2**20  # per chunk and array: 8 MiB, so that a chunk stays near the processor
+_NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again
+_ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
+_FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
+_FAR_SHARE = 1e-5  # this share of the runner-up's
+_LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
+
+
+@final
+class ExactCosts:
+    """Exact Rényi costs of answering every query of a vote histogram once.
+
+    Parameters
+    ----------
+    event : Event
+        What was done for each query: one noisy argmax or one check, not a composition.
+    votes : VoteHistogram
+        Private votes, one row per query.
+    offsets : array of shape (queries, classes), optional
+        For `InteractiveCheck` only: the public offsets o_j, in votes.
+    progress : bool
+        Show a progress bar on work of more than about a second.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If there is no exact cost for the event.
+    InvalidDataError
+        If event and votes have different numbers of classes or different units of privacy.
+    """
+
+    def __init__(
+        self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False
+    ) -> None:
+        self._event, self._progress = event, progress
+        _check_fit(event, votes, offsets)
+        entering = votes.counts.sum(axis=1) < votes.n_teachers
+        needed = _needed(event, votes.counts.shape, offsets)
+        rows, self._inverse = np.unique(np.column_stack([entering, votes.counts, needed]), axis=0, return_inverse=True)
+        self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
+        self._entering = rows[:, 0].astype(bool)
+        self._known, self._needed = np.split(rows[:, 1:], 2, axis=1)
+        self._chunks = _chunks(event, self._known)
+        self._laws: dict[int, MoveLaws] = {}
+        self._room = _NUMBERS_KEPT
+
+    def total(self, orders: FloatArray) -> FloatArray:
+        """Return the summed cost of all queries at each order, shape (orders,), in nats."""
+        return self._multiplicity @ self._costs(orders)
+
+    def per_query(self, orders: FloatArray) -> FloatArray:
+        """Return the cost of each query at each order, shape (queries, orders), in nats."""
+        return self._costs(orders)[self._inverse]
+
+    def per_source(self, orders: FloatArray) -> FloatArray:
+        """Return the cost to a teacher by what it voted for, shape (queries, classes + 1, orders), in nats.
+
+        Only moves that start from the teacher's own vote count; the last column is a teacher that abstained.
+        """
+        limit = rdp(self._event, orders).values
+        out = np.zeros((len(self._known), self._known.shape[1] + 1, len(orders)))
+        for number, chunk in enumerate(self._chunks):
+            laws = self._law(number)
+            costs = np.stack([worst_divergence(laws, order) for order in orders.tolist()], axis=-1)
+            by_class = np.repeat(costs[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
+            np.put_along_axis(by_class, laws.sources[:, :, None], costs, axis=1)
+            out[chunk[0]] = by_class
+        return np.minimum(out, limit)[self._inverse]
+
+    def _costs(self, orders: FloatArray) -> FloatArray:
+        """Return the costs of the distinct histograms, shape (distinct, orders)."""
+        limit = rdp(self._event, orders).values
+        out = np.empty((len(self._known), len(orders)))
+        work = sum(len(rows) * kept**3 for rows, kept in self._chunks) * len(orders)
+
+        def evaluate(number: int) -> None:
+            laws = self._law(number)
+            for column, order in enumerate(orders.tolist()):
+                out[self._chunks[number][0], column] = worst_divergence(laws, order).max(axis=1)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            done = pool.map(evaluate, range(len(self._chunks)))
+            shown = self._progress and work > _LONG_WORK
+            for _ in progress_bar(done, "exact cost", len(self._chunks), shown=shown):
+                pass
+        return np.minimum(out, limit)
+
+    def _law(self, number: int) -> MoveLaws:
+        if number in self._laws:
+            return self._laws[number]
+        rows, kept = self._chunks[number]
+        laws = _law_of(self._event, self._known[rows], self._entering[rows], self._needed[rows], kept)
+        size = laws.log_ratio.size + laws.slack.size
+        if size <= self._room:
+            self._room -= size
+            self._laws[number] = laws
+        return laws
+
+
+def _check_fit(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> None:
+    if type(event) not in _KINDS:
+        raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
+    classes = getattr(event, "classes", None)
+    if classes != votes.n_classes:
+        raise InvalidDataError(f"The event is about {classes} classes, the votes have {votes.n_classes}.")
+    if getattr(event, "unit", None) != votes.unit:
+        raise InvalidDataError("The event and the votes have different units of privacy.")
+    if isinstance(event, InteractiveCheck) != (offsets is not None):
+        raise InvalidDataError("`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only.")
+    if offsets is not None and (offsets.shape != votes.counts.shape or not np.isfinite(offsets).all()):
+        raise InvalidDataError(
+            f"`offsets` must be finite and of the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
+        )
+
+
+def _needed(event: Event, shape: tuple[int, int], offsets: FloatArray | None) -> IntArray:
+    """Return the votes that each class needs for a check to pass without noise; zero for other events."""
+    needed = np.zeros(shape, dtype=np.int64)
+    if isinstance(event, ConfidenceCheck | InteractiveCheck):
+        needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
+    return needed
+
+
+def _chunks(event: Event, known: IntArray) -> list[tuple[IntArray, int]]:
+    """Return rows that are worked on together, and how many classes of each are outcomes of their own."""
+    law = _noise_of(event)
+    classes = known.shape[1]
+    spread = known.max(axis=1) - known.min(axis=1)
+    kept = np.full(len(known), classes) if law is None else _number_kept(event, known)
+    chunks = []
+    for number in np.unique(kept):
+        rows = np.flatnonzero(kept == number)
+        rows = rows[np.argsort(spread[rows], kind="stable")]
+        values = 1 if law is None else (law.below + law.above + int(np.median(spread[rows])))
+        step = max(1, int(_NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2))))
+        chunks += [(rows[start : start + step], int(number)) for start in range(0, len(rows), step)]
+    return chunks
+
+
+def _number_kept(event: Event, known: IntArray) -> IntArray:
+    """Return how many classes to keep apart: enough that the others hardly ever win; only tightness rests on it."""
+    classes = known.shape[1]
+    kept = np.full(len(known), classes)
+    if classes <= _ALL_KEPT:
+        return kept
+    behind = -np.sort(-known, axis=1)
+    behind = behind[:, :1] - behind
+    second = _log_chance(event, behind[:, 1])
+    for number in (64, 32, 16, 8, 4, 2):
+        if number < classes:
+            others = _log_chance(event, behind[:, number]) + log(classes - number)
+            kept[(others < log(_FAR_MASS)) | (others < second + log(_FAR_SHARE))] = number
+    return kept
+
+
+def _log_chance(event: Event, gap: IntArray) -> FloatArray:
+    """Return about the log probability that a class so many votes behind is reported."""
+    if isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
+        return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
+    sigma = float(getattr(event, "sigma", 1.0))
+    return special.log_ndtr(-gap / (2**0.5 * sigma))
+
+
+def _noise_of(event: Event) -> NoiseLaw | None:
+    match event:
+        case NoisyArgmaxLaplace(scale=scale):
+            return noise_grids.discrete_laplace(scale)
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return noise_grids.discrete_gaussian(sigma)
+        case ContinuousArgmaxLaplace(scale=scale):
+            return noise_grids.continuous_laplace(scale)
+        case ContinuousArgmaxGaussian(sigma=sigma):
+            return noise_grids.continuous_gaussian(sigma)
+    return None
+
+
+def _law_of(event: Event, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:
+    match event:
+        case ExponentialArgmax(scale=scale):
+            return winner_laws.exponential_mechanism(counts, entering, scale)
+        case PermuteAndFlip(scale=scale):
+            return winner_laws.permute_and_flip(counts, entering, scale)
+        case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
+            return winner_laws.check(counts, entering, needed, sigma)
+    law = _noise_of(event)
+    if law is None:
+        raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
+    return winner_laws.noisy_argmax(counts, entering, law, kept)
+
+
+_KINDS = {
+    NoisyArgmaxLaplace,
+    NoisyArgmaxGaussian,
+    ContinuousArgmaxLaplace,
+    ContinuousArgmaxGaussian,
+    ExponentialArgmax,
+    PermuteAndFlip,
+    ConfidenceCheck,
+    InteractiveCheck,
+}
