@@ -195,18 +195,19 @@ class _Field:
         error = np.zeros_like(change)
         given = np.empty((queries, kept + 1, values))
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
-            np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
-            given[:, kept] = weights[:, j]
-            terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
-            alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
-            change[..., j] = terms
-            change[:, :kept, :kept, j] += alone[0] + alone[1]
-            # Only row j of `given` and column j of `one_more` have terms of both signs; a loss is at most everything.
-            size = np.abs(terms)
-            size[:, j, :] = np.abs(given[:, j]).sum(axis=1)[:, None]
-            size[:, :, j] = (np.abs(given) @ np.abs(one_more[:, j])[..., None])[..., 0]
-            error[..., j] = size
-            error[:, :kept, :kept, j] += size[:, :kept, kept:] + size[:, kept:, :kept]
+            with np.errstate(invalid="ignore", over="ignore"):  # what overflows becomes an infinite cost
+                np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
+                given[:, kept] = weights[:, j]
+                terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
+                alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
+                change[..., j] = terms
+                change[:, :kept, :kept, j] += alone[0] + alone[1]
+                # Only row j of `given` and column j of `one_more` have terms of both signs; a loss is at most everything.
+                size = np.abs(terms)
+                size[:, j, :] = np.abs(given[:, j]).sum(axis=1)[:, None]
+                size[:, :, j] = (np.abs(given) @ np.abs(one_more[:, j])[..., None])[..., 0]
+                error[..., j] = size
+                error[:, :kept, :kept, j] += size[:, :kept, kept:] + size[:, kept:, :kept]
         change[:, kept, kept] = error[:, kept, kept] = 0
         return change, error
 

@@ -1,0 +1,293 @@
+"""Exact costs against enumeration, fifty digits, and every bound that has to lie above them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
+from precise import precise_cost
+from tutelage.accounting import bounds_2017, two_sided_bound
+from tutelage.accounting.data_independent import rdp
+from tutelage.accounting.exact import ExactCosts
+from tutelage.events import (
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    ContinuousArgmaxLaplace,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+)
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.votes import VoteHistogram
+
+ORDERS = np.array([1.5, 2.0, 8.0, 40.0])
+
+
+def histograms(teachers: int, classes: int):
+    """Yield every way in which so many teachers vote, all of them."""
+    for bars in itertools.combinations(range(teachers + classes - 1), classes - 1):
+        edges = (-1, *bars, teachers + classes - 1)
+        yield tuple(right - left - 1 for left, right in itertools.pairwise(edges))
+
+
+def enumerated_cost(counts, law_of, orders=ORDERS) -> np.ndarray:
+    """Return the largest divergence between the law at `counts` and at any neighbour, both ways, per order."""
+    counts = np.array(counts)
+    here = law_of(counts)
+    worst = np.zeros(len(orders))
+    for other in neighbours(counts, abstain=True):
+        there = law_of(other)
+        for index, order in enumerate(orders):
+            both = log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)
+            worst[index] = max(worst[index], *both)
+    return worst / (orders - 1)
+
+
+def softmax(counts: np.ndarray, scale: float) -> np.ndarray:
+    odds = np.exp((counts - counts.max()) / scale)
+    return odds / odds.sum()
+
+
+def permuted_and_flipped(counts: np.ndarray, scale: float) -> np.ndarray:
+    """Return the law by running the algorithm over every order in which the classes may be visited."""
+    heads = np.exp((counts - counts.max()) / scale)
+    law = np.zeros(len(counts))
+    orders = list(itertools.permutations(range(len(counts))))
+    for order in orders:
+        reached = 1.0
+        for label in order:
+            law[label] += reached * heads[label] / len(orders)
+            reached *= 1 - heads[label]
+    return law
+
+
+MECHANISMS = {
+    "laplace": (lambda m: NoisyArgmaxLaplace(1.7, m, ONE_TEACHER), discrete_laplace_masses(1.7, 120)),
+    "gaussian": (lambda m: NoisyArgmaxGaussian(1.4, m, ONE_TEACHER), discrete_gaussian_masses(1.4, 24)),
+}
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_every_histogram_of_up_to_eight_teachers_costs_what_enumeration_says(classes, kind):
+    event, masses = MECHANISMS[kind]
+    for teachers in range(1, 9 if classes < 4 else 7):
+        all_votes = np.array(list(histograms(teachers, classes)))
+        found = ExactCosts(event(classes), VoteHistogram(all_votes, teachers)).per_query(ORDERS)
+        limit = rdp(event(classes), ORDERS).values
+        expected = [enumerated_cost(counts, lambda n: label_probabilities(n, masses)) for counts in all_votes]
+        assert found == pytest.approx(np.minimum(expected, limit), rel=1e-8, abs=1e-14)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_closed_forms_against_enumeration(classes):
+    all_votes = np.array([counts for n in range(1, 7) for counts in histograms(n, classes)])
+    teachers = int(all_votes.sum(axis=1).max())
+    everybody_votes = [VoteHistogram(all_votes[all_votes.sum(axis=1) == n], n) for n in range(1, teachers + 1)]
+    for votes in everybody_votes:
+        for event, law in (
+            (ExponentialArgmax(1.3, classes, ONE_TEACHER), softmax),
+            (PermuteAndFlip(1.3, classes, ONE_TEACHER), permuted_and_flipped),
+        ):
+            found = ExactCosts(event, votes).per_query(ORDERS)
+            expected = [enumerated_cost(counts, lambda n, law=law: law(n, 1.3)) for counts in votes.counts]
+            assert found == pytest.approx(np.minimum(expected, rdp(event, ORDERS).values), rel=1e-8, abs=1e-13)
+
+
+def test_checks_against_enumeration():
+    masses = discrete_gaussian_masses(2.5, 60)
+    at_least = np.cumsum(masses[::-1])[::-1]
+    offsets = np.array([0.3, -1.2, 2.0])
+
+    def law_of(counts: np.ndarray, needed: np.ndarray) -> np.ndarray:
+        passes = at_least[len(masses) // 2 + int(np.min(np.ceil(needed) - counts))]
+        return np.array([passes, 1 - passes])
+
+    votes = VoteHistogram(np.array(list(histograms(6, 3))), 6)
+    plain = ExactCosts(ConfidenceCheck(4.5, 2.5, 3, ONE_TEACHER), votes).per_query(ORDERS)
+    expected = [enumerated_cost(counts, lambda n: law_of(n, np.full(3, 4.5))) for counts in votes.counts]
+    assert plain == pytest.approx(np.array(expected), rel=1e-8)
+    asked = InteractiveCheck(4.5, 2.5, 3, ONE_TEACHER)
+    interactive = ExactCosts(asked, votes, np.tile(offsets, (votes.n_queries, 1))).per_query(ORDERS)
+    expected = [enumerated_cost(counts, lambda n: law_of(n, 4.5 + offsets)) for counts in votes.counts]
+    assert interactive == pytest.approx(np.array(expected), rel=1e-8, abs=1e-15)
+
+
+def test_a_ballot_may_enter_where_a_teacher_abstained():
+    counts = np.array([[3, 0]])
+    event = NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER)
+    masses = discrete_laplace_masses(2.0, 120)
+    law = [label_probabilities(np.array(n), masses) for n in ((3, 0), (3, 1), (4, 0), (2, 0), (2, 1))]
+    full = max(np.abs(log_renyi_moment(law[0], q, 2)) for q in (law[3], law[4]))
+    open_ = max(full, log_renyi_moment(law[0], law[1], 2), log_renyi_moment(law[1], law[0], 2))
+    of_all_voting = ExactCosts(event, VoteHistogram(counts, 3)).per_query(np.array([2.0]))[0, 0]
+    with_one_silent = ExactCosts(event, VoteHistogram(counts, 4)).per_query(np.array([2.0]))[0, 0]
+    assert with_one_silent >= of_all_voting
+    assert with_one_silent >= open_ * (1 - 1e-12)
+
+
+SCALES = st.floats(0.5, 60)
+EVENTS = {
+    "laplace": NoisyArgmaxLaplace,
+    "gaussian": NoisyArgmaxGaussian,
+    "continuous laplace": ContinuousArgmaxLaplace,
+    "continuous gaussian": ContinuousArgmaxGaussian,
+    "exponential": ExponentialArgmax,
+    "permute and flip": PermuteAndFlip,
+}
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "exponential", "permute and flip"])
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=2, max_size=4).filter(any),
+    scale=st.floats(0.5, 12),
+    order=st.floats(1.01, 300),
+    source=st.integers(0, 3),
+    target=st.integers(0, 4),
+)
+def test_no_move_costs_less_than_fifty_digits_say(kind, counts, scale, order, source, target):
+    check_against_fifty_digits(kind, counts, scale, order, source, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "exponential", "permute and flip"])
+def test_a_hundred_thousand_moves_against_fifty_digits(kind):
+    generator = np.random.default_rng(11)
+    for _ in range(25_000):
+        classes = int(generator.integers(2, 4))
+        counts = generator.integers(0, 30, classes).tolist()
+        scale, order = float(np.exp(generator.uniform(-0.5, 2))), float(1 + np.exp(generator.uniform(-3, 5)))
+        source, target = generator.integers(0, classes), generator.integers(0, classes + 1)
+        if any(counts):
+            check_against_fifty_digits(kind, counts, scale, order, int(source), int(target))
+
+
+def check_against_fifty_digits(kind, counts, scale, order, source, target):
+    source, target = source % len(counts), target % (len(counts) + 1)
+    if source == target or not counts[source]:
+        return
+    event = EVENTS[kind](scale, len(counts), ONE_TEACHER)
+    votes = VoteHistogram(np.array([counts]), sum(counts))
+    found = ExactCosts(event, votes).per_source(np.array([order]))[0, source, 0]
+    limit = rdp(event, np.array([order])).values[0]
+    exact = precise_cost(kind, counts, scale, order, source, target)
+    assert found >= min(exact, limit * (1 - 1e-12))
+
+
+@given(
+    counts=st.lists(st.integers(0, 60), min_size=2, max_size=6).filter(any), scale=SCALES, order=st.floats(1.05, 100)
+)
+def test_the_exact_cost_is_below_every_bound(counts, scale, order):
+    votes, orders = VoteHistogram(np.array([counts]), sum(counts)), np.array([order])
+    laplace = NoisyArgmaxLaplace(scale, len(counts), ONE_TEACHER)
+    cost = ExactCosts(laplace, votes).per_query(orders)
+    log_q = bounds_2017.log_q_discrete(votes, scale)
+    assert np.all(cost <= two_sided_bound.answer_costs(log_q, 2 / scale, orders) * (1 + 1e-9) + 1e-13)
+    for event in (laplace, NoisyArgmaxGaussian(scale, len(counts), ONE_TEACHER)):
+        assert np.all(ExactCosts(event, votes).per_query(orders) <= rdp(event, orders).values)
+
+
+@given(counts=st.lists(st.integers(0, 60), min_size=3, max_size=5).filter(any), scale=st.floats(2, 60), data=st.data())
+def test_class_order_matters_only_where_ties_do(counts, scale, data):
+    shuffled = data.draw(st.permutations(counts))
+    votes = VoteHistogram(np.array([counts, shuffled]), sum(counts))
+    for kind in ("continuous laplace", "continuous gaussian", "exponential", "permute and flip"):
+        one, other = ExactCosts(EVENTS[kind](scale, len(counts), ONE_TEACHER), votes).per_query(ORDERS)
+        assert one == pytest.approx(other, rel=1e-8, abs=1e-13)
+
+
+@pytest.mark.parametrize("scale", [4.0, 20.0])
+def test_continuous_noise_against_adaptive_quadrature(scale):
+    for kind in ("continuous laplace", "continuous gaussian"):
+        for counts in ((30, 12, 5), (9, 9, 8)):
+            votes = VoteHistogram(np.array([counts]), sum(counts))
+            found = ExactCosts(EVENTS[kind](scale, 3, ONE_TEACHER), votes).per_source(np.array([3.0]))[0, :, 0]
+            moves = list(itertools.permutations(range(3), 2))
+            exact = [precise_cost(kind, list(counts), scale, 3.0, source, target) for source, target in moves]
+            assert all(found[source] >= cost * (1 - 1e-12) for (source, _), cost in zip(moves, exact, strict=True))
+            assert found.max() == pytest.approx(max(exact), rel=1e-8)
+            best = max(
+                precise_cost(kind, list(counts), scale, 3.0, *move) for move in itertools.permutations(range(3), 2)
+            )
+            assert found.max() == pytest.approx(best, rel=1e-8)
+
+
+@pytest.mark.parametrize("event", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
+def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, monkeypatch):
+    generator = np.random.default_rng(5)
+    counts = np.zeros((6, 20), dtype=np.int64)
+    for row in counts:  # few classes far ahead of many
+        row[generator.permutation(20)[:4]] = generator.integers(150, 400, 4)
+        row += generator.integers(0, 3, 20)
+    votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
+    aside = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(ORDERS)
+    monkeypatch.setattr("tutelage.accounting.exact._ALL_KEPT", 20)
+    whole = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(ORDERS)
+    assert np.all(aside >= whole * (1 - 1e-9))
+    assert aside[:, :3] == pytest.approx(whole[:, :3], rel=1e-3, abs=1e-9)
+
+
+def test_a_teachers_cost_is_the_largest_over_its_own_moves():
+    votes = VoteHistogram(np.array([[25, 14, 1], [8, 8, 24]]), 40)
+    costs = ExactCosts(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), votes)
+    by_source = costs.per_source(ORDERS)
+    assert by_source.shape == (2, 4, len(ORDERS))
+    assert by_source.max(axis=1) == pytest.approx(costs.per_query(ORDERS))
+    masses = discrete_laplace_masses(5.0, 300)
+    here = label_probabilities(np.array([25, 14, 1]), masses)
+    leaving_the_first = [np.array(n) for n in ((24, 15, 1), (24, 14, 2), (24, 14, 1))]
+    laws = [label_probabilities(n, masses) for n in leaving_the_first]
+    expected = max(max(log_renyi_moment(here, q, 8.0), log_renyi_moment(q, here, 8.0)) for q in laws) / 7
+    assert by_source[0, 0, 2] == pytest.approx(expected, rel=1e-8)
+
+
+def test_noise_that_hardly_hides_a_vote_falls_back_upward():
+    votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
+    for event in (NoisyArgmaxGaussian(0.3, 3, ONE_TEACHER), NoisyArgmaxLaplace(0.001, 3, ONE_TEACHER)):
+        costs = ExactCosts(event, votes).per_query(ORDERS)
+        assert np.all(np.isfinite(costs))
+        assert np.all(costs <= rdp(event, ORDERS).values)
+
+
+def test_the_whole_table_of_the_authors_votes(mnist_votes):
+    event = NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER)
+    costs = ExactCosts(event, mnist_votes.first(40)).per_query(ORDERS)
+    masses = discrete_laplace_masses(20.0, 1400)
+    expected = [enumerated_cost(row, lambda n: label_probabilities(n, masses)) for row in mnist_votes.counts[:2]]
+    assert costs[:2] == pytest.approx(np.array(expected), rel=1e-7)
+
+
+class _Unknown(Event):
+    classes = 2
+    unit = ONE_TEACHER
+
+
+@pytest.mark.parametrize(
+    ("event", "offsets", "error", "message"),
+    [
+        (_Unknown(), None, UnsupportedEventError, "_Unknown"),
+        (Repeated(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), 1), None, UnsupportedEventError, "Repeated"),
+        (NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), None, InvalidDataError, "3 classes, the votes have 2"),
+        (
+            NoisyArgmaxLaplace(2.0, 2, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)),
+            None,
+            InvalidDataError,
+            "different units",
+        ),
+        (NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), np.zeros((1, 2)), InvalidDataError, "`offsets`"),
+        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), None, InvalidDataError, "`offsets`"),
+        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.array([[0, np.nan]]), InvalidDataError, "finite"),
+        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.zeros((1, 3)), InvalidDataError, "shape"),
+    ],
+)
+def test_what_does_not_fit_is_refused(event, offsets, error, message):
+    with pytest.raises(error, match=message):
+        ExactCosts(event, VoteHistogram(np.array([[3, 4]]), 7), offsets)
