@@ -1,5 +1,6 @@
 """The cost of one move to fifty digits: the oracle behind the oracle."""
 
+from functools import lru_cache
 from itertools import pairwise, permutations
 
 import mpmath
@@ -14,7 +15,7 @@ def precise_cost(kind: str, counts: list[int], scale: float, order: float, sourc
     moved[source] -= 1
     if target < len(counts):
         moved[target] += 1
-    with mp.workdps(18 if kind.startswith("continuous") else 50):
+    with mp.workdps(16 if kind.startswith("continuous") else 50):
         law = _LAWS[kind]
         p, q, lam = law(counts, mpf(scale)), law(moved, mpf(scale)), mpf(order)
         forward = mpmath.log(sum(a**lam * b ** (1 - lam) for a, b in zip(p, q, strict=True)))
@@ -78,10 +79,11 @@ def _permute_and_flip(counts, scale):
     return law
 
 
-def _continuous(density, cumulative):
+def _continuous(density, cumulative, reach):
+    @lru_cache
     def law(counts, scale):
         kinks = sorted(set(counts))
-        ends = [kinks[0] - 60 * scale, *kinks, kinks[-1] + 60 * scale]
+        ends = [kinks[0] - reach * scale, *kinks, kinks[-1] + reach * scale]
 
         def share(j):
             def term(v):
@@ -91,11 +93,11 @@ def _continuous(density, cumulative):
                         value *= cumulative((v - other) / scale)
                 return value
 
-            return mpmath.quad(term, [x for a, b in pairwise(ends) for x in mpmath.linspace(a, b, 5)])
+            return mpmath.quad(term, [x for a, b in pairwise(ends) for x in mpmath.linspace(a, b, 3)])
 
         return [share(j) for j in range(len(counts))]
 
-    return law
+    return lambda counts, scale: law(tuple(counts), scale)
 
 
 def _laplace_below(x):
@@ -107,6 +109,6 @@ _LAWS = {
     "gaussian": lambda counts, scale: _discrete(_noise("gaussian", scale, max(counts)), counts),
     "exponential": _softmax,
     "permute and flip": _permute_and_flip,
-    "continuous laplace": _continuous(lambda x: mpmath.exp(-abs(x)) / 2, _laplace_below),
-    "continuous gaussian": _continuous(mpmath.npdf, mpmath.ncdf),
+    "continuous laplace": _continuous(lambda x: mpmath.exp(-abs(x)) / 2, _laplace_below, 45),
+    "continuous gaussian": _continuous(mpmath.npdf, mpmath.ncdf, 10),
 }

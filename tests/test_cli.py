@@ -219,7 +219,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("sigma = 2.0", "scale = 2.0")],
             {},
-            "gnmax takes --sigma, its noise in votes, and no other noise.",
+            "gnmax takes --sigma, in votes, and no other noise.",
         ),
         ([('"gnmax"', '"gaussian"')], {}, "The mechanism must be one of lnmax, gnmax. Got 'gaussian'."),
         ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),

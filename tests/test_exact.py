@@ -1,6 +1,7 @@
 """Exact costs against enumeration, fifty digits, and every bound that has to lie above them."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -158,6 +159,7 @@ def test_no_move_costs_less_than_fifty_digits_say(kind, counts, scale, order, so
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian", "exponential", "permute and flip"])
 def test_a_hundred_thousand_moves_against_fifty_digits(kind):
     generator = np.random.default_rng(11)
@@ -204,20 +206,15 @@ def test_class_order_matters_only_where_ties_do(counts, scale, data):
         assert one == pytest.approx(other, rel=1e-8, abs=1e-13)
 
 
-@pytest.mark.parametrize("scale", [4.0, 20.0])
-def test_continuous_noise_against_adaptive_quadrature(scale):
-    for kind in ("continuous laplace", "continuous gaussian"):
-        for counts in ((30, 12, 5), (9, 9, 8)):
-            votes = VoteHistogram(np.array([counts]), sum(counts))
-            found = ExactCosts(EVENTS[kind](scale, 3, ONE_TEACHER), votes).per_source(np.array([3.0]))[0, :, 0]
-            moves = list(itertools.permutations(range(3), 2))
-            exact = [precise_cost(kind, list(counts), scale, 3.0, source, target) for source, target in moves]
-            assert all(found[source] >= cost * (1 - 1e-12) for (source, _), cost in zip(moves, exact, strict=True))
-            assert found.max() == pytest.approx(max(exact), rel=1e-8)
-            best = max(
-                precise_cost(kind, list(counts), scale, 3.0, *move) for move in itertools.permutations(range(3), 2)
-            )
-            assert found.max() == pytest.approx(best, rel=1e-8)
+@pytest.mark.parametrize(("kind", "scale"), [("continuous laplace", 4.0), ("continuous gaussian", 9.0)])
+def test_continuous_noise_against_adaptive_quadrature(kind, scale):
+    counts = (30, 12, 5)
+    votes = VoteHistogram(np.array([counts]), sum(counts))
+    found = ExactCosts(EVENTS[kind](scale, 3, ONE_TEACHER), votes).per_source(np.array([3.0]))[0, :, 0]
+    exact = np.array([[precise_cost(kind, list(counts), scale, 3.0, a, b) for b in range(4) if b != a] for a in (0, 1)])
+    worst = exact.max(axis=1)
+    assert np.all(found[:2] >= worst * (1 - 1e-12))
+    assert found[:2] == pytest.approx(worst, rel=1e-8)
 
 
 @pytest.mark.parametrize("event", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
@@ -249,12 +246,27 @@ def test_a_teachers_cost_is_the_largest_over_its_own_moves():
     assert by_source[0, 0, 2] == pytest.approx(expected, rel=1e-8)
 
 
-def test_noise_that_hardly_hides_a_vote_falls_back_upward():
-    votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
-    for event in (NoisyArgmaxGaussian(0.3, 3, ONE_TEACHER), NoisyArgmaxLaplace(0.001, 3, ONE_TEACHER)):
-        costs = ExactCosts(event, votes).per_query(ORDERS)
-        assert np.all(np.isfinite(costs))
-        assert np.all(costs <= rdp(event, ORDERS).values)
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 0.05, 0.2, 1.0, 1e3, 1e5, 1e12])
+@pytest.mark.parametrize(
+    "event",
+    [
+        NoisyArgmaxLaplace,
+        NoisyArgmaxGaussian,
+        ExponentialArgmax,
+        PermuteAndFlip,
+        ContinuousArgmaxLaplace,
+        ContinuousArgmaxGaussian,
+        partial(ConfidenceCheck, 150),
+        partial(ConfidenceCheck, 1e9),
+    ],
+)
+def test_any_amount_of_noise_has_a_finite_cost_below_the_data_independent_one(event, size):
+    votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80], [250, 0, 0]]), 250)
+    release = event(size, 3, ONE_TEACHER)
+    costs = ExactCosts(release, votes).per_query(ORDERS)
+    assert np.all(np.isfinite(costs))
+    assert np.all(costs <= rdp(release, ORDERS).values)
+    assert np.all(costs >= 0)
 
 
 def test_the_whole_table_of_the_authors_votes(mnist_votes):

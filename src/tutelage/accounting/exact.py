@@ -2,7 +2,8 @@
 
 c_λ(n) = max over neighbours n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
 ballot makes at most (m + 1)² neighbours, so nothing needs to be bounded. Values are rounded upward, and never exceed
-the data-independent cost. They depend on the votes: private. Proofs and error budget: docs/proofs/exact.md.
+the data-independent cost, which stands in where noise is too little for double precision or too wide for memory. They
+depend on the votes: private. Proofs and error budget: docs/proofs/exact.md.
 """
 
 import os
@@ -39,6 +40,8 @@ _NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are co
 _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
 _FAR_SHARE = 1e-5  # this share of the runner-up's
+_MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
+_LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
 
 
@@ -76,7 +79,7 @@ class ExactCosts:
         self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
         self._entering = rows[:, 0].astype(bool)
         self._known, self._needed = np.split(rows[:, 1:], 2, axis=1)
-        self._chunks = _chunks(event, self._known)
+        self._chunks = _chunks(event, self._known, self._needed)
         self._laws: dict[int, MoveLaws] = {}
         self._room = _NUMBERS_KEPT
 
@@ -94,7 +97,7 @@ class ExactCosts:
         Only moves that start from the teacher's own vote count; the last column is a teacher that abstained.
         """
         limit = rdp(self._event, orders).values
-        out = np.zeros((len(self._known), self._known.shape[1] + 1, len(orders)))
+        out = np.full((len(self._known), self._known.shape[1] + 1, len(orders)), np.inf)
         for number, chunk in enumerate(self._chunks):
             laws = self._law(number)
             costs = np.stack([worst_divergence(laws, order) for order in orders.tolist()], axis=-1)
@@ -106,7 +109,7 @@ class ExactCosts:
     def _costs(self, orders: FloatArray) -> FloatArray:
         """Return the costs of the distinct histograms, shape (distinct, orders)."""
         limit = rdp(self._event, orders).values
-        out = np.empty((len(self._known), len(orders)))
+        out = np.full((len(self._known), len(orders)), np.inf)
         work = sum(len(rows) * kept**3 for rows, kept in self._chunks) * len(orders)
 
         def evaluate(number: int) -> None:
@@ -157,17 +160,24 @@ def _needed(event: Event, shape: tuple[int, int], offsets: FloatArray | None) ->
     return needed
 
 
-def _chunks(event: Event, known: IntArray) -> list[tuple[IntArray, int]]:
-    """Return rows that are worked on together, and how many classes of each are outcomes of their own."""
+def _chunks(event: Event, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
+    """Return rows that are worked on together, and how many classes of each are outcomes of their own.
+
+    Rows that cannot be followed are in no chunk.
+    """
+    if getattr(event, "scale", 1.0) < _LEAST_SCALE or getattr(event, "sigma", 1.0) < _LEAST_SIGMA:
+        return []
     law = _noise_of(event)
     classes = known.shape[1]
     spread = known.max(axis=1) - known.min(axis=1)
     kept = np.full(len(known), classes) if law is None else _number_kept(event, known)
     chunks = []
+    width = 2.0 * np.abs(known - needed).max(axis=1) if law is None else law.below + law.above + spread
+    width += 26 * getattr(event, "sigma", 0.0)  # a discrete Gaussian is tabulated to 13 σ
     for number in np.unique(kept):
-        rows = np.flatnonzero(kept == number)
+        rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))
         rows = rows[np.argsort(spread[rows], kind="stable")]
-        values = 1 if law is None else (law.below + law.above + int(np.median(spread[rows])))
+        values = int(np.median(width[rows])) if law is not None and rows.size else 1
         step = max(1, int(_NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2))))
         chunks += [(rows[start : start + step], int(number)) for start in range(0, len(rows), step)]
     return chunks

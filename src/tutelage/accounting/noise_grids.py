@@ -170,12 +170,12 @@ def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: i
     inside, outside = -np.abs(x) / scale, np.log1p(-np.exp(-np.abs(x) / scale) / 2)
     log_below = np.where(x < 0, inside - log(2), outside)
 
-    def moved(step: int) -> FloatArray:  # F(x + step)/F(x) − 1, of which both lie on one side of zero or neither
+    def moved(step: int) -> FloatArray:  # F(x + step)/F(x) − 1: both on one side of zero, or on different ones
         near, far = np.exp(-np.abs(x) / scale), np.exp(-np.abs(x + step) / scale)
         crossing = np.where(x < 0, 1 - (near + far) / 2, (near + far) / 2 - 1)  # F(x + step) − F(x) across zero
-        beyond = -near * np.expm1(-step / scale) / 2
-        same_side = np.where(x < 0, np.expm1(step / scale), beyond / (1 - near / 2))
-        return np.where((x < 0) == (x + step < 0), same_side, crossing / np.exp(log_below))
+        beyond = -near * np.expm1(-step / scale) / (2 - near)
+        same_side = np.where(x < 0, np.expm1(step / scale), beyond)
+        return np.where((x < 0) == (x + step < 0), same_side, crossing / np.exp(np.maximum(log_below, -1 / scale - 1)))
 
     return NoiseGrid(
         lo=lowest * panels * nodes,
@@ -203,6 +203,9 @@ def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: 
     x = np.arange(lowest * per_vote, (highest + 1) * per_vote) / per_vote
     y_gain = 2 * (pi * sigma / step) ** 2 / classes  # exponent at the best y
     log_below = special.log_ndtr(x / sigma)
+    with np.errstate(over="ignore"):
+        gain = np.expm1(special.log_ndtr((x + 1) / sigma) - log_below)
+        fewer, more = np.expm1(-(2 * x + 1) / (2 * sigma**2)), np.expm1((2 * x - 1) / (2 * sigma**2))
     return NoiseGrid(
         lo=lowest * per_vote,
         per_vote=per_vote,
@@ -212,9 +215,9 @@ def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: 
         log_density=-((x / sigma) ** 2) / 2 - log(sigma * sqrt(2 * pi)),
         log_below=log_below,
         log_above=special.log_ndtr(-x / sigma),
-        gain=np.expm1(special.log_ndtr((x + 1) / sigma) - log_below),
+        gain=gain,
         loss=np.expm1(special.log_ndtr((x - 1) / sigma) - log_below),
-        fewer=np.expm1(-(2 * x + 1) / (2 * sigma**2)),
-        more=np.expm1((2 * x - 1) / (2 * sigma**2)),
+        fewer=fewer,
+        more=more,
         quadrature_error=2 * exp(-y_gain) / -np.expm1(-2 * y_gain),
     )

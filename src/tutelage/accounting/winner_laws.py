@@ -104,8 +104,10 @@ def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> M
     classes = counts.shape[1]
     here = _log_permute_and_flip(counts, scale)
     step = np.concatenate([np.eye(classes, dtype=np.int64), np.zeros((1, classes), dtype=np.int64)])
-    moved = counts[:, None, None, :] - step[None, :, None, :] + step[None, None, :, :]
-    there = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(moved.shape)
+    there = np.empty((len(counts), classes + 1, classes + 1, classes))
+    for source in range(classes + 1):  # one at a time, for memory
+        moved = counts[:, None, :] - step[source] + step
+        there[:, source] = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(moved.shape)
     ratio = there - here[:, None, None, :]
     slack = ROUNDING * (1 + np.abs(ratio)) / 100
     return MoveLaws(here[:, None, None, :], ratio, slack, _possible(counts, may_enter), _all_sources(counts))
@@ -202,7 +204,7 @@ class _Field:
                 alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
                 change[..., j] = terms
                 change[:, :kept, :kept, j] += alone[0] + alone[1]
-                # Only row j of `given` and column j of `one_more` have terms of both signs; a loss is at most everything.
+                # Only row j of `given` and column j of `one_more` mix signs; a loss is at most everything.
                 size = np.abs(terms)
                 size[:, j, :] = np.abs(given[:, j]).sum(axis=1)[:, None]
                 size[:, :, j] = (np.abs(given) @ np.abs(one_more[:, j])[..., None])[..., 0]
