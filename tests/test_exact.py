@@ -165,11 +165,13 @@ def test_a_hundred_thousand_moves_against_fifty_digits(kind):
     generator = np.random.default_rng(11)
     for _ in range(25_000):
         classes = int(generator.integers(2, 4))
+        source, target = generator.permutation(classes + 1)[:2].tolist()
+        if source == classes:  # only targets may be abstention
+            source, target = target, source
         counts = generator.integers(0, 30, classes).tolist()
+        counts[source] += 1
         scale, order = float(np.exp(generator.uniform(-0.5, 2))), float(1 + np.exp(generator.uniform(-3, 5)))
-        source, target = generator.integers(0, classes), generator.integers(0, classes + 1)
-        if any(counts):
-            check_against_fifty_digits(kind, counts, scale, order, int(source), int(target))
+        check_against_fifty_digits(kind, counts, scale, order, source, target)
 
 
 def check_against_fifty_digits(kind, counts, scale, order, source, target):
@@ -244,6 +246,21 @@ def test_a_teachers_cost_is_the_largest_over_its_own_moves():
     laws = [label_probabilities(n, masses) for n in leaving_the_first]
     expected = max(max(log_renyi_moment(here, q, 8.0), log_renyi_moment(q, here, 8.0)) for q in laws) / 7
     assert by_source[0, 0, 2] == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("counts", [[250, 0, 0], [0, 250, 3], [25, 1, 0], [130, 120, 0]])
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
+def test_a_clear_vote_costs_nearly_nothing_even_with_little_noise(counts, sigma):
+    votes = VoteHistogram(np.array([counts]), sum(counts))
+    orders = np.array([1.5, 8.0])
+    found = ExactCosts(NoisyArgmaxGaussian(sigma, 3, ONE_TEACHER), votes).per_query(orders)[0]
+    moves = [(a, b) for a in range(3) if counts[a] for b in range(4) if a != b]
+    exact = [max(precise_cost("gaussian", counts, sigma, order, *move) for move in moves) for order in orders]
+    assert np.all(found >= np.array(exact))
+    assert found == pytest.approx(np.array(exact), rel=1e-6, abs=1e-8)
+    checks = [ConfidenceCheck(threshold, sigma, 3, ONE_TEACHER) for threshold in (-20.0, 50.0, 400.0)]
+    if max(counts) == 250:
+        assert [ExactCosts(check, votes).per_query(orders).max() for check in checks] == pytest.approx([0, 0, 0])
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 0.05, 0.2, 1.0, 1e3, 1e5, 1e12])

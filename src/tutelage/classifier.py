@@ -109,7 +109,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     >>> model = PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=8.0), n_queries=50, random_state=0)
     >>> model = model.fit(adult.X_private[:2000], adult.y_private[:2000], X_public=adult.X_public)
     >>> print(model.epsilon_)
-    ε = 5.6797 at δ = 1e-05
+    ε = 4.7654 at δ = 1e-05
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def _log_moment(
     if some_huge:
         exponents[huge] = 0
     terms = np.expm1(exponents, out=exponents)
-    linear = np.expm1(log_ratio)
+    linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
     if some_huge:
         linear[huge] = 0
     terms -= order * linear

@@ -66,7 +66,7 @@ def confident_runs(
         return [PrivateEpsilon(epsilon, order, delta, votes.unit, method) for epsilon, order in found]
 
     def for_every_query(event: Event) -> FloatArray:
-        return np.tile(data_independent.rdp(event, _ORDERS).values, (votes.n_queries, 1))
+        return np.tile(data_independent.rdp_of_three_outcomes(event, _ORDERS).values, (votes.n_queries, 1))
 
     def exactly(event: Event) -> FloatArray:
         return ExactCosts(event, votes, progress=progress).per_query(_ORDERS)

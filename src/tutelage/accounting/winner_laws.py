@@ -9,6 +9,7 @@ classes far behind were put aside, for those classes too).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
 from typing import final
 
 import numpy as np
@@ -76,6 +77,8 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
     slack += 2 * field.grid.quadrature_error
     if far_gaps.shape[1]:
         ratio, slack = field.cover_far_moves(weights, ratio, slack)
+    else:
+        _follow_one_by_one(law, counts, mass, ratio, slack)
     sources = np.concatenate([near, np.full((queries, 1), -1)], axis=1)
     possible = _possible(counts[rows, near], may_enter)
     possible[:, kept, :] |= np.any(counts[rows, order[:, kept:]] > 0, axis=1, keepdims=True)
@@ -137,11 +140,15 @@ def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: floa
     fails, passes = reach - 1 - margin, reach + margin  # Z ≤ −margin − 1, and by symmetry Z ≤ margin
     mass = np.stack([grid.log_below[passes], grid.log_below[fails]], axis=-1)
     up, down = step > 0, step < 0
-    change = [
-        np.select([up, down], [grid.gain[passes][:, None, None], grid.loss[passes][:, None, None]], 0.0),
-        np.select([up, down], [grid.loss[fails][:, None, None], grid.gain[fails][:, None, None]], 0.0),
-    ]
-    ratio, slack = _log_ratio(np.stack(change, axis=-1), np.abs(np.stack(change, axis=-1)))
+    # Small changes keep their digits as ratios, large ones as logarithms.
+    steps = np.diff(grid.log_below)
+    rises = np.where(np.append(steps, 0) > log(2), np.append(steps, 0), np.log1p(grid.gain))[:, None, None]
+    falls = np.append(-np.inf, np.where(steps > log(2), -steps, np.log1p(np.maximum(grid.loss[1:], -0.75))))
+    falls = falls[:, None, None]
+    passing = np.select([up, down], [rises[passes], falls[passes]], 0.0)
+    failing = np.select([up, down], [falls[fails], rises[fails]], 0.0)
+    ratio = np.stack([passing, failing], axis=-1)
+    slack = ROUNDING * (np.abs(ratio) + np.where(np.abs(ratio) > 0.6, -mass[:, None, None, :], 0))
     return MoveLaws(mass[:, None, None, :], ratio, slack, _possible(counts, may_enter), _all_sources(counts))
 
 
@@ -286,6 +293,26 @@ class _Field:
             log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
         log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
         return Remainder(log_mass + self.grid.log_weight[phase], log_more, log_less)
+
+
+def _follow_one_by_one(
+    law: NoiseLaw, counts: IntArray, log_here: FloatArray, ratio: FloatArray, slack: FloatArray
+) -> None:
+    """Fill in, in place, the log ratios that were lost near −∞, from the laws of the moved histograms themselves.
+
+    So little noise that a vote changes an outcome e^20 times needs no small differences.
+    """
+    classes = counts.shape[1]
+    rows = np.flatnonzero(~np.isfinite(slack).all(axis=(1, 2, 3)))
+    step = np.concatenate([np.eye(classes, dtype=np.int64), np.zeros((1, classes), dtype=np.int64)])
+    for row in rows:  # few: only histograms far clearer than the noise
+        for source in range(classes + 1):
+            moved = counts[row] - step[source] + step
+            gaps = moved.max(axis=1, keepdims=True) - moved
+            log_there, _ = _Field.spanning(law, gaps, gaps[:, classes:], classes).winners()
+            lost = ~np.isfinite(slack[row, source])
+            ratio[row, source][lost] = (log_there - log_here[row])[lost]
+            slack[row, source][lost] = (ROUNDING * (1 - log_there - log_here[row]))[lost]
 
 
 def _log_ratio(change: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
