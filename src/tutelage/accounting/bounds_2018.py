@@ -11,7 +11,6 @@ from scipy import special
 from tutelage._typing import FloatArray
 from tutelage._validation import noise_scale
 from tutelage.accounting import bounds_2017
-from tutelage.accounting.noise_grids import discrete_gaussian
 from tutelage.events import (
     ConfidenceCheck,
     ContinuousArgmaxGaussian,
@@ -140,38 +139,3 @@ def log_q_continuous(votes: VoteHistogram, sigma: float) -> FloatArray:
     behind, _ = bounds_2017.gaps(votes)
     scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_continuous"))
     return np.minimum(special.logsumexp(special.log_ndtr(-scaled), axis=1), 0)
-
-
-def log_q_discrete(votes: VoteHistogram, sigma: float) -> FloatArray:
-    """Return log q per query by a union bound over the discrete noise that is drawn, ties to the lowest index.
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes.
-    sigma : float
-        Parameter σ of the discrete Gaussian noise, in votes.
-
-    Returns
-    -------
-    array of shape (queries,)
-        Natural log of the bound, at most 0; private.
-    """
-    behind, wins_ties = bounds_2017.gaps(votes)
-    needed = np.where(wins_ties, behind, behind + 1).astype(np.int64)
-    log_tail = _log_tail_of_difference(int(needed.max()), noise_scale(sigma, "sigma", "log_q_discrete"))
-    return np.minimum(special.logsumexp(log_tail[needed], axis=1) + 1e-11, 0)
-
-
-def _log_tail_of_difference(most: int, sigma: float) -> FloatArray:
-    """Return log P(Z − Z′ ≥ d) for d = 0 … most and two independent discrete Gaussians."""
-    reach = int(np.ceil(14 * sigma)) + 2
-    grid = discrete_gaussian(sigma).build(-reach - most, reach + most, 2)
-    values = np.arange(-reach - most // 2, reach - most // 2)  # given d, the mass of Z′ lies around −d/2
-    log_mass = grid.log_density - 0.0
-    tails = np.empty(most + 1)
-    for d in range(most + 1):
-        z = values + (most // 2 - d // 2)
-        z = z[(z >= grid.lo) & (z + d - 1 <= reach + most)]
-        tails[d] = special.logsumexp(log_mass[z - grid.lo] + grid.log_above[z + d - 1 - grid.lo])
-    return tails

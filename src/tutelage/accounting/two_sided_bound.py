@@ -9,6 +9,7 @@ import numpy as np
 from tutelage._typing import FloatArray
 from tutelage.accounting.data_independent import pure_dp_renyi
 
+_ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
 _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB
 
 
@@ -42,7 +43,7 @@ def answer_costs(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> 
         # F_s(q) = (1−q)^λ/(1−q e^{se})^l + q e^{−sel} and G_s(q) = (1−q e^{se})^λ/(1−q)^l + q e^{seλ}.
         logs.append(np.logaddexp(lam * log_kept - (lam - 1) * log_other, safe - (lam - 1) * moved))
         logs.append(np.logaddexp(lam * log_other - (lam - 1) * log_kept, safe + lam * moved))
-    dependent = np.max(logs, axis=0) / (lam - 1)
+    dependent = (np.max(logs, axis=0) + _ROUNDING * lam) / (lam - 1)
     return np.where(valid, np.clip(dependent, 0, independent), independent)
 
 

@@ -1,0 +1,224 @@
+"""One accountant for a run: what it adds up, what it refuses, and what it keeps to itself."""
+
+import pickle
+import traceback
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tutelage import VoteHistogram
+from tutelage._typing import ABSTAIN
+from tutelage.accounting import Accountant, bounds_2017, data_independent
+from tutelage.accounting.curves import RenyiCurve, cks2020, search_epsilon
+from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.realised import confident_runs
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    Repeated,
+)
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, UnsupportedEventError
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.votes import tally
+
+DELTA = 1e-5
+GENERATOR = np.random.default_rng(3)
+BALLOTS = GENERATOR.choice(4, size=(60, 40), p=[0.7, 0.2, 0.08, 0.02]).astype(np.int16)
+BALLOTS[GENERATOR.uniform(size=(60, 40)) < 0.05] = ABSTAIN
+VOTES = tally(BALLOTS, 4)
+LAPLACE = NoisyArgmaxLaplace(5.0, 4, ONE_TEACHER)
+GAUSSIAN = NoisyArgmaxGaussian(9.0, 4, ONE_TEACHER)
+CHECK = ConfidenceCheck(40, 12.0, 4, ONE_TEACHER)
+
+
+def accountant_of(*additions) -> Accountant:
+    accountant = Accountant()
+    for event, votes in additions:
+        accountant.add(Repeated(event, votes.n_queries), votes)
+    return accountant
+
+
+def test_a_run_of_several_kinds_adds_up_order_by_order():
+    passed = VOTES.select(VOTES.counts.max(axis=1) > 38)
+    both = accountant_of((CHECK, VOTES), (GAUSSIAN, passed), (LAPLACE, VOTES))
+
+    def total(orders):
+        return np.sum([ExactCosts(event, votes).total(orders) for event, votes in parts], axis=0)
+
+    parts = ((CHECK, VOTES), (GAUSSIAN, passed), (LAPLACE, VOTES))
+    assert both.exact(DELTA).reveal() == pytest.approx(search_epsilon(total, DELTA).epsilon, rel=1e-12)
+    released = Composed(tuple(Repeated(event, votes.n_queries) for event, votes in parts))
+    assert both.data_independent(DELTA) == data_independent.epsilon(released, DELTA)
+
+
+def test_the_order_of_additions_and_their_division_do_not_matter():
+    whole = accountant_of((LAPLACE, VOTES)).exact(DELTA).reveal()
+    halves = accountant_of((LAPLACE, VOTES.select(np.arange(20, 40))), (LAPLACE, VOTES.first(20)))
+    assert halves.exact(DELTA).reveal() == pytest.approx(whole, rel=1e-12)
+
+
+def test_a_query_asked_twice_is_paid_twice():
+    once, twice = VOTES.first(1), VOTES.select(np.array([0, 0]))
+    orders = np.array([3.0])
+    assert ExactCosts(LAPLACE, twice).total(orders) == pytest.approx(2 * ExactCosts(LAPLACE, once).total(orders))
+
+
+def test_the_analyses_come_in_their_order():
+    accountant = accountant_of((LAPLACE, VOTES))
+    exact = accountant.exact(DELTA).reveal()
+    two_sided = accountant.bound_two_sided(DELTA).reveal()
+    assert 0 < exact < two_sided < accountant.bound_2018(DELTA).reveal()
+    assert two_sided < accountant.bound_2017(DELTA).reveal()
+    published = bounds_2017.published_epsilon(VOTES, 5.0, DELTA).reveal()
+    assert accountant.bound_2017(DELTA).reveal() == pytest.approx(published, rel=1e-12)
+    gaussian = accountant_of((GAUSSIAN, VOTES))
+    assert gaussian.exact(DELTA).reveal() < gaussian.bound_2018(DELTA).reveal()
+    assert gaussian.exact(DELTA).reveal() < gaussian.data_independent(DELTA).epsilon
+
+
+def test_the_breakdown_adds_up_to_the_whole():
+    accountant = accountant_of((CHECK, VOTES), (GAUSSIAN, VOTES.first(30)))
+    broken = accountant.exact_breakdown(DELTA).reveal()
+    assert broken.epsilon == pytest.approx(accountant.exact(DELTA).reveal(), rel=1e-12)
+    assert broken.epsilon == pytest.approx(broken.checks + broken.answers + broken.delta_term, rel=1e-12)
+    at = RenyiCurve(np.array([broken.order]), np.zeros(1))
+    assert broken.delta_term == pytest.approx(cks2020(at, DELTA)[0], rel=1e-12)
+    assert [len(costs) for costs in broken.per_query] == [40, 30]
+    assert broken.checks == pytest.approx(broken.per_query[0].sum())
+    assert broken.running_total[-1] == pytest.approx(broken.checks + broken.answers)
+    assert np.all(np.diff(broken.running_total) >= 0)
+
+
+def test_no_teacher_pays_more_than_the_run_and_some_teacher_pays_less():
+    accountant = Accountant()
+    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
+    accountant.add(Repeated(GAUSSIAN, 40), VOTES, ballots=BALLOTS)
+    whole = accountant.exact(DELTA).reveal()
+    each = np.array([cost.reveal() for cost in accountant.exact_per_teacher(DELTA)])
+    assert each.shape == (60,)
+    assert np.all(each <= whole * (1 + 1e-12))
+    assert each.min() < 0.99 * whole
+
+
+def test_a_teacher_pays_for_moves_of_its_own_ballots_only():
+    orders = np.array([2.0, 9.0])
+    by_source = ExactCosts(LAPLACE, VOTES).per_source(orders)
+    accountant = Accountant()
+    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
+    costs = by_source[np.arange(40), BALLOTS[7]].sum(axis=0)  # −1, an abstention, is the last column
+    bound = RenyiCurve(orders, costs).to_epsilon(DELTA).epsilon
+    assert accountant.exact_per_teacher(DELTA)[7].reveal() <= bound * 1.02
+
+
+@given(count=st.integers(0, 40), delta=st.sampled_from([1e-3, 1e-9]))
+def test_more_answers_never_cost_less(count, delta):
+    few, more = VOTES.first(max(1, count)), VOTES.first(min(40, count + 1))
+    one, other = (accountant_of((LAPLACE, votes)).exact(delta).reveal() for votes in (few, more))
+    assert one <= other * (1 + 1e-3)  # the search over orders ends 0.01 % above the best
+
+
+def test_everything_that_reads_votes_is_guarded():
+    accountant = Accountant()
+    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
+    private = [
+        accountant.exact(DELTA),
+        accountant.bound_2017(DELTA),
+        accountant.bound_2018(DELTA),
+        accountant.bound_two_sided(DELTA),
+        accountant.exact_breakdown(DELTA),
+        *accountant.exact_per_teacher(DELTA)[:2],
+    ]
+    for cost in private:
+        shown = f"{cost!r} {cost}"
+        assert "private" in shown
+        assert not any(digits in shown for digits in (f"{accountant.exact(DELTA).reveal():.3f}", "array"))
+        with pytest.raises(NotPublishableError):
+            pickle.dumps(cost)
+
+
+def test_seeded_noise_marks_what_may_be_published():
+    accountant = Accountant()
+    accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 4, ONE_TEACHER, simulated=True), 40), VOTES)
+    assert accountant.data_independent(DELTA).simulated
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
+        (lambda a: a.add(LAPLACE, VOTES), "happened 1 times"),
+        (lambda a: a.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS[:, ::-1]), "`ballots` must be"),
+        (lambda a: a.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS[:, :5]), "`ballots` must be"),
+        (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
+        (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),
+    ],
+)
+def test_what_does_not_fit_is_refused_without_a_count(add, message):
+    with pytest.raises((InvalidDataError, UnsupportedEventError), match=message) as caught:
+        add(Accountant())
+    assert str(VOTES.counts.max()) not in "".join(traceback.format_exception_only(caught.value))
+
+
+def test_an_empty_accountant_has_no_cost_to_tell():
+    for method in ("data_independent", "bound_2017", "bound_2018", "exact", "exact_breakdown", "exact_per_teacher"):
+        with pytest.raises(InvalidDataError, match="empty"):
+            getattr(Accountant(), method)(DELTA)
+
+
+def test_costs_that_need_votes_or_ballots_say_so():
+    accountant = Accountant()
+    accountant.add(Repeated(LAPLACE, 40))
+    assert accountant.data_independent(DELTA).epsilon > 0
+    with pytest.raises(InvalidDataError, match="pass `votes`"):
+        accountant.exact(DELTA)
+    with pytest.raises(InvalidDataError, match="need `ballots`"):
+        accountant_of((LAPLACE, VOTES)).exact_per_teacher(DELTA)
+
+
+def test_a_bound_that_does_not_cover_a_release_refuses():
+    accountant = accountant_of((GAUSSIAN, VOTES))
+    for method in ("bound_2017", "bound_two_sided"):
+        with pytest.raises(UnsupportedEventError, match="NoisyArgmaxGaussian"):
+            getattr(accountant, method)(DELTA)
+
+
+def test_different_units_do_not_add_up():
+    unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    rows = VoteHistogram(VOTES.counts, VOTES.n_teachers, unit)
+    accountant = accountant_of((LAPLACE, VOTES), (NoisyArgmaxLaplace(5.0, 4, unit), rows))
+    for method in ("data_independent", "exact", "bound_2018"):
+        with pytest.raises(UnsupportedEventError, match="units of privacy"):
+            getattr(accountant, method)(DELTA)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-5, float("nan"), "small"])
+def test_delta_is_checked(delta):
+    for method in ("data_independent", "bound_2017", "bound_2018", "exact", "exact_breakdown", "exact_per_teacher"):
+        with pytest.raises(InvalidParameterError, match="delta"):
+            getattr(accountant_of((LAPLACE, VOTES)), method)(delta)
+
+
+def test_the_search_over_orders_ends_near_the_best_of_all_orders():
+    costs = ExactCosts(LAPLACE, VOTES)
+    orders = 1 + np.geomspace(1e-2, 1e4, 4000)
+    best, _ = RenyiCurve(orders, costs.total(orders)).to_epsilon(DELTA)
+    assert best * (1 - 1e-9) <= search_epsilon(costs.total, DELTA).epsilon <= best * (1 + 1e-3)
+
+
+def test_runs_of_a_confident_mechanism_pay_for_every_check_and_for_the_answers_given():
+    passed = np.stack([np.zeros(40, bool), np.ones(40, bool), VOTES.counts.max(axis=1) > 40])
+    runs = confident_runs(CHECK, GAUSSIAN, VOTES, DELTA, passed)
+    nothing, everything, some = (cost.reveal() for cost in runs.exact)
+    assert nothing == pytest.approx(accountant_of((CHECK, VOTES)).exact(DELTA).reveal(), rel=5e-3)
+    assert everything == pytest.approx(accountant_of((CHECK, VOTES), (GAUSSIAN, VOTES)).exact(DELTA).reveal(), rel=5e-3)
+    assert nothing < some < everything
+    for exact, paper, published in zip(runs.exact, runs.bound_2018, runs.data_independent, strict=True):
+        assert exact.reveal() < paper.reveal()
+        assert exact.reveal() < published.reveal()
+    with pytest.raises(InvalidDataError, match="passed"):
+        confident_runs(CHECK, GAUSSIAN, VOTES, DELTA, passed[:, :3])
