@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "accounting": {"votes"},
     "students": set(),
     "report": set(),
+    "compat": {"accounting", "votes"},
     "classifier": {"accounting", "mechanisms", "noise", "partition", "students", "teachers", "votes"},
     "cli": {"accounting", "classifier", "datasets", "features", "mechanisms", "noise", "report", "students", "votes"},
 }
