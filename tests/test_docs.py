@@ -4,6 +4,7 @@ import contextlib
 import doctest
 import io
 import re
+import runpy
 
 import pytest
 
@@ -70,3 +71,8 @@ def test_every_proof_and_test_that_the_source_names_exists():
     assert "docs/proofs/data_independent.md" in named
     for path in named:
         assert (REPOSITORY / path).is_file(), path
+
+
+def test_the_page_of_theorems_is_up_to_date():
+    page = runpy.run_path(str(REPOSITORY / "tools" / "theorems.py"))["page"]
+    assert (REPOSITORY / "docs" / "theorems.md").read_text() == page()

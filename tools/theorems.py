@@ -1,0 +1,104 @@
+"""Write docs/theorems.md: every theorem that the accounting rests on, the function that uses it, and the tests of that.
+
+    python tools/theorems.py
+
+Functions are imported and tests are found by the names they use, so the page cannot name what does not exist.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "theorems.md"
+
+# Page of the proof: theorems, each with the function that applies it.
+THEOREMS = {
+    "sensitivity.md": [
+        ("One unit moves at most one ballot per query", "partition:Shards"),
+    ],
+    "data_independent.md": [
+        ("LNMax is 2/b-private; PATE 2017 Theorem 2", "accounting.data_independent:rdp"),
+        ("Randomised response is the worst pure pair; KOV 2015", "accounting.data_independent:pure_dp_renyi"),
+        ("Optimal composition; KOV 2015 Theorem 3.3", "accounting.exact_composition:pure_dp_composition"),
+        ("Rényi divergence of the discrete Gaussian; CKS 2020 Proposition 5", "accounting.data_independent:rdp"),
+        ("Composition of discrete Gaussian answers", "accounting.exact_composition:gaussian_composition"),
+        (
+            "Composition of Gaussian answers; Balle and Wang 2018 Theorem 8",
+            "accounting.exact_composition:continuous_gaussian_composition",
+        ),
+        ("Bounded range of the exponential mechanism; Dong, Durfee and Rogers 2020", "accounting.data_independent:rdp"),
+        ("Conversion; CKS 2020 Proposition 12", "accounting.curves:cks2020"),
+    ],
+    "three_outcomes.md": [
+        ("Three outcomes of a moved ballot", "accounting.data_independent:rdp_of_three_outcomes"),
+        ("The same for Laplace noise", "accounting.three_outcomes:laplace_argmax"),
+        ("The same for Gaussian noise", "accounting.three_outcomes:gaussian_argmax"),
+        ("The same for a threshold check", "accounting.three_outcomes:gaussian_check"),
+    ],
+    "bounds_2017.md": [
+        ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.curves:classic"),
+        ("PATE 2017 Theorem 3", "accounting.bounds_2017:log_moments"),
+        ("PATE 2017 Lemma 4", "accounting.bounds_2017:log_q_continuous"),
+        ("Lemma 4 for discrete noise and ties", "accounting.bounds_2017:log_q_discrete"),
+    ],
+    "two_sided_bound.md": [
+        ("Both directions in place of Theorem 3", "accounting.two_sided_bound:answer_costs"),
+    ],
+    "bounds_2018.md": [
+        ("PATE 2018 Theorem 6 and Proposition 10", "accounting.bounds_2018:answer_costs"),
+        ("PATE 2018 Proposition 7", "accounting.bounds_2018:log_q_continuous"),
+        ("Cost of a confidence check; PATE 2018", "accounting.bounds_2018:total_cost"),
+    ],
+    "exact.md": [
+        ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
+        ("Composition of Rényi costs; Mironov 2017 Proposition 1", "accounting:Accountant"),
+    ],
+}
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    uses = names_used_by_tests()
+    lines = [
+        "# Theorems, functions, tests",
+        "",
+        "Written by `python tools/theorems.py`. The papers are listed in [the notation](notation.md).",
+        "",
+        "| theorem | applied by | tested by |",
+        "|---|---|---|",
+    ]
+    for proof, theorem, where in [(proof, *entry) for proof, entries in THEOREMS.items() for entry in entries]:
+        module, name = where.split(":")
+        getattr(importlib.import_module(f"tutelage.{module}"), name)
+        using = sorted(uses.get(name, {}).items())
+        tests = [f"`{path}`: {number}" for path, number in using if module.split(".")[-1] in (ROOT / path).read_text()]
+        if not tests:
+            raise SystemExit(f"no test uses {where}")
+        lines.append(f"| [{theorem}](proofs/{proof}) | `{module}.{name}` | {', '.join(tests)} |")
+    lines += ["", "The number behind a file is that of its tests that call the function.", ""]
+    return "\n".join(lines)
+
+
+def names_used_by_tests() -> dict[str, dict[str, int]]:
+    """Return how many tests of each file use a name, themselves or through a helper of that file."""
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted((ROOT / "tests").glob("test_*.py")):
+        functions = {node.name: node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+        used = {name: names_in(node) for name, node in functions.items()}
+        for test in (name for name in functions if name.startswith("test_")):
+            helpers = [used[name] for name in used[test] & functions.keys()]
+            for name in used[test].union(*helpers):
+                found.setdefault(name, {}).setdefault(f"tests/{path.name}", 0)
+                found[name][f"tests/{path.name}"] += 1
+    return found
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return every name and attribute that is mentioned in a piece of code."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return names | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
