@@ -7,8 +7,11 @@ scaled up, which is fair as it treats queries one by one. Every measurement runs
 """
 
 import argparse
+import multiprocessing
 import os
 import platform
+import resource
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage import VoteHistogram
-from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.accounting import Accountant
+from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.neighboring import ONE_TEACHER
 
 DELTA = 1e-5
