@@ -1,0 +1,164 @@
+"""Faults planted into the accounting, each of which the oracles must notice."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from exact import discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
+from precise import precise_cost
+from tutelage.accounting import (
+    bounds_2017,
+    divergences,
+    exact,
+    noise_grids,
+    three_outcomes,
+    two_sided_bound,
+    winner_laws,
+)
+from tutelage.accounting.exact import ExactCosts
+from tutelage.events import NoisyArgmaxLaplace
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.votes import VoteHistogram
+
+SCALE, ORDER = 2.0, 3.0
+EVENT = NoisyArgmaxLaplace(SCALE, 3, ONE_TEACHER)
+MASSES = discrete_laplace_masses(SCALE, 120)
+COUNTS = np.array([[6, 6, 4], [4, 6, 6], [9, 4, 2], [4, 6, 6]])
+
+
+def agree_with_enumeration() -> None:
+    """Compare the total cost with a walk over all neighbours, abstention included."""
+    votes = VoteHistogram(COUNTS, 16)  # in the third row somebody abstained
+    expected = 0.0
+    for counts in COUNTS:
+        here = label_probabilities(counts, MASSES)
+        moved = neighbours(counts, abstain=True)
+        if counts.sum() < 16:
+            moved = [*moved, *(counts + step for step in np.eye(3, dtype=int))]
+        laws = [label_probabilities(other, MASSES) for other in moved]
+        expected += max(max(log_renyi_moment(here, q, ORDER), log_renyi_moment(q, here, ORDER)) for q in laws)
+    costs = ExactCosts(EVENT, votes)
+    assert costs.total(np.array([ORDER]))[0] == pytest.approx(expected / (ORDER - 1), rel=1e-9)
+    abstainer = costs.per_source(np.array([ORDER]))[:, -1, 0]
+    assert np.array_equal(abstainer > 0, COUNTS.sum(axis=1) < 16)
+
+
+def agree_with_fifty_digits() -> None:
+    """Require that no cost lies below one computed with fifty digits, not even in its last digits."""
+    for counts in ([12, 3, 2], [7, 7, 1], [20, 0, 1]):
+        votes = VoteHistogram(np.array([counts]), sum(counts))
+        found = ExactCosts(EVENT, votes).per_source(np.array([ORDER]))[0, :3, 0]
+        for source in np.flatnonzero(counts).tolist():
+            targets = [target for target in range(4) if target != source]
+            assert found[source] >= max(precise_cost("laplace", counts, SCALE, ORDER, source, t) for t in targets)
+
+
+def agree_on_the_worst_position() -> None:
+    """Require that no histogram costs more than the bound for all of them, positions taken in cells."""
+    three_outcomes._positions.cache_clear()
+    random = np.random.default_rng(0)
+    counts = np.concatenate([random.integers(0, 12, (40, 3)), [[5, 5, 0], [5, 6, 0], [6, 5, 4]]])
+    votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
+    for order in (1.1, ORDER, 9.0):
+        cost = ExactCosts(EVENT, votes).per_query(np.array([order])).max()
+        assert cost <= three_outcomes.laplace_argmax(SCALE, order)
+    three_outcomes._positions.cache_clear()
+
+
+def agree_on_theorem_3() -> None:
+    """Require that the bounds by q lie above what enumeration finds at noise so small that the condition matters."""
+    masses = discrete_laplace_masses(1.0, 60)
+    votes = VoteHistogram(np.array([[2, 1]]), 3)
+    here = label_probabilities(votes.counts[0], masses)
+    worst = max(log_renyi_moment(here, label_probabilities(q, masses), 2.0) for q in neighbours(votes.counts[0]))
+    log_q = np.log(here[1:])
+    assert bounds_2017.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
+    assert two_sided_bound.answer_costs(log_q, 2.0, np.array([2.0]))[0, 0] >= worst
+
+
+def one_direction(patch: pytest.MonkeyPatch) -> None:
+    def forward_only(laws, order):
+        moment = divergences._log_moment(laws.log_mass, laws.log_ratio, order, None)
+        return np.where(laws.possible, moment / (order - 1), 0).max(axis=2)
+
+    patch.setattr(exact, "worst_divergence", forward_only)
+
+
+def ties_that_never_happen(patch: pytest.MonkeyPatch) -> None:
+    build = noise_grids._discrete_laplace_grid
+    patch.setattr(noise_grids, "_discrete_laplace_grid", lambda *sizes: replace(build(*sizes), tie_shift=0))
+
+
+def only_moves_to_the_plurality(patch: pytest.MonkeyPatch) -> None:
+    possible = winner_laws._possible
+
+    def to_the_first(counts, may_enter):
+        keep = np.append(counts, np.zeros((len(counts), 1)), axis=1) == counts.max(axis=1)[:, None]
+        return possible(counts, may_enter) & keep[:, None, :]
+
+    patch.setattr(winner_laws, "_possible", to_the_first)
+
+
+def nobody_enters(patch: pytest.MonkeyPatch) -> None:
+    possible = winner_laws._possible
+    patch.setattr(winner_laws, "_possible", lambda counts, enter: possible(counts, np.zeros_like(enter)))
+
+
+def equal_histograms_paid_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ExactCosts, "total", lambda costs, orders: costs._costs(orders).sum(axis=0))
+
+
+def class_order_ignored(patch: pytest.MonkeyPatch) -> None:
+    fit = VoteHistogram(np.sort(COUNTS, axis=1), 16)
+    init = ExactCosts.__init__
+    patch.setattr(ExactCosts, "__init__", lambda costs, event, _votes: init(costs, event, fit))
+
+
+def rounded_down(patch: pytest.MonkeyPatch) -> None:
+    law_of = exact._law_of
+
+    def narrowed(*arguments):
+        laws = law_of(*arguments)
+        return replace(laws, slack=0 * laws.slack)
+
+    patch.setattr(exact, "_law_of", narrowed)
+    patch.setattr(divergences, "_UPWARD", 1 - 1e-11)
+
+
+def cells_read_at_their_first_corner(patch: pytest.MonkeyPatch) -> None:
+    bound = three_outcomes._bound
+    patch.setattr(three_outcomes, "_LATTICE", 3)
+    patch.setattr(three_outcomes, "_worst_of_two_outcomes", lambda *_: 0.0)
+    patch.setattr(three_outcomes, "_worst_of_one_count", lambda *_: 0.0)
+    patch.setattr(three_outcomes, "_bound", lambda positions, x, y, _span, order: bound(positions, x, y, 0, order))
+
+
+def condition_of_theorem_3_at_a_half(patch: pytest.MonkeyPatch) -> None:
+    logaddexp = np.logaddexp
+    patch.setattr(np, "logaddexp", lambda x, y: np.log(2) if np.ndim(x) == 0 == np.ndim(y) else logaddexp(x, y))
+
+
+FAULTS = [
+    (agree_with_enumeration, one_direction),
+    (agree_with_enumeration, ties_that_never_happen),
+    (agree_with_enumeration, only_moves_to_the_plurality),
+    (agree_with_enumeration, nobody_enters),
+    (agree_with_enumeration, equal_histograms_paid_once),
+    (agree_with_enumeration, class_order_ignored),
+    (agree_with_fifty_digits, rounded_down),
+    (agree_on_the_worst_position, cells_read_at_their_first_corner),
+    (agree_on_theorem_3, condition_of_theorem_3_at_a_half),
+]
+
+
+@pytest.mark.parametrize("oracle", dict.fromkeys(oracle for oracle, _ in FAULTS))
+def test_the_oracle_is_content_with_what_is_here(oracle):
+    oracle()
+
+
+@pytest.mark.parametrize(("oracle", "fault"), FAULTS, ids=lambda function: str(function).split()[1])
+def test_the_oracle_notices(oracle, fault, monkeypatch):
+    fault(monkeypatch)
+    with pytest.raises(AssertionError), np.errstate(all="ignore"):
+        oracle()
