@@ -1,6 +1,7 @@
 """Exact costs against enumeration, fifty digits, and every bound that has to lie above them."""
 
 import itertools
+import pickle
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,7 @@ from tutelage.events import (
     PermuteAndFlip,
     Repeated,
 )
-from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import VoteHistogram
 
@@ -232,6 +233,45 @@ def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, 
     whole = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(ORDERS)
     assert np.all(aside >= whole * (1 - 1e-9))
     assert aside[:, :3] == pytest.approx(whole[:, :3], rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("event", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
+@given(data=st.data())
+def test_classes_put_aside_never_cost_less_however_far_behind(event, data):
+    leaders = data.draw(st.lists(st.integers(150, 900), min_size=1, max_size=3))
+    followers = data.draw(st.lists(st.integers(0, 40), min_size=17 - len(leaders), max_size=20 - len(leaders)))
+    counts = np.array([data.draw(st.permutations([*leaders, *followers]))])
+    orders = np.array([1.1, 8.0, data.draw(st.floats(20, 400))])
+    votes = VoteHistogram(counts, int(counts.sum()) + data.draw(st.integers(0, 1)))
+    release = event(data.draw(st.floats(4, 30)), counts.shape[1], ONE_TEACHER)
+    aside = ExactCosts(release, votes).per_source(orders)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tutelage.accounting.exact._ALL_KEPT", counts.shape[1])
+        whole = ExactCosts(release, votes).per_source(orders)
+    assert np.all(aside >= whole * (1 - 1e-9) - 1e-15)
+
+
+def test_a_class_far_behind_that_gains_much_counts():
+    votes = VoteHistogram(np.array([[500, 500] + [0] * 15]), 1000)
+    found = ExactCosts(NoisyArgmaxGaussian(10.0, 17, ONE_TEACHER), votes).per_query(np.array([180.0, 200.0, 250.0]))
+    assert np.all(found >= [[0.31938, 0.79003, 1.63587]])  # one ballot from the first class to the third, 40 digits
+
+
+@pytest.mark.parametrize("counts", [[13, 3], [6, 3], [5, 3], [8, 3], [9, 7, 1]])
+@pytest.mark.parametrize("scale", [1 / 30, 0.1, 0.4])
+def test_the_exponential_mechanism_with_little_noise_keeps_its_digits(counts, scale):
+    votes, orders = VoteHistogram(np.array([counts]), sum(counts)), np.array([1.01, 1.5, 3.0, 5.0])
+    event = ExponentialArgmax(scale, len(counts), ONE_TEACHER)
+    found, limit = ExactCosts(event, votes).per_source(orders)[0, 0], rdp(event, orders).values
+    moves = range(1, len(counts) + 1)
+    exact = [max(precise_cost("exponential", counts, scale, order, 0, move) for move in moves) for order in orders]
+    assert np.all(found >= np.minimum(exact, limit * (1 - 1e-12)))
+    assert found == pytest.approx(np.minimum(exact, limit), rel=1e-9)
+
+
+def test_costs_cannot_be_stored():
+    with pytest.raises(NotPublishableError):
+        pickle.dumps(ExactCosts(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7)))
 
 
 def test_a_teachers_cost_is_the_largest_over_its_own_moves():

@@ -9,14 +9,14 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exact import discrete_gaussian_masses
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
 from tutelage.accounting import data_independent
 from tutelage.accounting.exact_composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
 )
-from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.neighboring import ONE_TEACHER
 
 
@@ -73,6 +73,35 @@ def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     ours = gaussian_composition(sigma, count, 1e-5)
     assert ours <= theirs + 1e-6
     assert theirs - ours < 2 * count * interval
+
+
+@pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (0.1, 1000, 1e-6), (1.0, 20, 1e-9)])
+def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
+    flip = 2 / (np.exp(epsilon) + 1)  # that program replaces the bit by a random one with this probability
+    pld = privacy_loss_distribution.from_randomized_response(flip, 2, value_discretization_interval=1e-5)
+    theirs = pld.self_compose(count).get_epsilon_for_delta(delta)
+    ours = pure_dp_composition(epsilon, count, delta)
+    assert ours == pytest.approx(theirs, abs=count * 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("event", "masses"),
+    [
+        (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), discrete_laplace_masses(20.0, 900)),
+        (NoisyArgmaxGaussian(40.0, 2, ONE_TEACHER), discrete_gaussian_masses(40.0, 500)),
+    ],
+)
+def test_what_may_be_published_covers_a_tied_vote_as_dp_accounting_composes_it(event, masses):
+    laws = [label_probabilities(np.array(counts), masses) for counts in ([125, 125], [124, 126])]
+    lower, upper = ({label: float(np.log(p)) for label, p in enumerate(law)} for law in laws)
+    pld = privacy_loss_distribution.from_two_probability_mass_functions(
+        lower, upper, pessimistic_estimate=False, value_discretization_interval=1e-5
+    )
+    for count in (1, 100, 1000):
+        true = pld.self_compose(count).get_epsilon_for_delta(1e-5)
+        ours = data_independent.epsilon(Repeated(event, count), 1e-5).epsilon
+        assert true <= ours
+        assert ours < 1.4 * true + 0.1  # the search over three outcomes is not far above what two of them cost
 
 
 def test_the_discrete_noise_costs_what_the_continuous_would_to_seven_digits():

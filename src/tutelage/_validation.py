@@ -1,11 +1,11 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
-from math import isfinite
 from numbers import Integral, Real
 
 from tutelage.exceptions import InvalidParameterError
 
-_NOISE_RANGE = (1e-6, 1e15)  # P(|noise| > 2^62) is below e^-4000 at the upper end
+MOST_VOTES = 1e15
+_NOISE_RANGE = (1e-6, MOST_VOTES)  # P(|noise| > 2^62) is below e^-4000 at the upper end
 
 
 def noise_scale(value: object, name: str, owner: str) -> float:
@@ -38,10 +38,12 @@ def probability(value: object, name: str, owner: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def finite_number(value: object, name: str, owner: str) -> float:
-    """Return `value` as a float if it is a finite number."""
-    if not _is_real(value) or not isfinite(float(value)):  # type: ignore[arg-type]
-        raise InvalidParameterError(f"`{name}` of {owner} must be a finite number. Got {value!r}.")
+def number_of_votes(value: object, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a number of votes, negative or not, that integers can hold."""
+    if not _is_real(value) or not abs(float(value)) <= MOST_VOTES:  # type: ignore[arg-type]
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be a number of votes between -{MOST_VOTES:g} and {MOST_VOTES:g}. Got {value!r}."
+        )
     return float(value)  # type: ignore[arg-type]
 
 

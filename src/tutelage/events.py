@@ -10,7 +10,7 @@ Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from tutelage._validation import finite_number, integer_at_least, noise_scale
+from tutelage._validation import integer_at_least, noise_scale, number_of_votes
 from tutelage.exceptions import InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 
@@ -217,7 +217,7 @@ class ConfidenceCheck(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", finite_number(self.threshold, "threshold", "ConfidenceCheck"))
+        object.__setattr__(self, "threshold", number_of_votes(self.threshold, "threshold", "ConfidenceCheck"))
         object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "ConfidenceCheck"))
         object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ConfidenceCheck"))
 
@@ -251,7 +251,7 @@ class InteractiveCheck(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", finite_number(self.threshold, "threshold", "InteractiveCheck"))
+        object.__setattr__(self, "threshold", number_of_votes(self.threshold, "threshold", "InteractiveCheck"))
         object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "InteractiveCheck"))
         object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "InteractiveCheck"))
 

@@ -22,6 +22,7 @@ from tutelage.events import (
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.votes import VoteHistogram
 
+_ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
 _CHUNK = 2**21  # numbers in one (queries, orders) block: 16 MiB
 
 
@@ -96,6 +97,7 @@ def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatAr
         log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
         log_b = epsilon_1 - log_q / (mu_1 - 1)
         dependent = np.logaddexp(log_kept + (lam - 1) * log_a, log_q + (lam - 1) * log_b) / (lam - 1)
+        dependent += _ROUNDING * lam / (lam - 1)
     dependent = np.where(np.isneginf(log_q), 0, dependent)
     valid |= np.isneginf(log_q)
     return np.where(valid, np.clip(dependent, 0, independent), independent)

@@ -14,6 +14,7 @@ from tutelage.accounting.winner_laws import MoveLaws, Remainder
 _LARGEST_EXPONENT = 500.0  # above it sums are taken in the log domain
 _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
+_DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its rounding
 
 
 def worst_divergence(laws: MoveLaws, order: float) -> FloatArray:
@@ -31,12 +32,18 @@ def worst_divergence(laws: MoveLaws, order: float) -> FloatArray:
     array of shape (queries, sources)
         Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
-    away = laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)
+    slack = np.copysign(laws.slack, laws.log_ratio)
+    away, log_mass = laws.log_ratio + slack, laws.log_mass
     reachable = np.isfinite(away).all(axis=-1)
     away[~reachable] = 0
+    in_doubt = (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & np.expand_dims(reachable, -1)
+    if in_doubt.any():  # the ratio may lie on the other side of 0: count that end too
+        other_end = np.where(in_doubt, laws.log_ratio - slack, 0)
+        away = np.concatenate([away, other_end], axis=-1)
+        log_mass = np.concatenate([log_mass + 0 * slack, np.where(in_doubt, log_mass, -np.inf)], axis=-1)
     with np.errstate(invalid="ignore"):
-        forward = _log_moment(laws.log_mass, away, order, _remainder_from_here(laws.remainder, order))
-        backward = _log_moment(laws.log_mass + away, -away, order, _remainder_to_here(laws.remainder, order))
+        forward = _log_moment(log_mass, away, order, _remainder_from_here(laws.remainder, order))
+        backward = _log_moment(log_mass + away, -away, order, _remainder_to_here(laws.remainder, order))
     worst = np.maximum(forward, backward) / (order - 1)
     worst = np.where(reachable, worst, np.inf)
     return np.where(laws.possible, worst, 0).max(axis=2)

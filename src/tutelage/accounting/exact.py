@@ -9,12 +9,13 @@ depend on the votes: private. Proofs and error budget: docs/proofs/exact.md.
 import os
 from concurrent.futures import ThreadPoolExecutor
 from math import log
-from typing import final
+from typing import NoReturn, final
 
 import numpy as np
 from scipy import special
 
 from tutelage._typing import FloatArray, IntArray
+from tutelage._validation import MOST_VOTES
 from tutelage.accounting import noise_grids, winner_laws
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.divergences import worst_divergence
@@ -31,7 +32,7 @@ from tutelage.events import (
     NoisyArgmaxLaplace,
     PermuteAndFlip,
 )
-from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.progress import progress_bar
 from tutelage.votes import VoteHistogram
 
@@ -106,6 +107,9 @@ class ExactCosts:
             out[chunk[0]] = by_class
         return np.minimum(out, limit)[self._inverse]
 
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("ExactCosts cannot be stored: they hold the private votes.")
+
     def _costs(self, orders: FloatArray) -> FloatArray:
         """Return the costs of the distinct histograms, shape (distinct, orders)."""
         limit = rdp(self._event, orders).values
@@ -146,9 +150,9 @@ def _check_fit(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -
         raise InvalidDataError("The event and the votes have different units of privacy.")
     if isinstance(event, InteractiveCheck) != (offsets is not None):
         raise InvalidDataError("`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only.")
-    if offsets is not None and (offsets.shape != votes.counts.shape or not np.isfinite(offsets).all()):
+    if offsets is not None and (offsets.shape != votes.counts.shape or not np.all(np.abs(offsets) <= MOST_VOTES)):
         raise InvalidDataError(
-            f"`offsets` must be finite and of the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
+            f"`offsets` must be finite votes in the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
         )
 
 

@@ -204,7 +204,7 @@ def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: 
     y_gain = 2 * (pi * sigma / step) ** 2 / classes  # exponent at the best y
     log_below = special.log_ndtr(x / sigma)
     with np.errstate(over="ignore"):
-        gain = np.expm1(special.log_ndtr((x + 1) / sigma) - log_below)
+        gain, loss = _normal_step(x, 1.0, sigma), _normal_step(x, -1.0, sigma)
         fewer, more = np.expm1(-(2 * x + 1) / (2 * sigma**2)), np.expm1((2 * x - 1) / (2 * sigma**2))
     return NoiseGrid(
         lo=lowest * per_vote,
@@ -216,8 +216,16 @@ def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: 
         log_below=log_below,
         log_above=special.log_ndtr(-x / sigma),
         gain=gain,
-        loss=np.expm1(special.log_ndtr((x - 1) / sigma) - log_below),
+        loss=loss,
         fewer=fewer,
         more=more,
         quadrature_error=2 * exp(-y_gain) / -np.expm1(-2 * y_gain),
     )
+
+
+def _normal_step(x: FloatArray, step: float, sigma: float) -> FloatArray:
+    """Return Φ((x + step)/σ)/Φ(x/σ) − 1; on the left by scaled tails, whose logarithms are small."""
+    here, there = np.minimum(x, 0) / (sigma * sqrt(2)), np.minimum(x + step, 0) / (sigma * sqrt(2))
+    tails = np.log(special.erfcx(-there) / special.erfcx(-here)) + (here - there) * (here + there)
+    both_left = np.maximum(x, x + step) <= 0
+    return np.expm1(np.where(both_left, tails, special.log_ndtr((x + step) / sigma) - special.log_ndtr(x / sigma)))

@@ -81,22 +81,27 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
         _follow_one_by_one(law, counts, mass, ratio, slack)
     sources = np.concatenate([near, np.full((queries, 1), -1)], axis=1)
     possible = _possible(counts[rows, near], may_enter)
-    possible[:, kept, :] |= np.any(counts[rows, order[:, kept:]] > 0, axis=1, keepdims=True)
-    possible[:, kept, kept] = far_gaps.shape[1] > 1
+    far_has_ballots = np.any(counts[rows, order[:, kept:]] > 0, axis=1)
+    possible[:, kept, :] |= far_has_ballots[:, None]
+    possible[:, kept, kept] = far_has_ballots | (may_enter & (far_gaps.shape[1] > 0))
     return MoveLaws(mass[:, None, None, :], ratio, slack, possible, sources, field.remainder())
 
 
 def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
     """Return the laws of P(j) ∝ exp(n_j/scale), in closed form: source wins, target wins, another class wins."""
-    log_p = special.log_softmax(counts / scale, axis=1)
+    log_p = special.log_softmax((counts - counts.max(axis=1, keepdims=True)) / scale, axis=1)
     p = _with_abstention(np.exp(log_p), np.zeros((len(counts), 1)))
     source, target = p[:, :, None], p[:, None, :]
     fewer, more = np.expm1(-1 / scale), np.expm1(1 / scale)
     fewer_votes = np.where(np.arange(p.shape[1]) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
     more_votes = -fewer_votes.swapaxes(1, 2)
-    log_norm = np.log1p(source * fewer + target * more)
+    others = _mass_of_the_others(p)
     with np.errstate(divide="ignore"):
-        mass = np.log(np.stack(np.broadcast_arrays(source, target, _mass_of_the_others(p)), axis=-1))
+        mass = np.log(np.stack(np.broadcast_arrays(source, target, others), axis=-1))
+        # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
+        change = source * fewer + target * more
+        whole = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
+        log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
     ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
     slack = 4e-15 * (1 / scale + np.abs(ratio))
     return MoveLaws(mass, ratio, slack, _possible(counts, may_enter), _all_sources(counts))
@@ -166,9 +171,9 @@ class _Field:
     @classmethod
     def spanning(cls, law: NoiseLaw, gaps: IntArray, far_gaps: IntArray, classes: int) -> "_Field":
         """Return the field on a grid wide enough for every outcome of these histograms."""
-        low = int(np.floor(-(1 - law.midway) * gaps.max() - law.below))
-        high = int(np.ceil(law.above))
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
+        low = int(np.floor(-(1 - law.midway) * widest - law.below))
+        high = int(np.ceil(law.above))
         grid = law.build(low - 1, high + widest + 1, classes)
         return cls(grid, gaps, far_gaps, low, (high - low) * grid.per_vote)
 
