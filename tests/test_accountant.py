@@ -51,7 +51,10 @@ def test_a_run_of_several_kinds_adds_up_order_by_order():
         return np.sum([ExactCosts(event, votes).total(orders) for event, votes in parts], axis=0)
 
     parts = ((CHECK, VOTES), (GAUSSIAN, passed), (LAPLACE, VOTES))
-    assert both.exact(DELTA).reveal() == pytest.approx(search_epsilon(total, DELTA).epsilon, rel=1e-12)
+    found = both.exact(DELTA)
+    at = np.array([found.reveal_order()])
+    assert found.reveal() == pytest.approx(RenyiCurve(at, total(at)).to_epsilon(DELTA).epsilon, rel=1e-12)
+    assert found.reveal() == pytest.approx(search_epsilon(total, DELTA).epsilon, rel=1e-3)
     released = Composed(tuple(Repeated(event, votes.n_queries) for event, votes in parts))
     assert both.data_independent(DELTA) == data_independent.epsilon(released, DELTA)
 

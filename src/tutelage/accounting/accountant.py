@@ -8,7 +8,7 @@ import numpy as np
 from tutelage._typing import ABSTAIN, Ballots, FloatArray
 from tutelage._validation import probability
 from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
-from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, classic, search_epsilon
+from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.accounting.exact import ExactCosts
 from tutelage.budget import PrivateEpsilon, PublicEpsilon
 from tutelage.events import (
@@ -221,12 +221,12 @@ class Accountant:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
         probability(delta, "delta", "Accountant.exact")
         method = "exact Rényi divergence over all neighbours, both directions, conversion of CKS 2020 Proposition 12"
-        return self._private(search_epsilon(self._exact_total, delta), delta, method)
+        return self._private(self._best_exact(delta), delta, method)
 
     def exact_breakdown(self, delta: float) -> PrivateBreakdown:
         """Return where the exact cost went: per query, running total, checks, answers, the δ term, and the order."""
         probability(delta, "delta", "Accountant.exact_breakdown")
-        found = search_epsilon(self._exact_total, delta)
+        found = self._best_exact(delta)
         at = np.array([found.order])
         per_query = tuple(costs.per_query(at)[:, 0] for costs in self._exact_costs())
         kinds = [isinstance(release.event, ConfidenceCheck | InteractiveCheck) for release in self._releases]
@@ -244,7 +244,7 @@ class Accountant:
         InvalidDataError
             If something was added without the teachers' ballots.
         """
-        best = search_epsilon(self._exact_total, delta).order
+        best = self._best_exact(delta).order
         orders = np.append(_TEACHER_ORDERS, best)
         total = 0.0
         for release, costs in zip(self._releases, self._exact_costs(), strict=True):
@@ -260,8 +260,16 @@ class Accountant:
         curves = [RenyiCurve(orders, row) for row in np.atleast_2d(total)]
         return [self._private(curve.to_epsilon(delta), delta, method) for curve in curves]
 
-    def _exact_total(self, orders: FloatArray) -> FloatArray:
-        return sum((costs.total(orders) for costs in self._exact_costs()), np.zeros(len(orders)))
+    def _best_exact(self, delta: float) -> EpsilonAtOrder:
+        costs = self._exact_costs()
+
+        def total(orders: FloatArray) -> FloatArray:
+            return np.sum([part.total(orders) for part in costs], axis=0)
+
+        def estimate(orders: FloatArray) -> FloatArray:
+            return np.sum([part.estimate(orders) for part in costs], axis=0)
+
+        return search_epsilon(total, delta, estimate)
 
     def _exact_costs(self) -> list[ExactCosts]:
         self._refuse_nothing()

@@ -17,6 +17,7 @@ DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
 DEFAULT_ORDERS.setflags(write=False)
 _SEARCHED = (1e-2, 1e5)  # least and largest λ − 1 of a search
 _COARSE, _FINE, _REFINEMENTS = 15, 6, 3
+_NEAR, _FEW = 1.5, 5  # where and how often to look once an estimate has said where
 
 
 @final
@@ -73,7 +74,9 @@ class EpsilonAtOrder(NamedTuple):
     order: float
 
 
-def search_epsilon(total: Callable[[FloatArray], FloatArray], delta: float) -> EpsilonAtOrder:
+def search_epsilon(
+    total: Callable[[FloatArray], FloatArray], delta: float, estimate: Callable[[FloatArray], FloatArray] | None = None
+) -> EpsilonAtOrder:
     """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
 
     Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about
@@ -85,15 +88,34 @@ def search_epsilon(total: Callable[[FloatArray], FloatArray], delta: float) -> E
         Maps orders to the summed Rényi cost at each, in nats.
     delta : float
         Target δ in (0, 1).
+    estimate : callable, optional
+        A cheaper stand-in for `total` that says where to look. Only `total` decides.
     """
-    orders = 1 + np.geomspace(*_SEARCHED, _COARSE)
-    found = RenyiCurve(orders, total(orders)).to_epsilon(delta)
-    ratio = (_SEARCHED[1] / _SEARCHED[0]) ** (1 / (_COARSE - 1))
-    for _ in range(_REFINEMENTS):
+    offsets = np.geomspace(*_SEARCHED, _COARSE)
+    if estimate is None:
+        return _narrow_in(total, delta, offsets, _FINE, _REFINEMENTS)
+    near = _narrow_in(estimate, delta, offsets, _FINE, _REFINEMENTS).order - 1
+    return _narrow_in(total, delta, near * np.geomspace(1 / _NEAR, _NEAR, _FEW), _FEW - 1, _REFINEMENTS - 1)
+
+
+def _narrow_in(
+    total: Callable[[FloatArray], FloatArray], delta: float, offsets: FloatArray, fine: int, refinements: int
+) -> EpsilonAtOrder:
+    """Return the best of the orders 1 + offsets, moved on while the best is at an end, and of finer ones around it."""
+
+    def best_of(offsets: FloatArray) -> EpsilonAtOrder:
+        return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
+
+    found, ratio, span = best_of(offsets), offsets[1] / offsets[0], offsets[-1] / offsets[0]
+    low, high = offsets[0], offsets[-1]
+    while found.order == 1 + low > 1 + _SEARCHED[0] or found.order == 1 + high < 1 + _SEARCHED[1]:
+        offsets = offsets * (span if found.order == 1 + high else 1 / span)
+        low, high = min(low, offsets[0]), max(high, offsets[-1])
+        found = min(found, best_of(offsets))
+    for _ in range(refinements):
         offset = found.order - 1
-        orders = 1 + np.geomspace(offset / ratio, offset * ratio, _FINE + 2)[1:-1]
-        found = min(found, RenyiCurve(orders, total(orders)).to_epsilon(delta))
-        ratio **= 2 / (_FINE + 1)
+        found = min(found, best_of(np.geomspace(offset / ratio, offset * ratio, fine + 2)[1:-1]))
+        ratio **= 2 / (fine + 1)
     return found
 
 

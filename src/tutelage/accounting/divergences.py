@@ -5,6 +5,9 @@ nothing cancels, and φ grows away from 0, so a log ratio moved away from 0 by i
 Proof and error budget: docs/proofs/exact.md, sections 2 and 4.
 """
 
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 from scipy import special
 
@@ -17,62 +20,87 @@ _EPS = 2.0**-52
 _DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its rounding
 
 
-def worst_divergence(laws: MoveLaws, order: float) -> FloatArray:
-    """Return, per query and source, the largest divergence over targets and both directions, in nats.
+def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
+    """Return, per query, source and order, the largest divergence over targets and both directions, in nats.
 
     Parameters
     ----------
     laws : MoveLaws
         Laws of a chunk of histograms.
-    order : float
-        Rényi order λ > 1.
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
 
     Returns
     -------
-    array of shape (queries, sources)
+    array of shape (queries, sources, orders)
         Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
+    log_mass, away, reachable = _away_from_zero(laws)
+    forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
+    worst = np.empty((*laws.possible.shape[:2], len(orders)))
+    for column, order in enumerate(orders.tolist()):
+        there = forward.log_moment(order, _remainder_from_here(laws.remainder, order))
+        back = backward.log_moment(order, _remainder_to_here(laws.remainder, order))
+        larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
+        worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
+    return worst
+
+
+def _away_from_zero(laws: MoveLaws) -> tuple[FloatArray, FloatArray, np.ndarray]:
+    """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
     slack = np.copysign(laws.slack, laws.log_ratio)
     away, log_mass = laws.log_ratio + slack, laws.log_mass
-    reachable = np.isfinite(away).all(axis=-1)
+    reachable = np.asarray(np.isfinite(away).all(axis=-1))
     away[~reachable] = 0
     in_doubt = (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & np.expand_dims(reachable, -1)
     if in_doubt.any():  # the ratio may lie on the other side of 0: count that end too
         other_end = np.where(in_doubt, laws.log_ratio - slack, 0)
         away = np.concatenate([away, other_end], axis=-1)
-        log_mass = np.concatenate([log_mass + 0 * slack, np.where(in_doubt, log_mass, -np.inf)], axis=-1)
-    with np.errstate(invalid="ignore"):
-        forward = _log_moment(log_mass, away, order, _remainder_from_here(laws.remainder, order))
-        backward = _log_moment(log_mass + away, -away, order, _remainder_to_here(laws.remainder, order))
-    worst = np.maximum(forward, backward) / (order - 1)
-    worst = np.where(reachable, worst, np.inf)
-    return np.where(laws.possible, worst, 0).max(axis=2)
+        both = np.broadcast_to(log_mass, slack.shape)
+        log_mass = np.concatenate([both, np.where(in_doubt, both, -np.inf)], axis=-1)
+    return log_mass, away, reachable
 
 
-def _log_moment(
-    log_mass: FloatArray, log_ratio: FloatArray, order: float, log_remainder: FloatArray | None
-) -> FloatArray:
-    """Return log(1 + Σ_j mass_j φ(log_ratio_j) + remainder), an upper bound on log E[ratio^order]."""
-    exponents = order * log_ratio
-    huge = exponents > _LARGEST_EXPONENT
-    some_huge = bool(huge.any())
-    if some_huge:
-        exponents[huge] = 0
-    terms = np.expm1(exponents, out=exponents)
-    linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
-    if some_huge:
-        linear[huge] = 0
-    terms -= order * linear
-    np.maximum(terms, 0, out=terms)
-    terms += 4 * _EPS * order * np.abs(linear)  # the rounding of the two terms that were subtracted
-    terms *= np.exp(log_mass)
-    total = np.log1p(terms.sum(axis=-1) * _UPWARD)
-    if some_huge:  # φ(t) ≤ e^{λt} for t ≥ 0
-        in_logs = np.where(huge, log_mass + order * log_ratio, -np.inf)
-        total = _add_in_logs(total, special.logsumexp(in_logs, axis=-1))
-    if log_remainder is not None:
-        total = _add_in_logs(total, log_remainder[:, None, None])
-    return total
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Terms:
+    """What the moments of one direction share over all orders; the last axis holds outcomes."""
+
+    log_mass: FloatArray
+    log_ratio: FloatArray
+    mass: FloatArray
+    linear: FloatArray  # e^t − 1
+    rounding: FloatArray  # per order: the rounding of the two terms that φ is the difference of
+    largest: float
+
+    @classmethod
+    def of(cls, log_mass: FloatArray, log_ratio: FloatArray) -> "_Terms":
+        linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
+        rounding = 4 * _EPS * np.abs(linear)
+        largest = float(np.max(log_ratio, initial=0))
+        return cls(log_mass, log_ratio, np.exp(log_mass), linear, rounding, largest)
+
+    def log_moment(self, order: float, log_remainder: FloatArray | None) -> FloatArray:
+        """Return log(1 + Σ_j mass_j φ(log_ratio_j) + remainder), an upper bound on log E[ratio^order]."""
+        exponents = order * self.log_ratio
+        linear, rounding = self.linear, self.rounding
+        some_huge = order * self.largest > _LARGEST_EXPONENT
+        huge = exponents > _LARGEST_EXPONENT if some_huge else np.zeros(0, dtype=bool)
+        if some_huge:
+            exponents[huge] = 0
+            linear, rounding = np.where(huge, 0, linear), np.where(huge, 0, rounding)
+        terms = np.expm1(exponents, out=exponents)
+        terms -= order * linear
+        np.maximum(terms, 0, out=terms)
+        terms += order * rounding
+        terms *= self.mass
+        total = np.log1p(terms.sum(axis=-1) * _UPWARD)
+        if some_huge:  # φ(t) ≤ e^{λt} for t ≥ 0
+            in_logs = np.where(huge, self.log_mass + order * self.log_ratio, -np.inf)
+            total = _add_in_logs(total, special.logsumexp(in_logs, axis=-1))
+        if log_remainder is not None:
+            total = _add_in_logs(total, log_remainder[:, None, None])
+        return total
 
 
 def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:

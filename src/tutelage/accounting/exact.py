@@ -7,6 +7,7 @@ depend on the votes: private. Proofs and error budget: docs/proofs/exact.md.
 """
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log
 from typing import NoReturn, final
@@ -18,7 +19,7 @@ from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import MOST_VOTES
 from tutelage.accounting import noise_grids, winner_laws
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.divergences import worst_divergence
+from tutelage.accounting.divergences import worst_divergences
 from tutelage.accounting.noise_grids import NoiseLaw
 from tutelage.accounting.winner_laws import MoveLaws
 from tutelage.events import (
@@ -43,6 +44,7 @@ _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below th
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
 _LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
+_SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
 
 
@@ -88,6 +90,15 @@ class ExactCosts:
         """Return the summed cost of all queries at each order, shape (orders,), in nats."""
         return self._multiplicity @ self._costs(orders)
 
+    def estimate(self, orders: FloatArray) -> FloatArray:
+        """Return about the total, from every eighth chunk of alike histograms: to find an order, never a cost."""
+        if len(self._chunks) < 2 * _SAMPLED_CHUNKS:
+            return self.total(orders)
+        chunks = range(_SAMPLED_CHUNKS // 2, len(self._chunks), _SAMPLED_CHUNKS)
+        rows = np.concatenate([self._chunks[number][0] for number in chunks])
+        sampled = self._multiplicity[rows] @ self._costs(orders, chunks)[rows]
+        return sampled * (self._multiplicity.sum() / self._multiplicity[rows].sum())
+
     def per_query(self, orders: FloatArray) -> FloatArray:
         """Return the cost of each query at each order, shape (queries, orders), in nats."""
         return self._costs(orders)[self._inverse]
@@ -101,7 +112,7 @@ class ExactCosts:
         out = np.full((len(self._known), self._known.shape[1] + 1, len(orders)), np.inf)
         for number, chunk in enumerate(self._chunks):
             laws = self._law(number)
-            costs = np.stack([worst_divergence(laws, order) for order in orders.tolist()], axis=-1)
+            costs = worst_divergences(laws, orders)
             by_class = np.repeat(costs[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
             np.put_along_axis(by_class, laws.sources[:, :, None], costs, axis=1)
             out[chunk[0]] = by_class
@@ -110,21 +121,20 @@ class ExactCosts:
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError("ExactCosts cannot be stored: they hold the private votes.")
 
-    def _costs(self, orders: FloatArray) -> FloatArray:
-        """Return the costs of the distinct histograms, shape (distinct, orders)."""
+    def _costs(self, orders: FloatArray, chunks: Sequence[int] | None = None) -> FloatArray:
+        """Return the costs of the distinct histograms, or of those in some chunks, shape (distinct, orders)."""
         limit = rdp(self._event, orders).values
         out = np.full((len(self._known), len(orders)), np.inf)
-        work = sum(len(rows) * kept**3 for rows, kept in self._chunks) * len(orders)
+        chunks = range(len(self._chunks)) if chunks is None else chunks
+        work = sum(len(self._chunks[number][0]) * self._chunks[number][1] ** 3 for number in chunks) * len(orders)
 
         def evaluate(number: int) -> None:
-            laws = self._law(number)
-            for column, order in enumerate(orders.tolist()):
-                out[self._chunks[number][0], column] = worst_divergence(laws, order).max(axis=1)
+            out[self._chunks[number][0]] = worst_divergences(self._law(number), orders).max(axis=1)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            done = pool.map(evaluate, range(len(self._chunks)))
+            done = pool.map(evaluate, chunks)
             shown = self._progress and work > _LONG_WORK
-            for _ in progress_bar(done, "exact cost", len(self._chunks), shown=shown):
+            for _ in progress_bar(done, "exact cost", len(chunks), shown=shown):
                 pass
         return np.minimum(out, limit)
 
