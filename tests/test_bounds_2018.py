@@ -56,6 +56,8 @@ def test_the_authors_expected_cost_of_confident_answers(name):
     assert log_pass[:10] == pytest.approx(expected["log_pass"], rel=1e-10)
     assert np.exp(log_pass).sum() == pytest.approx(expected["expected_answered"], rel=1e-10)
     select = bounds_2018.total_cost(check, votes, ORDERS)
+    log_fail = special.log_ndtr((check.threshold - votes.counts.max(axis=1)) / check.sigma)
+    assert bounds_2018.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
     assert select == pytest.approx(expected["rdp_select"], rel=1e-10)
     answer = NoisyArgmaxGaussian(expected["sigma2"], votes.n_classes, ONE_TEACHER)
     total = select + np.exp(log_pass) @ bounds_2018.costs(answer, votes, ORDERS)

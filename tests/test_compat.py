@@ -38,7 +38,8 @@ def test_labels_as_indices_are_refused_with_the_reason_and_no_label():
 @pytest.mark.filterwarnings("ignore:May not have used")
 def test_the_old_number_can_be_had_by_name():
     votes, labels = seed_zero()
-    found = perform_analysis(votes, labels, 0.1, compat="pysyft")
+    with pytest.warns(UserWarning, match="known faults"):
+        found = perform_analysis(votes, labels, 0.1, compat="pysyft")
     assert found.data_dependent == pytest.approx(1.4828, abs=5e-5)
     assert found.data_independent == pytest.approx(7.8376, abs=5e-5)
 
@@ -82,16 +83,17 @@ def test_only_the_answered_examples_are_counted():
 
 @pytest.mark.filterwarnings("ignore:May not have used")
 def test_theorem_3_is_not_used_where_it_does_not_hold():
-    votes = np.array([[0], [1], [0]])  # two classes, one vote ahead
+    votes = np.array([[0, 0], [1, 1], [0, 0]])  # two classes, one vote ahead
     ours = perform_analysis(votes, [0], noise_eps=0.7, n_classes=2, moments=3)
-    theirs = perform_analysis(votes, [0], noise_eps=0.7, compat="pysyft", moments=3)
+    with pytest.warns(UserWarning, match="known faults"):
+        theirs = perform_analysis(votes, [0], noise_eps=0.7, compat="pysyft", moments=3)
     assert theirs.data_dependent < ours.data_dependent - 0.1
     assert ours.data_dependent <= ours.data_independent
 
 
 def test_too_few_moments_are_reported():
     with pytest.warns(UserWarning, match="enough values of l"):
-        perform_analysis(np.zeros((100, 1), dtype=int), [0], noise_eps=0.1, n_classes=2)
+        perform_analysis(np.zeros((100, 20), dtype=int), [0], noise_eps=0.1, n_classes=2)
 
 
 @pytest.mark.filterwarnings("ignore:May not have used")
@@ -122,6 +124,8 @@ def test_classes_without_votes_are_asked_for():
         ({"delta": 0}, "delta"),
         ({"moments": 0}, "moments"),
         ({"compat": "tensorflow"}, "'pysyft' or left out"),
+        ({"compat": "pysyft"}, "`n_classes` cannot go with"),
+        ({"teacher_preds": np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))}, "must not be masked"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
@@ -129,3 +133,10 @@ def test_what_makes_no_sense_is_refused(change, message):
     arguments = {"teacher_preds": votes, "indices": EVERY, "noise_eps": 0.1, "n_classes": 10} | change
     with pytest.raises((InvalidDataError, InvalidParameterError), match=message):
         perform_analysis(**arguments)
+
+
+@pytest.mark.filterwarnings("ignore:May not have used")
+def test_votes_the_wrong_way_round_are_noticed():
+    votes, _ = seed_zero()
+    with pytest.warns(UserWarning, match="teachers are rows"):
+        perform_analysis(np.repeat(votes, 6, axis=0), EVERY, 0.1, n_classes=10)

@@ -137,3 +137,8 @@ def test_nothing_costs_nothing_and_the_impossible_is_infinite():
     assert pure_dp_composition(1e-3, 10**7, 1e-5) == math.inf
     many = data_independent.epsilon(Repeated(NoisyArgmaxLaplace(2000.0, 2, ONE_TEACHER), 10**7), 1e-5)
     assert 17 < many.epsilon < 30  # the Rényi curve takes over
+
+
+def test_what_double_precision_cannot_tell_is_left_to_the_renyi_curve():
+    assert pure_dp_composition(0.1, 20_000, 1e-310) == np.inf
+    assert continuous_gaussian_composition(1e12, 1, 1e-20) == np.inf

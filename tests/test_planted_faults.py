@@ -54,6 +54,19 @@ def agree_with_fifty_digits() -> None:
             assert found[source] >= max(precise_cost("laplace", counts, SCALE, ORDER, source, t) for t in targets)
 
 
+def agree_with_all_classes_kept() -> None:
+    """Require that classes put aside cost no less, with many of them near enough to matter."""
+    votes = VoteHistogram(np.array([[30, 24] + [14] * 16, [25, 20] + [15, 3] * 8]), 302)
+    event, orders = NoisyArgmaxLaplace(3.0, 18, ONE_TEACHER), np.array([1.5, 6.0, 40.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_ALL_KEPT", 18)
+        whole = ExactCosts(event, votes).per_source(orders)
+        patch.setattr(exact, "_ALL_KEPT", 2)
+        patch.setattr(exact, "_FAR_MASS", 0.5)
+        aside = ExactCosts(event, votes).per_source(orders)
+    assert np.all(aside >= whole * (1 - 1e-9))
+
+
 def agree_on_the_worst_position() -> None:
     """Require that no histogram costs more than the bound for all of them, positions taken in cells."""
     three_outcomes._positions.cache_clear()
@@ -127,6 +140,14 @@ def rounded_down(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(divergences, "_UPWARD", 1 - 1e-11)
 
 
+def classes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(winner_laws._Field, "cover_far_moves", lambda _field, _weights, ratio, slack: (ratio, slack))
+
+
+def outcomes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(winner_laws._Field, "remainder", lambda _field: None)
+
+
 def cells_read_at_their_first_corner(patch: pytest.MonkeyPatch) -> None:
     bound = three_outcomes._bound
     patch.setattr(three_outcomes, "_LATTICE", 3)
@@ -148,6 +169,8 @@ FAULTS = [
     (agree_with_enumeration, equal_histograms_paid_once),
     (agree_with_enumeration, class_order_ignored),
     (agree_with_fifty_digits, rounded_down),
+    (agree_with_all_classes_kept, classes_put_aside_forgotten),
+    (agree_with_all_classes_kept, outcomes_put_aside_forgotten),
     (agree_on_the_worst_position, cells_read_at_their_first_corner),
     (agree_on_theorem_3, condition_of_theorem_3_at_a_half),
 ]

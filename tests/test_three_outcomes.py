@@ -126,3 +126,27 @@ def test_the_exponential_mechanism_stays_within_its_bounded_range(counts, scale,
         here, there = (weights / weights.sum() for weights in odds)
         divergence = max(log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)) / (order - 1)
         assert divergence <= rdp(event, np.array([order])).values[0] * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("order", [1 + 1e-12, 1 + 1e-15])
+def test_orders_too_near_one_for_double_precision_are_left_to_the_closed_form(order):
+    assert three_outcomes.gaussian_argmax(1.0, order) == inf
+    assert three_outcomes.laplace_argmax(0.5, order) == inf
+    assert three_outcomes.gaussian_check(1.0, order) == inf
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
+def test_what_lies_beyond_the_reach_is_bounded(order):
+    for noise, log_mass in (
+        (three_outcomes._laplace(10.0), lambda w: -np.abs(w) / 10),
+        (three_outcomes._gaussian(10.0, order), lambda w: -(w**2) / 200),
+    ):
+        assert noise is not None
+        w = np.arange(-600, 601)
+        here = log_mass(w) - np.log(np.exp(log_mass(w)).sum())
+        fewer, more = (log_mass(w + step) - np.log(np.exp(log_mass(w)).sum()) for step in (1, -1))
+        lost = np.add.outer(here, here), np.add.outer(fewer, more)
+        outside = np.maximum.outer(np.abs(w), np.abs(w)) > noise.reach
+        for p, q in (lost, lost[::-1]):
+            beyond = np.exp(q[outside]) * three_outcomes._phi((p - q)[outside], order)
+            assert 0 < beyond.sum() <= noise.outside(order)

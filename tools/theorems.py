@@ -48,7 +48,7 @@ THEOREMS = {
     "bounds_2018.md": [
         ("PATE 2018 Theorem 6 and Proposition 10", "accounting.bounds_2018:answer_costs"),
         ("PATE 2018 Proposition 7", "accounting.bounds_2018:log_q_continuous"),
-        ("Cost of a confidence check; PATE 2018", "accounting.bounds_2018:total_cost"),
+        ("Cost of a confidence check; PATE 2018", "accounting.bounds_2018:check_costs"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
@@ -70,13 +70,15 @@ def page() -> str:
     ]
     for proof, theorem, where in [(proof, *entry) for proof, entries in THEOREMS.items() for entry in entries]:
         module, name = where.split(":")
+        if not (ROOT / "docs" / "proofs" / proof).is_file():
+            raise SystemExit(f"{proof} does not exist")
         getattr(importlib.import_module(f"tutelage.{module}"), name)
         using = sorted(uses.get(name, {}).items())
         tests = [f"`{path}`: {number}" for path, number in using if module.split(".")[-1] in (ROOT / path).read_text()]
         if not tests:
             raise SystemExit(f"no test uses {where}")
         lines.append(f"| [{theorem}](proofs/{proof}) | `{module}.{name}` | {', '.join(tests)} |")
-    lines += ["", "The number behind a file is that of its tests that call the function.", ""]
+    lines += ["", "The number behind a file is that of its tests that mention the function.", ""]
     return "\n".join(lines)
 
 

@@ -54,6 +54,7 @@ def perform_analysis(
     indices : integer array of shape (answered,)
         *Which* examples were answered, by column of `teacher_preds`, each once; `np.arange(examples)` for all of them.
         Not the noisy labels, which the widespread tutorial passes: then only the first ten examples are counted.
+        Labels are told from columns by their repeats, so a few distinct labels pass unnoticed.
     noise_eps : float
         γ, the inverse scale of the Laplace noise on every count, in 1/votes. Each answer is 2γ-private.
     delta : float
@@ -65,7 +66,8 @@ def perform_analysis(
     n_classes : int, optional
         Number of classes, also those that got no vote. Without it, the largest label seen counts as the last class.
     compat : "pysyft", optional
-        Return the number that PySyft 0.2 returned, its faults included. Never rely on it.
+        Return the number that PySyft 0.2 returned, its faults included; labels as `indices` are not refused. Never
+        rely on it.
 
     Returns
     -------
@@ -94,11 +96,16 @@ def perform_analysis(
     tried = np.arange(1.0, integer_at_least(moments, 1, "moments", "perform_analysis") + 1)
     ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
     answered = _integers(indices, "indices", dimensions=1)
+    if ballots.shape[0] > 10 * ballots.shape[1]:
+        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=2)
     if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
         raise InvalidDataError(
             f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
         )
     if compat == "pysyft":
+        if n_classes is not None:
+            raise InvalidParameterError("`n_classes` cannot go with compat='pysyft', which counts the distinct labels.")
+        warnings.warn("compat='pysyft' repeats known faults: its epsilon may be far too small.", stacklevel=2)
         classes = len(np.unique(ballots))
     elif compat is None:
         _refuse_labels(answered)
@@ -143,10 +150,12 @@ def _on_this_machine(values: Any) -> Any:
 
 
 def _integers(values: npt.ArrayLike, name: str, dimensions: int) -> np.ndarray:
+    if np.ma.is_masked(values):
+        raise InvalidDataError(f"`{name}` must not be masked: leave out what is not there.")
     array = np.asarray(values)
     if array.ndim != dimensions or array.dtype.kind not in "iuf" or not np.all(np.equal(array, np.floor(array))):
         raise InvalidDataError(
-            f"`{name}` must be whole numbers in {dimensions} dimension(s). Got {array.ndim} of type {array.dtype}."
+            f"`{name}` must be whole numbers in {dimensions} dimension(s). Got {array.ndim} of {array.dtype}."
         )
     return array.astype(np.int64)
 
@@ -174,7 +183,7 @@ def _number_of_classes(ballots: np.ndarray, n_classes: int | None) -> int:
 def _histogram(ballots: np.ndarray, classes: int) -> VoteHistogram:
     if ballots.size and (ballots.min() < 0 or ballots.max() >= classes):
         raise InvalidDataError(
-            "`teacher_preds` must hold classes 0, 1, … below the number of classes; PySyft counted the distinct labels."
+            "`teacher_preds` must hold classes 0, 1, … below the number of classes; compat='pysyft' counts labels."
         )
     return tally(cast("Ballots", ballots), classes)
 

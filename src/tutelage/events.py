@@ -64,7 +64,7 @@ class NoisyArgmaxGaussian(Event):
     Parameters
     ----------
     sigma : float
-        Parameter σ of each discrete Gaussian variable, in votes; for σ ≥ 1 its standard deviation to eight digits.
+        Parameter σ of each discrete Gaussian variable, in votes; for σ ≥ 1 its standard deviation to six digits.
     classes : int
         Number of counts m.
     unit : PrivacyUnit
@@ -259,7 +259,10 @@ class InteractiveCheck(Event):
 @final
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
-    """The same event `count` times, each on its own query, possibly chosen in view of earlier answers."""
+    """The same event `count` times, each on its own query, possibly chosen in view of earlier answers.
+
+    The count itself must be fixed before the first answer, or be a limit that was.
+    """
 
     event: Event
     count: int

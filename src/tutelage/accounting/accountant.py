@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn, final
 import numpy as np
 
 from tutelage._typing import ABSTAIN, Ballots, FloatArray
-from tutelage._validation import probability
+from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
 from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.accounting.exact import ExactCosts
@@ -14,11 +14,9 @@ from tutelage.budget import PrivateEpsilon, PublicEpsilon
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
     ContinuousArgmaxLaplace,
     Event,
     InteractiveCheck,
-    NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
     Repeated,
 )
@@ -26,9 +24,8 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError, Unsupport
 from tutelage.neighboring import PrivacyUnit
 from tutelage.votes import VoteHistogram, tally
 
+_CHECK = ConfidenceCheck | InteractiveCheck
 _TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
-_LAPLACE = NoisyArgmaxLaplace | ContinuousArgmaxLaplace
-_GAUSSIAN = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
 
 
 @final
@@ -84,9 +81,15 @@ class PrivateBreakdown:
 class _Release(NamedTuple):
     event: Event
     times: int
+    at_most: int | None
     votes: VoteHistogram | None
     exact: ExactCosts | None
     ballots: Ballots | None
+
+    @property
+    def charged(self) -> int:
+        """How many releases a cost that may be published charges."""
+        return self.times if self.at_most is None else self.at_most
 
 
 @final
@@ -124,11 +127,13 @@ class Accountant:
         *,
         offsets: FloatArray | None = None,
         ballots: Ballots | None = None,
+        at_most: int | None = None,
     ) -> None:
         """Add one kind of release on a batch of queries, as it happened.
 
         A confident mechanism is two additions: its check on every query asked, and its answers on the votes of the
-        queries that were answered (`votes.select`).
+        queries that were answered (`votes.select`). How many are answered depends on the votes and on which queries
+        are asked next, so what may be published charges as many answers as were allowed for in advance: `at_most`.
 
         Parameters
         ----------
@@ -139,7 +144,11 @@ class Accountant:
         offsets : array of shape (queries, classes), optional
             For `InteractiveCheck`: the public offsets, in votes.
         ballots : integer array of shape (teachers, queries), optional
-            What each teacher voted, −1 for an abstention; needed for costs per teacher.
+            What each teacher voted, −1 for an abstention, teachers in the same order every time; needed for costs per
+            teacher.
+        at_most : int, optional
+            How many releases of this kind had been fixed as the limit before the first one; by default, as many as
+            happened.
 
         Raises
         ------
@@ -149,19 +158,40 @@ class Accountant:
             If the event is a composition of several kinds: add each with its own votes.
         """
         kind, count = _single(event)
+        if at_most is not None:
+            at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
         exact = None
+        if votes is None and (offsets is not None or ballots is not None):
+            raise InvalidDataError("`offsets` and `ballots` go with `votes`. Pass them together.")
         if votes is not None:
             if votes.n_queries != count:
                 raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
             if ballots is not None:
                 _check_ballots(ballots, votes)
-        self._releases.append(_Release(kind, count, votes, exact, ballots))
+        self._releases.append(_Release(kind, count, at_most, votes, exact, ballots))
 
     def data_independent(self, delta: float) -> PublicEpsilon:
-        """Return the smallest proved ε that holds for all votes, so that it may be published."""
-        self._refuse_nothing()
-        releases = tuple(Repeated(release.event, release.times) for release in self._releases)
+        """Return the smallest proved ε that holds for all votes, so that it may be published.
+
+        It holds for numbers of releases that were fixed, or limited by `at_most`, before the first one.
+
+        Raises
+        ------
+        InvalidDataError
+            If checks decided which queries were answered and no limit on the answers was named.
+        """
+        probability(delta, "delta", "Accountant.data_independent")
+        self._refuse_if_empty()
+        checks = sum(release.charged for release in self._releases if isinstance(release.event, _CHECK))
+        answers = sum(release.charged for release in self._releases if not isinstance(release.event, _CHECK))
+        limited = any(release.at_most is not None for release in self._releases)
+        if 0 < answers < checks and not limited:
+            raise InvalidDataError(
+                "Checks decided how many queries were answered, so that number was not fixed. Pass as `at_most` how "
+                "many answers were allowed for in advance; the number of checks is always safe."
+            )
+        releases = tuple(Repeated(release.event, release.charged) for release in self._releases)
         return data_independent.epsilon(Composed(releases), delta)
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
@@ -176,11 +206,10 @@ class Accountant:
         orders = bounds_2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
         for event, votes in self._voted():
-            if not isinstance(event, _LAPLACE):
+            if not isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
                 raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
             total += bounds_2017.total_cost(votes, event.scale, bounds_2017.log_q_continuous, bounds_2017.MOMENTS_2017)
-        method = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
-        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, method)
+        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, bounds_2017.METHOD)
 
     def bound_2018(self, delta: float) -> PrivateEpsilon:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
@@ -229,7 +258,7 @@ class Accountant:
         found = self._best_exact(delta)
         at = np.array([found.order])
         per_query = tuple(costs.per_query(at)[:, 0] for costs in self._exact_costs())
-        kinds = [isinstance(release.event, ConfidenceCheck | InteractiveCheck) for release in self._releases]
+        kinds = [isinstance(release.event, _CHECK) for release in self._releases]
         checks = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if check)
         answers = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if not check)
         delta_term = float(RenyiCurve(at, np.zeros(1)).at(delta)[0])
@@ -244,20 +273,19 @@ class Accountant:
         InvalidDataError
             If something was added without the teachers' ballots.
         """
-        best = self._best_exact(delta).order
-        orders = np.append(_TEACHER_ORDERS, best)
-        total = 0.0
-        for release, costs in zip(self._releases, self._exact_costs(), strict=True):
-            if release.ballots is None:
-                raise InvalidDataError("Costs per teacher need `ballots` with every addition to the accountant.")
+        probability(delta, "delta", "Accountant.exact_per_teacher")
+        all_costs, all_ballots = self._exact_costs(), self._ballots()
+        orders = np.append(_TEACHER_ORDERS, self._best_exact(delta).order)
+        total = np.zeros((len(all_ballots[0]), len(orders)))
+        for costs, ballots in zip(all_costs, all_ballots, strict=True):
             by_source = costs.per_source(orders)
-            own = np.where(release.ballots == ABSTAIN, by_source.shape[1] - 1, release.ballots)
+            sources = np.where(ballots == ABSTAIN, by_source.shape[1] - 1, ballots)
             queries = np.arange(by_source.shape[0])
-            total = total + np.stack([by_source[queries, votes].sum(axis=0) for votes in own])
+            total += np.stack([by_source[queries, own].sum(axis=0) for own in sources])
         method = (
             "exact Rényi divergence over the moves of this teacher's ballots, conversion of CKS 2020 Proposition 12"
         )
-        curves = [RenyiCurve(orders, row) for row in np.atleast_2d(total)]
+        curves = [RenyiCurve(orders, row) for row in total]
         return [self._private(curve.to_epsilon(delta), delta, method) for curve in curves]
 
     def _best_exact(self, delta: float) -> EpsilonAtOrder:
@@ -272,7 +300,7 @@ class Accountant:
         return search_epsilon(total, delta, estimate)
 
     def _exact_costs(self) -> list[ExactCosts]:
-        self._refuse_nothing()
+        self._refuse_if_empty()
         costs = [release.exact for release in self._releases if release.exact is not None]
         if len(costs) < len(self._releases):
             raise InvalidDataError(
@@ -280,15 +308,23 @@ class Accountant:
             )
         return costs
 
+    def _ballots(self) -> list[Ballots]:
+        ballots = [release.ballots for release in self._releases if release.ballots is not None]
+        if len(ballots) < len(self._releases):
+            raise InvalidDataError("Costs per teacher need `ballots` with every addition to the accountant.")
+        if len({len(rows) for rows in ballots}) > 1:
+            raise InvalidDataError("`ballots` of every addition must have one row per teacher, in the same order.")
+        return ballots
+
     def _voted(self) -> list[tuple[Event, VoteHistogram]]:
         self._exact_costs()
         return [(release.event, release.votes) for release in self._releases if release.votes is not None]
 
-    def _refuse_nothing(self) -> None:
+    def _refuse_if_empty(self) -> None:
         if not self._releases:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
 
-    def _private(self, found: tuple[float, float], delta: float, method: str) -> PrivateEpsilon:
+    def _private(self, found: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
         return PrivateEpsilon(found[0], found[1], delta, self._unit(), method)
 
     def _unit(self) -> PrivacyUnit:
@@ -308,8 +344,8 @@ def _single(event: Event) -> tuple[Event, int]:
 
 def _check_ballots(ballots: Ballots, votes: VoteHistogram) -> None:
     ballots = np.asarray(ballots)
-    fits = ballots.ndim == 2 and ballots.shape[1] == votes.n_queries and ballots.shape[0] <= votes.n_teachers
+    fits = ballots.shape == (votes.n_teachers, votes.n_queries)
     if not fits or np.any(tally(ballots, votes.n_classes).counts != votes.counts):
         raise InvalidDataError(
-            "`ballots` must be the teachers' votes behind `votes`, an integer array of shape (teachers, queries)."
+            "`ballots` must be the teachers' votes behind `votes`, integers of shape (teachers, queries), −1 for none."
         )

@@ -21,6 +21,7 @@ from tutelage.votes import VoteHistogram
 
 MOMENTS_2017: FloatArray = np.arange(1.0, 9.0)  # the l that the paper uses
 MOMENTS_2017.setflags(write=False)
+METHOD = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
 _CHUNK = 2**22  # numbers in one (queries, moments) block: 32 MiB
 
 LogLosingProbability = Callable[[VoteHistogram, float], FloatArray]
@@ -43,8 +44,8 @@ def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Priva
     PrivateEpsilon
         It depends on the votes and must not be published.
     """
-    method = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
-    return _epsilon(votes, scale, delta, log_q_continuous, MOMENTS_2017, classic, method)
+    probability(delta, "delta", "published_epsilon")
+    return _epsilon(votes, scale, delta, log_q_continuous, MOMENTS_2017, classic, METHOD)
 
 
 def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
@@ -64,6 +65,7 @@ def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Privat
     PrivateEpsilon
         It depends on the votes and must not be published.
     """
+    probability(delta, "delta", "discrete_epsilon")
     method = "PATE 2017 Theorem 3, discrete Laplace noise, one direction, conversion of CKS 2020 Proposition 12"
     return _epsilon(votes, scale, delta, log_q_discrete, DEFAULT_ORDERS - 1, cks2020, method)
 
@@ -185,7 +187,6 @@ def _epsilon(
     conversion: Conversion,
     method: str,
 ) -> PrivateEpsilon:
-    probability(delta, "delta", "bounds_2017")
     total = total_cost(votes, scale, log_q_of, moments)
     best = RenyiCurve(moments + 1, total).to_epsilon(delta, conversion)
     return PrivateEpsilon(best.epsilon, best.order, delta, votes.unit, method)

@@ -40,8 +40,8 @@ Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check
 Single = PureArgmax | GaussianArgmax | Check
 
 
-class Answers(NamedTuple):
-    """So many releases of one mechanism."""
+class Releases(NamedTuple):
+    """So many releases of one mechanism or check."""
 
     event: Single
     times: int
@@ -63,18 +63,17 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
         If the event holds a release without a theorem here, or two different units of privacy.
     """
     probability(delta, "delta", "epsilon")
-    answers = flatten(event)
-    unit = answers[0].event.unit
-    if any(part.event.unit != unit for part in answers):
+    releases = flatten(event)
+    unit = releases[0].event.unit
+    if any(part.event.unit != unit for part in releases):
         raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
     candidates = [
         _by_renyi(event, delta),
-        *_by_three_outcomes(event, answers, delta),
-        *_by_exact_composition(answers, delta),
+        *_by_three_outcomes(event, releases, delta),
+        *_by_exact_composition(releases, delta),
     ]
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
-    simulated = any(part.event.simulated for part in answers)
-    return PublicEpsilon(value, delta, unit, method, order, simulated)
+    return PublicEpsilon(value, delta, unit, method, order, event.is_simulated)
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
@@ -93,8 +92,8 @@ def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
         If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
-    for answers in flatten(event):
-        values += answers.times * _rdp_of_one_answer(answers.event, orders)
+    for part in flatten(event):
+        values += part.times * _rdp_of_one_release(part.event, orders)
     return RenyiCurve(orders, values)
 
 
@@ -116,21 +115,21 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
         If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
-    for answers in flatten(event):
-        searched = np.array([_rdp_by_search(answers.event, order) for order in orders.tolist()])
-        values += answers.times * np.minimum(searched, _rdp_of_one_answer(answers.event, orders))
+    for part in flatten(event):
+        searched = np.array([_rdp_by_search(part.event, order) for order in orders.tolist()])
+        values += part.times * np.minimum(searched, _rdp_of_one_release(part.event, orders))
     return RenyiCurve(orders, values)
 
 
-def flatten(event: Event, times: int = 1) -> list[Answers]:
+def flatten(event: Event, times: int = 1) -> list[Releases]:
     """Return the answers that `event` is made of, each with how often it happened."""
     match event:
         case Composed(events=events):
-            return [answers for part in events for answers in flatten(part, times)]
+            return [releases for part in events for releases in flatten(part, times)]
         case Repeated(event=part, count=count):
             return flatten(part, times * count)
         case _ if isinstance(event, Single):
-            return [Answers(event, times)]
+            return [Releases(event, times)]
         case _:
             raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
 
@@ -163,7 +162,7 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
-def _rdp_of_one_answer(event: Single, orders: FloatArray) -> FloatArray:
+def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, PureArgmax):
         pure = pure_dp_renyi(2 / event.scale, orders)
         # Losses of the exponential mechanism span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
@@ -190,19 +189,19 @@ def _by_renyi(event: Event, delta: float) -> tuple[float, str, float | None]:
     return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
 
 
-def _by_three_outcomes(event: Event, answers: list[Answers], delta: float) -> list[tuple[float, str, float | None]]:
-    if not any(isinstance(part.event, Searched) for part in answers):
+def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
+    if not any(isinstance(part.event, Searched) for part in releases):
         return []
     value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
     return [(value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order)]
 
 
-def _by_exact_composition(answers: list[Answers], delta: float) -> list[tuple[float, str, float | None]]:
+def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
     """Return the exact compositions that apply: those for many answers of one and the same mechanism."""
-    kinds = {part.event for part in answers}
+    kinds = {part.event for part in releases}
     if len(kinds) != 1:
         return []
-    kind, count = kinds.pop(), sum(part.times for part in answers)
+    kind, count = kinds.pop(), sum(part.times for part in releases)
     if isinstance(kind, PureArgmax):
         value = pure_dp_composition(2 / kind.scale, count, delta)
         return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]

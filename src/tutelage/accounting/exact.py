@@ -37,7 +37,7 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError, Unsupport
 from tutelage.progress import progress_bar
 from tutelage.votes import VoteHistogram
 
-_NUMBERS_AT_ONCE = 2**20  # per chunk and array: 8 MiB, so that a chunk stays near the processor
+_NUMBERS_AT_ONCE = 2**18  # per chunk and array: 2 MiB, so that a chunk stays near the processor
 _NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again
 _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
@@ -75,6 +75,7 @@ class ExactCosts:
         self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False
     ) -> None:
         self._event, self._progress = event, progress
+        offsets = None if offsets is None else np.asarray(offsets, dtype=np.float64)
         _check_fit(event, votes, offsets)
         entering = votes.counts.sum(axis=1) < votes.n_teachers
         needed = _needed(event, votes.counts.shape, offsets)
@@ -186,7 +187,10 @@ def _chunks(event: Event, known: IntArray, needed: IntArray) -> list[tuple[IntAr
     spread = known.max(axis=1) - known.min(axis=1)
     kept = np.full(len(known), classes) if law is None else _number_kept(event, known)
     chunks = []
-    width = 2.0 * np.abs(known - needed).max(axis=1) if law is None else law.below + law.above + spread
+    if law is None:
+        width = 2.0 * np.abs(known - needed).max(axis=1)
+    else:
+        width = (law.below + law.above + spread) * law.points_per_vote(classes)
     width += 26 * getattr(event, "sigma", 0.0)  # a discrete Gaussian is tabulated to 13 σ
     for number in np.unique(kept):
         rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))

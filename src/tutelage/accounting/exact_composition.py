@@ -15,6 +15,8 @@ from tutelage._validation import integer_at_least, noise_scale
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of scipy's binomial masses, moves ε by about 1e-7
+_LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
+_LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
 _FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalising log E[cos θX], which only σ < 2 needs
 _FFT_REACH = 12.0  # the sum is followed to 12 standard deviations, beyond which its mass is below 1e-30
@@ -36,10 +38,10 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     Returns
     -------
     float
-        ε in nats, or infinity where there are more releases than are summed one by one.
+        ε in nats, or infinity where there are more releases than are summed one by one or δ is below 1e-300.
     """
     count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
-    if count > _MOST_TERMS:
+    if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
     mass = stats.binom.pmf(losers, count, special.expit(-epsilon)) * (1 + _SLACK)
@@ -113,6 +115,8 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     mu = sqrt(2 * count) / sigma
     if mu == 0:
         return 0.0
+    if mu < _LEAST_MU:
+        return np.inf
 
     def delta_at(target: float) -> float:
         lost = np.exp(target + special.log_ndtr(-target / mu - mu / 2))

@@ -17,7 +17,7 @@ from scipy import special
 
 from tutelage._typing import FloatArray
 
-_TAIL_NATS = 36.0  # what lies beyond the grid has a share below e^−35 of any outcome
+_TAIL_NATS = 30.0  # what lies beyond the grid has a share below e^−29 of any outcome
 _MOST_CLASSES_NATS = 7.0  # for up to e^7 classes
 _QUADRATURE = 1e-15  # relative error that the nodes are chosen for
 _MOST_NODES = 64  # Gauss-Legendre nodes in one panel
@@ -53,12 +53,14 @@ class NoiseGrid:
 class NoiseLaw:
     """A noise distribution: how to tabulate it, and how far the noisy maximum has to be followed.
 
-    `build` takes the lowest and highest difference x, in votes, and the number of classes. The noisy maximum is
+    `build` takes the lowest and highest difference x, in votes, and the number of classes, which for continuous noise
+    decides how many points a vote needs. The noisy maximum is
     followed up to `above` votes beyond the most votes, and down to `below` votes under a point that lies the share
     `midway` of the way from the fewest votes to the most.
     """
 
     build: Callable[[int, int, int], NoiseGrid]
+    points_per_vote: Callable[[int], float]  # for a number of classes
     midway: float
     below: float
     above: float
@@ -66,22 +68,36 @@ class NoiseLaw:
 
 def discrete_laplace(scale: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−|k|/scale) on the integers."""
-    return NoiseLaw(partial(_discrete_laplace_grid, scale), *_laplace_reach(scale))
+    return NoiseLaw(partial(_discrete_laplace_grid, scale), _one_point, *_laplace_reach(scale))
 
 
 def discrete_gaussian(sigma: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−k²/2σ²) on the integers."""
-    return NoiseLaw(partial(_discrete_gaussian_grid, sigma), *_gaussian_reach(sigma))
+    return NoiseLaw(partial(_discrete_gaussian_grid, sigma), _one_point, *_gaussian_reach(sigma))
 
 
 def continuous_laplace(scale: float) -> NoiseLaw:
     """Return the Laplace density exp(−|x|/scale)/2·scale, by Gauss-Legendre quadrature between whole votes."""
-    return NoiseLaw(partial(_continuous_laplace_grid, scale), *_laplace_reach(scale))
+
+    def points(classes: int) -> float:
+        panels, nodes, _ = _laplace_quadrature(scale, classes)
+        return panels * nodes
+
+    return NoiseLaw(partial(_continuous_laplace_grid, scale), points, *_laplace_reach(scale))
 
 
 def continuous_gaussian(sigma: float) -> NoiseLaw:
     """Return the normal density of standard deviation `sigma`, by the trapezoidal rule."""
-    return NoiseLaw(partial(_continuous_gaussian_grid, sigma), *_gaussian_reach(sigma))
+
+    def points(classes: int) -> float:
+        per_vote, stride = _gaussian_steps(sigma, classes)
+        return per_vote / stride
+
+    return NoiseLaw(partial(_continuous_gaussian_grid, sigma), points, *_gaussian_reach(sigma))
+
+
+def _one_point(_classes: int) -> float:
+    return 1.0
 
 
 def _laplace_reach(scale: float) -> tuple[float, float, float]:
@@ -155,7 +171,8 @@ def _reverse_hazard(more: FloatArray) -> FloatArray:
     return np.array(hazards)
 
 
-def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: int) -> NoiseGrid:
+def _laplace_quadrature(scale: float, classes: int) -> tuple[int, int, float]:
+    """Return panels per vote, nodes per panel, and the relative error that they leave."""
     panels = max(1, ceil(2 / scale))  # per vote: the density has kinks at whole votes
     # A Bernstein ellipse of parameter ρ around a panel reaches `grown` beyond it, in units of the scale; there the
     # integrand is at most e^grown (2 + e^grown)^(classes−1) times its smallest value on the panel.
@@ -164,6 +181,11 @@ def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: i
     growth = grown + (classes - 1) * log(2 + exp(grown))
     nodes = min(_MOST_NODES, ceil((growth + log(64 / 15) - log(_QUADRATURE)) / (2 * log(rho))))
     error = exp(min(700.0, growth + log(64 / 15) - 2 * nodes * log(rho))) / (1 - rho**-2)
+    return panels, nodes, error
+
+
+def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: int) -> NoiseGrid:
+    panels, nodes, error = _laplace_quadrature(scale, classes)
     points, weights = special.roots_legendre(nodes)
     within = (np.arange(panels)[:, None] + (points + 1) / 2) / panels
     x = (np.arange(lowest, highest + 1)[:, None] + within.ravel()).ravel()
@@ -194,11 +216,16 @@ def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: i
     )
 
 
-def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: int) -> NoiseGrid:
+def _gaussian_steps(sigma: float, classes: int) -> tuple[int, int]:
+    """Return points per vote, and votes per point, of which one is 1."""
     # On the line Im z = y the integrand grows by at most e^{classes·y²/2σ²}, so the trapezoidal rule of step h errs by
     # a share of 2/(e^{2π²σ²/(classes·h²)}·(1 − …)) at the best y; the step is the widest that meets the target.
     step = pi * sigma * sqrt(2 / (classes * (2 - log(_QUADRATURE))))
-    per_vote, stride = (ceil(1 / step), 1) if step < 1 else (1, int(step))
+    return (ceil(1 / step), 1) if step < 1 else (1, int(step))
+
+
+def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: int) -> NoiseGrid:
+    per_vote, stride = _gaussian_steps(sigma, classes)
     step = stride / per_vote
     x = np.arange(lowest * per_vote, (highest + 1) * per_vote) / per_vote
     y_gain = 2 * (pi * sigma / step) ** 2 / classes  # exponent at the best y

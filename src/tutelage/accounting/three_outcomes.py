@@ -23,6 +23,7 @@ _GAUSSIAN_REACH = 7.5  # the noise is followed to so many σ beyond where the or
 _GAUSSIAN_ORDERS = (0.5, 4.0)  # orders up to so many σ share a table; beyond the last nothing is gained
 _LAPLACE_REACH = 16.0  # scales
 _LAPLACE_ORDER = 50.0  # orders up to so many scales
+_LEAST_ORDER = 1 + 1e-6  # φ loses its digits below
 _SPANS = (64, 16, 4, 1)  # sizes of the cells, in lattice positions
 _TOLERANCE = 2e-4  # relative: cells that could raise the cost by less are not searched further
 _UPWARD = 1 + 1e-6  # covers the rounding of the tables
@@ -80,7 +81,7 @@ def gaussian_check(sigma: float, order: float) -> float:
         Nats, for any threshold and any votes; infinity where it is not computed.
     """
     noise = _gaussian(sigma, order)
-    if noise is None:
+    if noise is None or order < _LEAST_ORDER:
         return inf
     return _divergence(_worst_of_one_count(noise, order) + noise.outside(order), order)
 
@@ -139,7 +140,7 @@ class _Positions:
 
 
 def _argmax(noise: _Noise | None, order: float) -> float:
-    if noise is None:
+    if noise is None or order < _LEAST_ORDER:
         return inf
     positions = _positions(noise)
     one = _worst_of_one_count(noise, order)

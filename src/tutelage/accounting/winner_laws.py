@@ -190,8 +190,13 @@ class _Field:
         beaten_strictly = self.along(self.grid.log_below, self.gaps, below=True)
         log_joint = self.along(self.grid.log_density, self.gaps) + self.grid.log_weight[phase]
         # Class j wins at v if lower classes stay below v and higher classes do not pass it.
-        log_joint[:, 1:] += np.cumsum(beaten_strictly[:, :-1], axis=1)
-        log_joint[:, :-1] += np.cumsum(beaten[:, :0:-1], axis=1)[:, ::-1]
+        kept = self.gaps.shape[1]
+        for j in range(kept - 1):
+            log_joint[:, j + 1] += beaten_strictly[:, j]
+            beaten_strictly[:, j + 1] += beaten_strictly[:, j]
+        for j in range(kept - 1, 0, -1):
+            log_joint[:, j - 1] += beaten[:, j]
+            beaten[:, j - 1] += beaten[:, j]
         peak = log_joint.max(axis=2, keepdims=True)
         weights = np.exp(log_joint - peak)
         total = weights.sum(axis=2, keepdims=True)
@@ -218,8 +223,9 @@ class _Field:
                 change[:, :kept, :kept, j] += alone[0] + alone[1]
                 # Only row j of `given` and column j of `one_more` mix signs; a loss is at most everything.
                 size = np.abs(terms)
-                size[:, j, :] = np.abs(given[:, j]).sum(axis=1)[:, None]
-                size[:, :, j] = (np.abs(given) @ np.abs(one_more[:, j])[..., None])[..., 0]
+                np.abs(given[:, j], out=given[:, j])
+                size[:, j, :] = given[:, j].sum(axis=1)[:, None]
+                size[:, :, j] = (given @ np.abs(one_more[:, j])[..., None])[..., 0]
                 error[..., j] = size
                 error[:, :kept, :kept, j] += size[:, :kept, kept:] + size[:, kept:, :kept]
         change[:, kept, kept] = error[:, kept, kept] = 0

@@ -35,6 +35,7 @@ _SETTINGS = {
     "exponential": ("scale",),
     "permute-and-flip": ("scale",),
 }
+_RUNS = 20
 MechanismName = StrEnum("MechanismName", list(_SETTINGS))
 
 
@@ -60,7 +61,9 @@ def account(
     array: Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")] = None,
     first: Annotated[int | None, typer.Option(help="Account for the first so many queries only.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
-    runs: Annotated[int, typer.Option(help="confident: simulated runs to average private costs over.")] = 20,
+    runs: Annotated[
+        int | None, typer.Option(help="confident: simulated runs to average private costs over.  [default: 20]")
+    ] = None,
     reveal_private: Annotated[
         bool,
         typer.Option("--reveal-private", help="Also print the costs that depend on the votes. Never publish them."),
@@ -69,7 +72,9 @@ def account(
 ) -> None:
     """Print the epsilon of answering every query in VOTES once, publishable and private."""
     probability(delta, "--delta", "account")
-    integer_at_least(runs, 1, "--runs", "account")
+    if runs is not None and mechanism != "confident":
+        raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {mechanism}.")
+    runs = integer_at_least(_RUNS if runs is None else runs, 1, "--runs", "account")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     settings = _settings(mechanism, given)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
@@ -143,9 +148,11 @@ def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
     runs = cost if isinstance(cost, list) else [cost]
     opened: dict[str, Any] = {"epsilon": None, "order": None, "method": runs[0].method, "publishable": False}
     if reveal:
-        opened |= {"epsilon": fmean(run.reveal() for run in runs), "order": fmean(run.reveal_order() for run in runs)}
-        if len(runs) > 1:
+        opened["epsilon"] = fmean(run.reveal() for run in runs)
+        if isinstance(cost, list):  # each run has its own order
             opened |= {"runs": len(runs), "largest_epsilon": max(run.reveal() for run in runs)}
+        else:
+            opened["order"] = cost.reveal_order()
     return opened
 
 
