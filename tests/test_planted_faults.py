@@ -56,7 +56,7 @@ def agree_with_fifty_digits() -> None:
 
 def agree_with_all_classes_kept() -> None:
     """Require that classes put aside cost no less, with many of them near enough to matter."""
-    votes = VoteHistogram(np.array([[30, 24] + [14] * 16, [25, 20] + [15, 3] * 8]), 302)
+    votes = VoteHistogram(np.array([[30, 24] + [10] * 16, [20, 3] + [2] * 16]), 214)
     event, orders = NoisyArgmaxLaplace(3.0, 18, ONE_TEACHER), np.array([1.5, 6.0, 40.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_ALL_KEPT", 18)
@@ -142,6 +142,7 @@ def rounded_down(patch: pytest.MonkeyPatch) -> None:
 
 def classes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(winner_laws._Field, "cover_far_moves", lambda _field, _weights, ratio, slack: (ratio, slack))
+    patch.setattr(winner_laws._Field, "remainder", lambda _field: None)
 
 
 def outcomes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
