@@ -92,30 +92,20 @@ def perform_analysis(
     1451.5129
     """
     probability(delta, "delta", "perform_analysis")
-    scale = 1 / noise_scale(noise_eps, "noise_eps", "perform_analysis")
+    gamma = noise_scale(noise_eps, "noise_eps", "perform_analysis")
     tried = np.arange(1.0, integer_at_least(moments, 1, "moments", "perform_analysis") + 1)
-    ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
-    answered = _integers(indices, "indices", dimensions=1)
-    if ballots.shape[0] > 10 * ballots.shape[1]:
-        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=2)
-    if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
-        raise InvalidDataError(
-            f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
-        )
-    if compat == "pysyft":
-        if n_classes is not None:
-            raise InvalidParameterError("`n_classes` cannot go with compat='pysyft', which counts the distinct labels.")
-        warnings.warn("compat='pysyft' repeats known faults: its epsilon may be far too small.", stacklevel=2)
-        classes = len(np.unique(ballots))
-    elif compat is None:
+    ballots, answered = _votes_and_columns(teacher_preds, indices)
+    if compat is None:
         _refuse_labels(answered)
-        classes = _number_of_classes(ballots, n_classes)
+        classes, moments_of = _number_of_classes(ballots, n_classes), bounds_2017.log_moments
+    elif compat == "pysyft":
+        classes, moments_of = _distinct_labels(ballots, n_classes), _moments_of_pysyft
     else:
         raise InvalidParameterError(f"`compat` of perform_analysis must be 'pysyft' or left out. Got {compat!r}.")
-    log_q = bounds_2017.log_q_continuous(_histogram(ballots, classes).select(answered), scale)
-    each = _moments_of_pysyft(log_q, scale, tried) if compat else bounds_2017.log_moments(log_q, scale, tried)
-    independent = len(answered) * 2 * noise_eps**2 * (tried + 1)
-    dependent = np.minimum(np.minimum(each, 2 * noise_eps * tried).sum(axis=0) / tried, independent)
+    log_q = bounds_2017.log_q_continuous(_histogram(ballots, classes).select(answered), 1 / gamma)
+    each = np.minimum(moments_of(log_q, 1 / gamma, tried), 2 * gamma * tried)
+    independent = len(answered) * 2 * gamma**2 * (tried + 1)
+    dependent = np.minimum(each.sum(axis=0) / tried, independent)
     return Analysis(_epsilon(dependent, tried, delta), _epsilon(independent, tried, delta))
 
 
@@ -160,6 +150,18 @@ def _integers(values: npt.ArrayLike, name: str, dimensions: int) -> np.ndarray:
     return array.astype(np.int64)
 
 
+def _votes_and_columns(teacher_preds: npt.ArrayLike, indices: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
+    answered = _integers(indices, "indices", dimensions=1)
+    if ballots.shape[0] > 10 * ballots.shape[1]:
+        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=3)
+    if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
+        raise InvalidDataError(
+            f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
+        )
+    return ballots, answered
+
+
 def _refuse_labels(answered: np.ndarray) -> None:
     if len(np.unique(answered)) < len(answered):
         raise InvalidDataError(
@@ -178,6 +180,13 @@ def _number_of_classes(ballots: np.ndarray, n_classes: int | None) -> int:
         stacklevel=3,
     )
     return max(2, int(ballots.max(initial=0)) + 1)
+
+
+def _distinct_labels(ballots: np.ndarray, n_classes: int | None) -> int:
+    if n_classes is not None:
+        raise InvalidParameterError("`n_classes` cannot go with compat='pysyft', which counts the distinct labels.")
+    warnings.warn("compat='pysyft' repeats known faults: its epsilon may be far too small.", stacklevel=3)
+    return len(np.unique(ballots))
 
 
 def _histogram(ballots: np.ndarray, classes: int) -> VoteHistogram:
