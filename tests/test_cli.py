@@ -397,9 +397,39 @@ def test_account_hides_what_depends_on_the_votes():
 
 
 @pytest.mark.parametrize(
+    ("options", "known"),
+    [
+        (["lnmax", "--scale", 20], ["bound_2017", "bound_2018", "bound_two_sided", "exact"]),
+        (["gnmax", "--sigma", 40], ["bound_2018", "exact"]),
+        (["exponential", "--scale", 20], ["exact"]),
+        (["permute-and-flip", "--scale", 20], ["exact"]),
+        (
+            ["confident", "--threshold", 200, "--sigma-threshold", 150, "--sigma", 40, "--runs", 3],
+            ["data_independent_realised", "bound_2018", "exact"],
+        ),
+    ],
+)
+def test_account_tells_every_cost_of_every_mechanism(options, known):
+    arguments = ("account", GOLDEN / "votes.npz", "--array", "mnist_like_100", "--delta", 1e-5, "--mechanism", *options)
+    found = json.loads(tutelage(*arguments, "--reveal-private", "--json").stdout)
+    costs = ["bound_2017", "bound_2018", "bound_two_sided", "exact"]
+    assert [name for name in found if isinstance(found[name], dict)] == ["data_independent", *known]
+    assert all(found[name] is None for name in costs if name not in known)
+    assert {found[name]["publishable"] for name in known} == {False}
+    assert all(found[name]["order"] > 1 for name in known)
+    assert 0 < found["exact"]["epsilon"] < found["data_independent"]["epsilon"]
+    hidden = json.loads(tutelage(*arguments, "--json").stdout)
+    assert {hidden[name]["epsilon"] for name in known} == {None}
+    assert found["exact"].get("runs") == (3 if options[0] == "confident" else None)
+    table = tutelage(*arguments, "--reveal-private").stdout
+    assert f"{round_up(found['exact']['epsilon']):.4f}" in table
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
+        (["--mechanism", "lnmax", "--scale", "3", "--delta", "1e-5", "--runs", "3"], 2, "--runs belongs to"),
         (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a number of votes between"),

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import time
 from functools import partial
 
 import numpy as np
@@ -262,6 +263,23 @@ def test_the_exponential_mechanism_with_little_noise_keeps_its_digits(counts, sc
     exact = [max(precise_cost("exponential", counts, scale, order, 0, move) for move in moves) for order in orders]
     assert np.all(found >= np.minimum(exact, limit * (1 - 1e-12)))
     assert found == pytest.approx(np.minimum(exact, limit), rel=1e-9)
+
+
+def test_an_interrupted_computation_does_not_finish_first(monkeypatch):
+    monkeypatch.setattr("tutelage.accounting.exact._NUMBERS_AT_ONCE", 1)
+    counts = np.arange(400)[:, None] + np.array([[500, 3]])
+    costs = ExactCosts(NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), VoteHistogram(counts, 2000))
+    started = []
+
+    def interrupted(number):
+        started.append(number)
+        time.sleep(0.02)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(costs.__class__, "_law", lambda _costs, number: interrupted(number))
+    with pytest.raises(KeyboardInterrupt):
+        costs.total(ORDERS)
+    assert len(started) < 400
 
 
 def test_costs_cannot_be_stored():

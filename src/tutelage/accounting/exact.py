@@ -132,11 +132,14 @@ class ExactCosts:
         def evaluate(number: int) -> None:
             out[self._chunks[number][0]] = worst_divergences(self._law(number), orders).max(axis=1)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
             done = pool.map(evaluate, chunks)
             shown = self._progress and work > _LONG_WORK
             for _ in progress_bar(done, "exact cost", len(chunks), shown=shown):
                 pass
+        finally:
+            pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not finish the rest first
         return np.minimum(out, limit)
 
     def _law(self, number: int) -> MoveLaws:
