@@ -44,6 +44,7 @@ _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below th
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
 _LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
+_WITHOUT_TIES = ContinuousArgmaxLaplace | ContinuousArgmaxGaussian | ExponentialArgmax | PermuteAndFlip
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
 
@@ -79,7 +80,11 @@ class ExactCosts:
         _check_fit(event, votes, offsets)
         entering = votes.counts.sum(axis=1) < votes.n_teachers
         needed = _needed(event, votes.counts.shape, offsets)
-        rows, self._inverse = np.unique(np.column_stack([entering, votes.counts, needed]), axis=0, return_inverse=True)
+        counts, self._places = votes.counts, None
+        if isinstance(event, _WITHOUT_TIES):  # class order does not matter, so more histograms are equal
+            self._places = np.argsort(counts, axis=1)
+            counts = np.take_along_axis(counts, self._places, axis=1)
+        rows, self._inverse = np.unique(np.column_stack([entering, counts, needed]), axis=0, return_inverse=True)
         self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
         self._entering = rows[:, 0].astype(bool)
         self._known, self._needed = np.split(rows[:, 1:], 2, axis=1)
@@ -117,7 +122,12 @@ class ExactCosts:
             by_class = np.repeat(costs[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
             np.put_along_axis(by_class, laws.sources[:, :, None], costs, axis=1)
             out[chunk[0]] = by_class
-        return np.minimum(out, limit)[self._inverse]
+        costs = np.minimum(out, limit)[self._inverse]
+        if self._places is None:
+            return costs
+        by_class = costs.copy()
+        np.put_along_axis(by_class, self._places[:, :, None], costs[:, :-1], axis=1)
+        return by_class
 
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError("ExactCosts cannot be stored: they hold the private votes.")
