@@ -22,6 +22,7 @@ from scipy import optimize, special
 from tutelage import SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.accounting.curves import RenyiCurve
+from tutelage.accounting.data_independent import rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.noise_grids import NoiseLaw, discrete_gaussian, discrete_laplace
 from tutelage.accounting.realised import confident_runs
@@ -95,9 +96,11 @@ def confident_row(
     exponential = ExponentialArgmax(scale, votes.n_classes, ONE_TEACHER)
     checks = ExactCosts(check, votes).total(ORDERS)
     totals = checks + passed @ ExactCosts(exponential, votes).per_query(ORDERS)
-    planned = Accountant()
-    planned.add(Repeated(check, votes.n_queries))
-    planned.add(Repeated(exponential, round(passed.sum() / RUNS)))
+    checked = rdp_of_three_outcomes(check, ORDERS)
+    any_votes = [
+        RenyiCurve(ORDERS, votes.n_queries * checked.values + times * rdp(exponential, ORDERS).values)
+        for times in passed.sum(axis=1)
+    ]
     return Row(
         name,
         delta,
@@ -109,7 +112,7 @@ def confident_row(
         two_sided=None,
         exact=fmean(cost.reveal() for cost in runs.exact),
         exponential_scale=scale,
-        exponential_data_independent=planned.data_independent(delta).epsilon,
+        exponential_data_independent=fmean(curve.to_epsilon(delta).epsilon for curve in any_votes),
         exponential_exact=fmean(RenyiCurve(ORDERS, total).to_epsilon(delta).epsilon for total in totals),
         seconds=seconds,
     )

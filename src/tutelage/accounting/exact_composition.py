@@ -8,13 +8,13 @@ from collections.abc import Callable
 from math import log, sqrt
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least, noise_scale
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
-_SLACK = 1e-6  # relative: far above the error of scipy's binomial masses, moves ε by about 1e-7
+_SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
 _LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
 _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
@@ -44,7 +44,9 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
-    mass = stats.binom.pmf(losers, count, special.expit(-epsilon)) * (1 + _SLACK)
+    log_ways = special.gammaln(count + 1) - special.gammaln(losers + 1) - special.gammaln(count - losers + 1)
+    log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
+    mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
 
     def delta_at(target: float) -> float:
