@@ -252,7 +252,7 @@ def test_classes_put_aside_never_cost_less_however_far_behind(event, data):
     counts = np.array([data.draw(st.permutations([*leaders, *followers]))])
     orders = np.array([1.1, 8.0, data.draw(st.floats(20, 400))])
     votes = VoteHistogram(counts, int(counts.sum()) + data.draw(st.integers(0, 1)))
-    release = event(data.draw(st.floats(4, 30)), counts.shape[1], ONE_TEACHER)
+    release = event(data.draw(st.floats(0.3, 30)), counts.shape[1], ONE_TEACHER)
     aside = ExactCosts(release, votes).per_source(orders)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tutelage.accounting.exact._ALL_KEPT", counts.shape[1])

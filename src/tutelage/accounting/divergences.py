@@ -54,7 +54,7 @@ def _away_from_zero(laws: MoveLaws) -> tuple[FloatArray, FloatArray, np.ndarray]
     away[~reachable] = 0
     in_doubt = (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & np.expand_dims(reachable, -1)
     if in_doubt.any():  # the ratio may lie on the other side of 0: count that end too
-        other_end = np.where(in_doubt, laws.log_ratio - slack, 0)
+        other_end = np.subtract(laws.log_ratio, slack, out=np.zeros_like(slack), where=in_doubt)
         away = np.concatenate([away, other_end], axis=-1)
         both = np.broadcast_to(log_mass, slack.shape)
         log_mass = np.concatenate([both, np.where(in_doubt, both, -np.inf)], axis=-1)
