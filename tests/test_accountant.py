@@ -139,6 +139,11 @@ def test_what_may_be_published_charges_answers_up_to_a_limit_that_was_fixed():
     accountant = accountant_of((CHECK, VOTES), (GAUSSIAN, few))
     with pytest.raises(InvalidDataError, match="at_most"):
         accountant.data_independent(DELTA)
+    wrongly_limited = Accountant()
+    wrongly_limited.add(Repeated(CHECK, 40), VOTES, at_most=50)
+    wrongly_limited.add(Repeated(GAUSSIAN, 10), few)
+    with pytest.raises(InvalidDataError, match="at_most"):
+        wrongly_limited.data_independent(DELTA)
     limited, every = Accountant(), accountant_of((CHECK, VOTES), (GAUSSIAN, VOTES))
     limited.add(Repeated(CHECK, 40), VOTES)
     limited.add(Repeated(GAUSSIAN, 10), few, at_most=25)

@@ -183,10 +183,10 @@ class Accountant:
         """
         probability(delta, "delta", "Accountant.data_independent")
         self._refuse_if_empty()
-        checks = sum(release.charged for release in self._releases if isinstance(release.event, _CHECK))
-        answers = sum(release.charged for release in self._releases if not isinstance(release.event, _CHECK))
-        limited = any(release.at_most is not None for release in self._releases)
-        if 0 < answers < checks and not limited:
+        answers = [release for release in self._releases if not isinstance(release.event, _CHECK)]
+        checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
+        unlimited = any(release.at_most is None for release in answers)
+        if unlimited and sum(release.charged for release in answers) < checks:
             raise InvalidDataError(
                 "Checks decided how many queries were answered, so that number was not fixed. Pass as `at_most` how "
                 "many answers were allowed for in advance; the number of checks is always safe."
