@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from tutelage._validation import integer_at_least, noise_scale, number_of_votes
-from tutelage.exceptions import InvalidParameterError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +299,40 @@ class Composed(Event):
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "Composed", "of": [event.as_dict() for event in self.events]}
+
+
+def event_from_dict(record: dict[str, Any]) -> Event:
+    """Return the event that `Event.as_dict` wrote.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the record is of no event that this version knows.
+    """
+    try:
+        name, fields = record["event"], {key: value for key, value in record.items() if key != "event"}
+        match name:
+            case "Repeated":
+                return Repeated(event_from_dict(fields["of"]), fields["count"])
+            case "Composed":
+                return Composed(tuple(event_from_dict(part) for part in fields["of"]))
+        unit = fields["unit"]
+        fields["unit"] = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
+        return _BY_NAME[name](**fields)
+    except (KeyError, TypeError, ValueError):
+        raise UnsupportedEventError("A stored event is of no kind that this version of tutelage knows.") from None
+
+
+_BY_NAME: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        NoisyArgmaxLaplace,
+        NoisyArgmaxGaussian,
+        ExponentialArgmax,
+        PermuteAndFlip,
+        ContinuousArgmaxLaplace,
+        ContinuousArgmaxGaussian,
+        ConfidenceCheck,
+        InteractiveCheck,
+    )
+}

@@ -7,6 +7,12 @@
     ├── ConfigError                a run configuration is wrong
     ├── TeacherTrainingError       an estimator failed on a shard
     ├── UnsupportedEventError      no theorem here covers this release    (also TypeError)
+    ├── LedgerError                a ledger does not do what was asked of it
+    │   ├── BudgetExceededError    the release would pass the budget; nothing was spent or drawn
+    │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
+    │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
+    │   ├── LedgerLockedError      another process holds it for too long
+    │   └── LedgerStorageError     its file cannot be read or written
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
 An error is an output: messages name parameters, columns and files, never a count, a private label or a row.
@@ -39,6 +45,43 @@ class TeacherTrainingError(TutelageError):
 
 class UnsupportedEventError(TutelageError, TypeError):
     """No accounting rule here covers this event; nothing is claimed about it."""
+
+
+class LedgerError(TutelageError):
+    """A ledger does not do what was asked of it; whatever it had recorded stays recorded."""
+
+
+class BudgetExceededError(LedgerError):
+    """A release would pass the budget. Nothing was spent and no noise was drawn.
+
+    Attributes
+    ----------
+    requested : int
+        Queries that were to be answered.
+    fitting : int
+        Queries like them that the budget still allows.
+    """
+
+    def __init__(self, message: str, *, requested: int, fitting: int) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.fitting = fitting
+
+
+class LedgerMismatchError(LedgerError):
+    """The ledger belongs to another data set, unit of privacy or budget than the release."""
+
+
+class LedgerTamperedError(LedgerError):
+    """The ledger's file was damaged, edited, cut off or replaced by an older copy."""
+
+
+class LedgerLockedError(LedgerError):
+    """Another process has been writing to the ledger for longer than one waits."""
+
+
+class LedgerStorageError(LedgerError):
+    """The ledger's file cannot be read or written: missing, read-only, or no room on the disk."""
 
 
 class NotPublishableError(TutelageError, TypeError):

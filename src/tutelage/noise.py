@@ -32,13 +32,22 @@ class NoiseSource(Protocol):
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         ...
 
+    def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
+        ...
+
+    def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        ...
+
 
 @final
 class SystemNoise:
     """Exact discrete noise by OpenDP's samplers, fed by the operating system's entropy; it takes no seed.
 
     The samplers work in rational arithmetic on the exact binary value of the parameter (Canonne, Kamath and Steinke
-    2020, Algorithms 1-3), so no floating-point pattern can reveal the count underneath.
+    2020, Algorithms 1-3), so no floating-point pattern can reveal the count underneath. Gumbel and exponential noise is
+    compared without ever being rounded: digits are drawn until the winner is certain.
     """
 
     simulated = False
@@ -52,6 +61,16 @@ class SystemNoise:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
         return _draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
+
+    def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
+        noise_scale(scale, "scale", "SystemNoise")
+        return _draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale)
+
+    def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        noise_scale(scale, "scale", "SystemNoise")
+        return _draw_winners(lambda dp: dp.max_divergence(), counts, scale)
 
 
 @final
@@ -87,6 +106,23 @@ class SimulationNoise:
         weights = np.exp(-((support / sigma) ** 2) / 2)
         return self._generator.choice(support, size=shape, p=weights / weights.sum())
 
+    def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
+        noise_scale(scale, "scale", "SimulationNoise")
+        weights = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
+        up_to = np.cumsum(weights, axis=1)
+        drawn = self._generator.random((len(counts), 1)) * up_to[:, -1:]
+        return np.argmax(drawn < up_to, axis=1)
+
+    def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
+        """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        noise_scale(scale, "scale", "SimulationNoise")
+        # McKenna and Sheldon 2020, arXiv:2010.12603, Algorithm 1: in random order, the first to win a flip of its own.
+        order = self._generator.permuted(np.broadcast_to(np.arange(counts.shape[1]), counts.shape), axis=1)
+        chance = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
+        won = self._generator.random(counts.shape) < np.take_along_axis(chance, order, axis=1)
+        return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
+
 
 def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
     """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
@@ -96,6 +132,16 @@ def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
         measurement = build(dp)
     zeros = [0] * int(np.prod(shape, dtype=np.int64))
     return np.asarray(measurement(zeros), dtype=np.int64).reshape(shape)
+
+
+def _draw_winners(measure: Callable[[Any], Any], counts: IntArray, scale: float) -> IntArray:
+    """Draw a noisy winner per row: Gumbel noise where `measure` is zCDP's divergence, exponential where it is pure."""
+    import opendp.prelude as dp
+
+    with _contrib_constructors():
+        distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
+        select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
+    return np.fromiter((select(row) for row in counts.tolist()), dtype=np.int64, count=len(counts))
 
 
 def _integers(dp: Any) -> Any:

@@ -206,6 +206,27 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
     return VoteHistogram(counts, ballots.shape[0], unit)
 
 
+def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:
+    """Count ballots on several findings per query into private votes of two classes, one row per query and finding.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, queries, findings)
+        1 where the teacher sees the finding, 0 where not, −1 for an abstention.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher's ballots.
+
+    Raises
+    ------
+    InvalidDataError
+        If a ballot is not −1, 0 or 1, or the array is not of three axes of integers.
+    """
+    ballots = np.asarray(ballots)
+    if ballots.ndim != 3:
+        raise InvalidDataError(f"Ballots must be of shape (teachers, queries, findings). Got shape {ballots.shape}.")
+    return tally(ballots.reshape(len(ballots), ballots.shape[1] * ballots.shape[2]), 2, unit)
+
+
 def _check_counts(counts: npt.NDArray[Any]) -> None:
     if counts.ndim != 2 or counts.shape[1] < 2:
         raise InvalidDataError(

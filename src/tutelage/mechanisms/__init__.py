@@ -1,6 +1,18 @@
 """Vote histogram to released label, plus the event that says what was done."""
 
 from tutelage.mechanisms.base import Mechanism, Release
-from tutelage.mechanisms.noisy_argmax import GNMax, LNMax
+from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.multi_label import MultiLabel
+from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
 
-__all__ = ["GNMax", "LNMax", "Mechanism", "Release"]
+__all__ = [
+    "ConfidentGNMax",
+    "ExponentialMax",
+    "GNMax",
+    "InteractiveGNMax",
+    "LNMax",
+    "Mechanism",
+    "MultiLabel",
+    "PermuteAndFlip",
+    "Release",
+]

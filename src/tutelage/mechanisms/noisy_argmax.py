@@ -1,14 +1,15 @@
-"""Report the class with the most votes after noise: the mechanisms of PATE (2017) and Scalable PATE (2018)."""
+"""Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), and two with other noise."""
 
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from tutelage._typing import IntArray
+from tutelage import events
+from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import noise_scale
-from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
-from tutelage.mechanisms.base import Mechanism, Release
+from tutelage.mechanisms.base import Mechanism, Release, refuse_predictions
+from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
 
@@ -34,15 +35,15 @@ class LNMax(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "LNMax"))
 
-    def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
-        """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""
-        one = NoisyArgmaxLaplace(self.scale, votes.n_classes, votes.unit, simulated)
-        return Repeated(one, votes.n_queries)
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+        """Return what answering one query is."""
+        return events.NoisyArgmaxLaplace(self.scale, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        refuse_predictions(self, predictions)
         drawn = noise.discrete_laplace(self.scale, votes.counts.shape)
-        return Release(_noisy_argmax(votes, drawn), self.event(votes, simulated=noise.simulated))
+        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
 
 
 @final
@@ -66,17 +67,81 @@ class GNMax(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "GNMax"))
 
-    def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
-        """Return what answering all queries of `votes` is, reading its shape and unit only, never its counts."""
-        one = NoisyArgmaxGaussian(self.sigma, votes.n_classes, votes.unit, simulated)
-        return Repeated(one, votes.n_queries)
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+        """Return what answering one query is."""
+        return events.NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        refuse_predictions(self, predictions)
         drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
-        return Release(_noisy_argmax(votes, drawn), self.event(votes, simulated=noise.simulated))
+        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
 
 
-def _noisy_argmax(votes: VoteHistogram, noise: IntArray) -> IntArray:
+@final
+@dataclass(frozen=True, slots=True)
+class ExponentialMax(Mechanism):
+    """Release class j with probability ∝ exp(n_j/scale), the exponential mechanism; each answer is 2/scale-private.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b, in votes: one vote changes the odds by e^(1/b).
+
+    Notes
+    -----
+    One changed ballot changes the log odds of two classes by 2/b at most, so losses span 2/b (bounded range: Dong,
+    Durfee and Rogers 2020, arXiv:1909.13830), which composes better than Laplace noise of the same pure loss.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ExponentialMax"))
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+        """Return what answering one query is."""
+        return events.ExponentialArgmax(self.scale, n_classes, unit, simulated)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        refuse_predictions(self, predictions)
+        labels = noise.gumbel_argmax(votes.counts, self.scale)
+        return Release(labels, self.event(votes, simulated=noise.simulated))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PermuteAndFlip(Mechanism):
+    """Release argmax_j (n_j + exponential noise), permute-and-flip; each answer is 2/scale-differentially private.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of the noise on each count, in votes.
+
+    Notes
+    -----
+    It is right at least as often as the exponential mechanism of the same scale (McKenna and Sheldon 2020,
+    arXiv:2010.12603), but its losses are not of bounded range, so many answers compose worse.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "PermuteAndFlip"))
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+        """Return what answering one query is."""
+        return events.PermuteAndFlip(self.scale, n_classes, unit, simulated)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        refuse_predictions(self, predictions)
+        labels = noise.exponential_argmax(votes.counts, self.scale)
+        return Release(labels, self.event(votes, simulated=noise.simulated))
+
+
+def noisy_argmax(counts: IntArray, noise: IntArray) -> IntArray:
     """Return the first index of the largest noisy count of each query; the accounting assumes this tie-break."""
-    return np.argmax(votes.counts + noise, axis=1)
+    return np.argmax(counts + noise, axis=1)

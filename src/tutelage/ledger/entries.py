@@ -1,0 +1,109 @@
+"""What a ledger writes down: entries in a fixed spelling, each bound by a hash to all before it.
+
+Entries are kept for years, so they evolve as events do: a kind or field is never removed and never changes its meaning;
+a format number says which fields there are. All values are public, or keyed hashes.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, final
+
+from tutelage.exceptions import LedgerTamperedError
+
+FORMAT = 1
+_BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
+
+
+@final
+class Kind(StrEnum):
+    """What an entry records."""
+
+    OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
+    BOUND = "bound"  # to which private data set, as a keyed fingerprint
+    RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
+    ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger.
+
+    Parameters
+    ----------
+    content : dict
+        Plain values: ``format``, ``number``, ``kind``, ``written``, ``spent`` (grains after it), and those of its kind.
+    text : str
+        The same in its one spelling.
+    hash : bytes
+        SHA-256 of the hash before it and the text.
+    """
+
+    content: dict[str, Any]
+    text: str
+    hash: bytes
+
+    @classmethod
+    def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: Any) -> "Entry":
+        """Return the entry that follows `last`, or the first of all."""
+        number = 0 if last is None else last.number + 1
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        content = {"format": FORMAT, "number": number, "kind": kind, "written": written, "spent": spent, **fields}
+        text = canonical(content)
+        return cls(json.loads(text), text, _chained(last, text))
+
+    @classmethod
+    def read(cls, last: "Entry | None", text: str, found: bytes) -> "Entry":
+        """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right.
+
+        Raises
+        ------
+        LedgerTamperedError
+            If they are not; the message names the entry.
+        """
+        number = 0 if last is None else last.number + 1
+        if not isinstance(text, str) or not isinstance(found, bytes) or _chained(last, text) != found:
+            raise LedgerTamperedError(f"Entry {number} does not match its hash: it, or one before it, was changed.")
+        content: dict[str, Any] = {}
+        try:
+            content = json.loads(text)
+            fits = canonical(content) == text and content["number"] == number and content["kind"] in set(Kind)
+            fits = fits and type(content["spent"]) is int and isinstance(content["written"], str)
+            if fits and content["format"] > FORMAT:
+                raise LedgerTamperedError(
+                    f"Entry {number} has format {content['format']}; this version reads up to {FORMAT}. Upgrade "
+                    "tutelage."
+                )
+        except (ValueError, KeyError, TypeError):
+            fits = False
+        if not fits:
+            raise LedgerTamperedError(f"Entry {number} is not in the form in which entries are written.")
+        return cls(content, text, found)
+
+    @property
+    def number(self) -> int:
+        """Its place, from 0."""
+        return self.content["number"]
+
+    @property
+    def kind(self) -> Kind:
+        """What it records."""
+        return Kind(self.content["kind"])
+
+    @property
+    def spent(self) -> int:
+        """Grains of the budget that are spent or reserved after it."""
+        return self.content["spent"]
+
+
+def canonical(content: Any) -> str:
+    """Return plain values in their one spelling: JSON with sorted keys and no blanks."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _chained(last: Entry | None, text: str) -> bytes:
+    before = _BEFORE_THE_FIRST if last is None else last.hash
+    return hashlib.sha256(before + text.encode("utf-8", "surrogatepass")).digest()

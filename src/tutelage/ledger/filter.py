@@ -1,0 +1,124 @@
+"""A privacy filter: how much Rényi cost an (ε, δ) budget holds, and what each release takes from it.
+
+The limit is kept at one Rényi order, fixed with the budget. Then queries, mechanisms and the moment to stop may all
+depend on earlier answers, and everything released together is (ε, δ)-differentially private: docs/proofs/ledger.md.
+Costs are whole numbers of grains, rounded upward, so that sums are exact whatever their order.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, floor, isfinite
+from typing import Self, final
+
+import numpy as np
+
+from tutelage._typing import FloatArray
+from tutelage._validation import probability
+from tutelage.accounting import data_independent
+from tutelage.accounting.curves import RenyiCurve
+from tutelage.events import Event
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+
+GRAIN = 1e-12  # nats; rounding a cost upward to whole grains is far below the digits that anybody reads
+_UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a proved cost and its grains
+_MOST_EPSILON = 1e5  # its grains fit 64-bit integers
+_MOST_ORDER = 1e6
+_MANY = 2**62
+_ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
+_SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RenyiFilter:
+    """A budget (ε, δ), enforced at one Rényi order.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε of everything that is ever released, in nats.
+    delta : float
+        δ of the same guarantee.
+    order : float
+        Rényi order λ > 1 at which costs are added.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the order leaves no room below ε: too small an order for that ε and δ.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
+        object.__setattr__(self, "order", float(self.order))
+        if not (1 < self.order <= _MOST_ORDER and self.capacity > 0):
+            raise InvalidParameterError(
+                f"`order` of the budget must be > 1, at most {_MOST_ORDER:g}, and leave room below "
+                f"epsilon={self.epsilon:g}. Got {self.order:g}; leave it out to have the best one."
+            )
+
+    @classmethod
+    def suited_to(cls, epsilon: float, delta: float, event: Event | None = None) -> Self:
+        """Return the budget at the order that holds the most of `event`, or of Gaussian noise where none is named.
+
+        The order must not depend on votes; that of an event does not.
+        """
+        epsilon, delta = _positive(epsilon, "epsilon"), probability(delta, "delta", "the budget")
+        # Gaussian noise costs in proportion to the order, whatever its σ.
+        best = float(_ORDERS[np.argmax((epsilon - _of_conversion(_ORDERS, delta)) / _ORDERS)])
+        if event is not None:
+            orders = np.append(_SEARCHED, best)
+            costs = data_independent.rdp_of_three_outcomes(event, orders).values
+            best = float(orders[np.argmax((epsilon - _of_conversion(orders, delta)) / costs)])
+        return cls(epsilon, delta, best)
+
+    @property
+    def capacity(self) -> int:
+        """Grains that the budget holds."""
+        room = self.epsilon - float(_of_conversion(np.array([self.order]), self.delta)[0])
+        return floor(room / _UPWARD / GRAIN)
+
+    def cost(self, event: Event) -> int:
+        """Return what `event` takes from the budget, in grains, for any votes.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If no theorem bounds its cost for any votes, or the bound is infinite.
+        """
+        return sum(part.times * _grains(part.event, self.order) for part in data_independent.flatten(event))
+
+    def fitting(self, event: Event, spent: int) -> int:
+        """Return how many more times `event` fits after `spent` grains."""
+        cost = self.cost(event)
+        return max(0, self.capacity - spent) // cost if cost else _MANY
+
+    def share(self, grains: int) -> float:
+        """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
+        return self.epsilon * grains / self.capacity
+
+
+def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
+    """Return what the conversion to (ε, δ) adds at each order (CKS 2020, Proposition 12)."""
+    return RenyiCurve(orders, np.zeros(len(orders))).at(delta)
+
+
+@lru_cache(maxsize=4096)
+def _grains(event: Event, order: float) -> int:
+    cost = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
+    if not isfinite(cost) or cost > _MOST_EPSILON:
+        raise UnsupportedEventError(f"One {type(event).__name__} costs more than any budget allows. Take more noise.")
+    return ceil(cost * _UPWARD / GRAIN)
+
+
+def _positive(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value <= _MOST_EPSILON:
+        raise InvalidParameterError(
+            f"`{name}` of the budget must be a number above 0 and at most {_MOST_EPSILON:g}. Got {value!r}."
+        )
+    return float(value)

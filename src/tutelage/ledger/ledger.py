@@ -1,0 +1,491 @@
+"""The ledger: reserve, then draw noise, then settle; a budget that many processes may race for and none can pass."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Self, final
+
+import numpy.typing as npt
+
+from tutelage._validation import integer_at_least
+from tutelage.accounting.data_independent import flatten
+from tutelage.events import Event
+from tutelage.exceptions import BudgetExceededError, LedgerError, LedgerMismatchError, LedgerStorageError
+from tutelage.ledger.entries import Entry, Kind, canonical
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.queries import fingerprint, query_hashes
+from tutelage.ledger.store import Store, Transaction
+from tutelage.ledger.verification import verified
+from tutelage.neighboring import PrivacyUnit
+
+_TIMEOUT = 60.0
+Labels = tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Budget that is spent before any noise is drawn; `Ledger.settle` returns what was not needed.
+
+    Parameters
+    ----------
+    number : int
+        Its entry in the ledger.
+    event : Event
+        The most that one query can be.
+    queries : int
+        How many of them.
+    cost : int
+        Grains reserved.
+    """
+
+    number: int
+    event: Event
+    queries: int
+    cost: int
+
+
+class Settled(NamedTuple):
+    """What a batch came to."""
+
+    labels: dict[bytes, Labels]
+    cost: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """What may be shown of a ledger: public values only.
+
+    Parameters
+    ----------
+    budget, delta : float
+        (ε, δ) that everything released through the ledger satisfies together, however far it is used.
+    spent, remaining : float
+        Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
+    order : float
+        Rényi order at which the limit is kept.
+    unit : PrivacyUnit
+        Whom the budget protects.
+    opened : str
+        When the ledger was made, as an ISO 8601 date and time.
+    entries : int
+        Number of entries.
+    head : str
+        Hash of the newest entry. Keep it elsewhere: with it, a ledger that was rolled back is found out.
+    answers : int
+        Queries whose answers are remembered.
+    unsettled : int
+        Batches that were reserved and never settled: still running, or killed. They stay spent.
+    bound : bool
+        Whether it is tied to one private data set.
+    simulated : bool
+        Whether anything was drawn with seeded noise, which protects nobody.
+    """
+
+    budget: float
+    delta: float
+    spent: float
+    remaining: float
+    order: float
+    unit: PrivacyUnit
+    opened: str
+    entries: int
+    head: str
+    answers: int
+    unsettled: int
+    bound: bool
+    simulated: bool
+
+
+@final
+class Ledger:
+    """The durable privacy budget of one private data set.
+
+    Use one ledger per data set, for everything that is ever released from it, whatever the project. Any number of
+    processes on one machine may share it. Make one with `create`, open it with `open`.
+
+    Notes
+    -----
+    What is spent is decided by costs that hold for all votes, never by the votes at hand, and enforced as a privacy
+    filter: the budget holds even if queries, mechanisms and the moment to stop depend on earlier answers
+    (docs/proofs/ledger.md). A query is charged before its noise is drawn, so a crash wastes budget and never leaks.
+
+    Examples
+    --------
+    >>> from tutelage.ledger import Ledger
+    >>> from tutelage.neighboring import ONE_TEACHER
+    >>> ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    >>> ledger.state().remaining
+    2.0
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        with store.transaction() as read:
+            found = verified(read)
+            self._key = read.key()
+        self._filter, self._unit = found.filter, found.unit
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float,
+        delta: float,
+        unit: PrivacyUnit,
+        order: float | None = None,
+        suited_to: Event | None = None,
+        timeout: float = _TIMEOUT,
+    ) -> Self:
+        """Make the ledger of a data set; its budget is fixed from then on.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that does not exist yet, on a local disk; it will be readable by its owner only.
+        epsilon, delta : float
+            The budget: everything ever released through the ledger is (ε, δ)-differentially private.
+        unit : PrivacyUnit
+            Whom it protects; releases of other units are refused.
+        order : float, optional
+            Rényi order at which the limit is kept. Default: the best for Gaussian noise.
+        suited_to : Event, optional
+            A release to find the best order for, instead of Gaussian noise.
+        timeout : float
+            Seconds to wait while another process writes.
+
+        Raises
+        ------
+        LedgerStorageError
+            If there is a file already, or none can be made.
+        InvalidParameterError
+            If the budget is out of range.
+        """
+        limit = _limit(epsilon, delta, order, suited_to)
+        key = secrets.token_bytes(32)
+        try:
+            return cls(Store.create(Path(path), _first(limit, unit, key), key, timeout=timeout))
+        except FileExistsError:
+            raise LedgerStorageError(
+                f"{path} exists already, and a budget is set once. Open it, or name another file."
+            ) from None
+
+    @classmethod
+    def in_memory(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: PrivacyUnit,
+        order: float | None = None,
+        suited_to: Event | None = None,
+    ) -> Self:
+        """Make a ledger that is forgotten with this process, as `create` does; for a single release or a trial."""
+        key = secrets.token_bytes(32)
+        first = _first(_limit(epsilon, delta, order, suited_to), unit, key)
+        return cls(Store.create(None, first, key, timeout=_TIMEOUT))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
+        """Open a ledger, checking every entry and every answer in it.
+
+        Raises
+        ------
+        LedgerStorageError
+            If it does not exist or cannot be read.
+        LedgerTamperedError
+            If it is no ledger, or was damaged or edited.
+        LedgerLockedError
+            If another process holds it for longer than `timeout` seconds.
+        """
+        return cls(Store(Path(path), timeout=timeout, read_only=read_only))
+
+    @property
+    def path(self) -> Path | None:
+        """The file, or None for one in memory."""
+        return self._store.path
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the budget."""
+        return self._filter.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the budget."""
+        return self._filter.delta
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whom the budget protects."""
+        return self._unit
+
+    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+        """Tie the ledger to a private data set, or check that it is tied to this one.
+
+        Parameters
+        ----------
+        digest : bytes
+            `data_digest` of the private rows; only its keyed hash is kept.
+        changed : bool
+            The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
+            to its new state. What was spent stays spent, for everyone.
+
+        Raises
+        ------
+        LedgerMismatchError
+            If it is tied to another data set.
+        """
+        found = fingerprint(self._key, digest)
+        with self._store.transaction(write=True) as write:
+            known = [entry.content["fingerprint"] for entry, _ in write.entries() if entry.kind is Kind.BOUND]
+            if known and known[-1] == found:
+                return
+            if known and not changed:
+                raise LedgerMismatchError(
+                    f"{self._name} is the ledger of another data set, or of an earlier state of this one. Name the "
+                    "right ledger; if rows were only added, removed or corrected, say that the data changed."
+                )
+            last = write.last()
+            write.append(Entry.after(last, Kind.BOUND, last.spent, fingerprint=found))
+
+    def fitting(self, event: Event) -> int:
+        """Return how many more times `event`, what one query is at most, fits into what remains."""
+        with self._store.transaction() as read:
+            return self._filter.fitting(event, read.last().spent)
+
+    def reserve(self, event: Event, queries: int) -> Reservation:
+        """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
+
+        Parameters
+        ----------
+        event : Event
+            The most that one query can be.
+        queries : int
+            How many, at least 1. All of them are reserved, or none.
+
+        Raises
+        ------
+        BudgetExceededError
+            If they do not all fit; it says how many would. Nothing is spent then.
+        LedgerMismatchError
+            If the event protects another unit than the budget.
+        UnsupportedEventError
+            If no theorem bounds the event for all votes.
+        LedgerLockedError, LedgerStorageError, LedgerTamperedError
+            If the file cannot be used; nothing is spent then.
+        """
+        integer_at_least(queries, 1, "queries", "Ledger.reserve")
+        self._check_unit(event)
+        cost = queries * self._filter.cost(event)
+        with self._store.transaction(write=True) as write:
+            last = write.last()
+            if last.spent + cost > self._filter.capacity:
+                raise self._exceeded(event, queries, last.spent)
+            entry = Entry.after(
+                last, Kind.RESERVED, last.spent + cost, event=event.as_dict(), queries=queries, cost=cost
+            )
+            write.append(entry)
+        return Reservation(entry.number, event, queries, cost)
+
+    def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
+        """Store the answers of a batch, give back what it did not need, and return the answers that count.
+
+        A query that another session answered in the meantime keeps that answer: there is one answer per query.
+
+        Parameters
+        ----------
+        reservation : Reservation
+            From `reserve`; it can be settled once.
+        answers : dict of bytes to tuple of int
+            Labels per `query_hashes`.
+        happened : Event
+            What was run; no more than was reserved.
+
+        Raises
+        ------
+        LedgerError
+            If more was run than reserved, or the reservation is settled already. The answers must then not be released.
+        LedgerLockedError, LedgerStorageError, LedgerTamperedError
+            If the answers could not be stored. They must then not be released, and stay spent.
+        """
+        self._check_within(reservation, happened)
+        refund = reservation.cost - self._filter.cost(happened)
+        with self._store.transaction(write=True) as write:
+            _check_open(write.reservation(reservation.number), reservation)
+            last, digest, kept = write.last(), hashlib.sha256(), 0
+            for query, labels in sorted(answers.items()):
+                text = canonical(labels)
+                if write.remember(query, text, reservation.number):
+                    digest.update(query + text.encode())
+                    kept += 1
+            entry = Entry.after(
+                last,
+                Kind.ANSWERED,
+                last.spent - refund,
+                reservation=reservation.number,
+                happened=happened.as_dict(),
+                refund=refund,
+                answers=kept,
+                digest=digest.hexdigest(),
+            )
+            write.append(entry, reservation.number)
+            labels = _recalled(write, list(answers))
+        return Settled(labels, self._filter.share(reservation.cost - refund))
+
+    def recall(self, queries: list[bytes]) -> dict[bytes, Labels]:
+        """Return the remembered answers among `queries`; repeating them costs nothing.
+
+        Parameters
+        ----------
+        queries : list of bytes
+            `query_hashes`.
+        """
+        with self._store.transaction() as read:
+            return _recalled(read, queries)
+
+    def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+        """Return the keyed hash under which the answer to each query is remembered.
+
+        Parameters
+        ----------
+        context : dict
+            Plain values that all queries share: the mechanism.
+        rows : array of shape (queries, ...)
+            Public rows.
+        *beside : arrays of shape (queries, ...)
+            More public values that the answers depend on.
+        """
+        return query_hashes(self._key, context, rows, *beside)
+
+    def state(self) -> LedgerState:
+        """Return what the ledger says now, after checking every entry and answer."""
+        with self._store.transaction() as read:
+            found = verified(read)
+        spent = self._filter.share(found.last.spent)
+        return LedgerState(
+            budget=self.epsilon,
+            delta=self.delta,
+            spent=spent,
+            remaining=self._filter.share(self._filter.capacity - found.last.spent),
+            order=self._filter.order,
+            unit=self.unit,
+            opened=found.opened,
+            entries=found.last.number + 1,
+            head=found.last.hash.hex(),
+            answers=found.answers,
+            unsettled=found.unsettled,
+            bound=found.bound,
+            simulated=found.simulated,
+        )
+
+    def verify(self, head: str | None = None) -> LedgerState:
+        """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
+
+        Parameters
+        ----------
+        head : str, optional
+            Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only with it is
+            a ledger found out that was replaced by an older copy, or rewritten from some entry on.
+
+        Raises
+        ------
+        LedgerTamperedError
+            At the first thing that is wrong.
+        """
+        with self._store.transaction() as read:
+            verified(read, thoroughly=True, head=head)
+        return self.state()
+
+    def export(self) -> list[dict[str, Any]]:
+        """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
+        with self._store.transaction() as read:
+            return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
+
+    def close(self) -> None:
+        """Close the file; whatever was recorded stays."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._name}, epsilon={self.epsilon:g}, delta={self.delta:g}, unit={self.unit.name!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise LedgerError("A Ledger is not copied or pickled, or there would be two budgets; open its file again.")
+
+    @property
+    def _name(self) -> str:
+        return "The ledger in memory" if self.path is None else str(self.path)
+
+    def _check_unit(self, event: Event) -> None:
+        if any(part.event.unit != self.unit for part in flatten(event)):
+            raise LedgerMismatchError(
+                f"{self._name} protects one '{self.unit.name}' ({self.unit.neighboring}); these votes protect another "
+                "unit. Use the ledger of the data set that they come from."
+            )
+
+    def _check_within(self, reservation: Reservation, happened: Event) -> None:
+        allowed = Counter[Event]()
+        for part in flatten(reservation.event, reservation.queries):
+            allowed[part.event] += part.times
+        for part in flatten(happened):
+            allowed[part.event] -= part.times
+        if min(allowed.values()) < 0:
+            raise LedgerError(
+                "The mechanism ran more than it had announced. Its answers are withheld and stay charged."
+            )
+
+    def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
+        fitting = self._filter.fitting(event, spent)
+        share = self._filter.share
+        return BudgetExceededError(
+            f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
+            f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
+            f"{share(self._filter.cost(event)):.3g}. Ask fewer, or add more noise.",
+            requested=queries,
+            fitting=fitting,
+        )
+
+
+def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None) -> RenyiFilter:
+    if order is None:
+        return RenyiFilter.suited_to(epsilon, delta, suited_to)
+    return RenyiFilter(epsilon, delta, order)
+
+
+def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
+    return Entry.after(
+        None,
+        Kind.OPENED,
+        0,
+        epsilon=limit.epsilon,
+        delta=limit.delta,
+        order=limit.order,
+        capacity=limit.capacity,
+        unit={"name": unit.name, "neighboring": str(unit.neighboring)},
+        key=hashlib.sha256(key).hexdigest(),
+    )
+
+
+def _check_open(stored: str | None, reservation: Reservation) -> None:
+    content = {} if stored is None else json.loads(stored)
+    if (content.get("kind"), content.get("cost")) != (Kind.RESERVED, reservation.cost):
+        raise LedgerError(
+            "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
+        )
+
+
+def _recalled(read: Transaction, queries: list[bytes]) -> dict[bytes, Labels]:
+    found = ((query, read.recall(query)) for query in queries)
+    return {query: tuple(json.loads(labels)) for query, labels in found if labels is not None}

@@ -1,0 +1,189 @@
+"""Read a whole ledger and believe none of it: every hash, every sum, every answer.
+
+The chain of hashes finds out edits, gaps, reordering and entries cut out of the middle. Entries cut off the end, an
+older copy put in place, or a chain that somebody who can write the file computed anew, are found out by a head kept
+elsewhere.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from tutelage.events import Event, Repeated, event_from_dict
+from tutelage.exceptions import LedgerTamperedError, TutelageError
+from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.store import Transaction
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+_SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a ledger says, once it was found to be whole.
+
+    Parameters
+    ----------
+    filter : RenyiFilter
+        Its budget.
+    unit : PrivacyUnit
+        Whom it protects.
+    opened : str
+        When it was made.
+    last : Entry
+        Its newest entry.
+    answers, unsettled : int
+        Answers remembered, and reservations never settled.
+    bound, simulated : bool
+        Whether it is tied to a data set, and whether anything was drawn with seeded noise.
+    """
+
+    filter: RenyiFilter
+    unit: PrivacyUnit
+    opened: str
+    last: Entry
+    answers: int
+    unsettled: int
+    bound: bool
+    simulated: bool
+
+
+def verified(read: Transaction, *, thoroughly: bool = False, head: str | None = None) -> Verified:
+    """Return what the ledger says.
+
+    Parameters
+    ----------
+    read : Transaction
+        The open file.
+    thoroughly : bool
+        Also check SQLite's own structures, and that every cost covers its event by today's theorems.
+    head : str, optional
+        Hash of an entry that the ledger must hold.
+
+    Raises
+    ------
+    LedgerTamperedError
+        At the first thing that is wrong.
+    """
+    if thoroughly and read.found_faults():
+        raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
+    book = _Book(thoroughly)
+    found_head = head is None
+    for entry, settles in read.entries():
+        book.add(entry, settles)
+        found_head |= entry.hash.hex() == head
+    if book.last is None:
+        raise LedgerTamperedError("The ledger holds no entries.")
+    if hashlib.sha256(read.key()).hexdigest() != book.opening["key"]:
+        raise LedgerTamperedError("The ledger's key is not the one it was made with.")
+    if not found_head:
+        raise LedgerTamperedError(
+            "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
+            "ledger, or rewritten."
+        )
+    answers = book.check_answers(read.answers())
+    return Verified(
+        filter=book.filter,
+        unit=book.unit,
+        opened=book.opening["written"],
+        last=book.last,
+        answers=answers,
+        unsettled=len(book.reserved) - len(book.settled),
+        bound=book.bound,
+        simulated=book.simulated,
+    )
+
+
+@dataclass(slots=True)
+class _Book:
+    """The sums of a ledger, kept entry by entry."""
+
+    thoroughly: bool
+    opening: dict[str, Any] = field(default_factory=dict)
+    last: Entry | None = None
+    bound: bool = False
+    simulated: bool = False
+    reserved: dict[int, tuple[Event, int]] = field(default_factory=dict)
+    settled: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def filter(self) -> RenyiFilter:
+        return RenyiFilter(self.opening["epsilon"], self.opening["delta"], self.opening["order"])
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        unit = self.opening["unit"]
+        return PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
+
+    def add(self, entry: Entry, settles: int | None) -> None:
+        """Take in the next entry, or raise."""
+        add: dict[Kind, Callable[[Entry], int]] = {
+            Kind.OPENED: self._opened,
+            Kind.BOUND: self._bound,
+            Kind.RESERVED: self._reserved,
+            Kind.ANSWERED: self._answered,
+        }
+        before = 0 if self.last is None else self.last.spent
+        try:
+            if (entry.number == 0) != (entry.kind is Kind.OPENED):
+                raise LedgerTamperedError("A ledger starts with its budget, and has one.")
+            change = add[entry.kind](entry)
+            whole = settles == entry.content.get("reservation") and entry.spent == before + change
+            if not whole or not 0 <= entry.spent <= self.opening["capacity"]:
+                raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
+        except LedgerTamperedError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
+            raise LedgerTamperedError(
+                f"Entry {entry.number} is not in the form in which entries are written."
+            ) from None
+        self.last = entry
+
+    def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
+        """Compare the answers with the digests that their entries hold, and return how many there are."""
+        found: dict[int, Any] = defaultdict(hashlib.sha256)
+        count: dict[int, int] = defaultdict(int)
+        for reservation, query, labels in answers:
+            if not (isinstance(reservation, int) and isinstance(query, bytes) and isinstance(labels, str)):
+                raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
+            found[reservation].update(query + labels.encode())
+            count[reservation] += 1
+        for reservation, entry in self.settled.items():
+            if found[reservation].hexdigest() != entry["digest"] or count[reservation] != entry["answers"]:
+                raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
+        if set(found) - set(self.settled):
+            raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
+        return sum(count.values())
+
+    def _opened(self, entry: Entry) -> int:
+        self.opening = entry.content
+        if self.unit is None or not 0 < entry.content["capacity"] <= self.filter.capacity / _SLACK:
+            raise LedgerTamperedError("The budget holds more than its epsilon and delta allow.")
+        return 0
+
+    def _bound(self, entry: Entry) -> int:
+        self.bound = bool(entry.content["fingerprint"])
+        return 0
+
+    def _reserved(self, entry: Entry) -> int:
+        event, queries, cost = event_from_dict(entry.content["event"]), entry.content["queries"], entry.content["cost"]
+        self.reserved[entry.number] = event, cost
+        self.simulated |= event.is_simulated
+        if self.thoroughly and cost < _SLACK * self.filter.cost(Repeated(event, queries)):
+            raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
+        return cost
+
+    def _answered(self, entry: Entry) -> int:
+        number, refund = entry.content["reservation"], entry.content["refund"]
+        _, cost = self.reserved[number]
+        happened = event_from_dict(entry.content["happened"])
+        if number in self.settled or not 0 <= refund <= cost:
+            raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
+        if self.thoroughly and cost - refund < _SLACK * self.filter.cost(happened):
+            raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
+        self.settled[number] = entry.content
+        return -refund

@@ -1,0 +1,71 @@
+"""Several yes-or-no findings per query, as in medical images: each finding is a vote of its own."""
+
+from dataclasses import dataclass
+from typing import final
+
+from tutelage._typing import FloatArray
+from tutelage._validation import integer_at_least
+from tutelage.events import Event, Repeated
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.mechanisms.base import Mechanism, Release, refuse_predictions
+from tutelage.neighboring import PrivacyUnit
+from tutelage.noise import NoiseSource
+from tutelage.votes import VoteHistogram
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MultiLabel(Mechanism):
+    """Put every finding of a query to a vote of its own, absent (0) against present (1), by one mechanism.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        How each finding is voted on: `GNMax`, `ConfidentGNMax`, or another that takes no predictions.
+    n_findings : int
+        Findings per query, at least 1.
+
+    Notes
+    -----
+    One changed ballot may differ in every finding, so a query costs `n_findings` answers: composition, finding by
+    finding. Votes have two classes and `n_findings` rows per query (`tally_findings`); labels have the shape
+    (queries, n_findings).
+    """
+
+    mechanism: Mechanism
+    n_findings: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_findings", integer_at_least(self.n_findings, 1, "n_findings", "MultiLabel"))
+        inner = self.mechanism
+        if not isinstance(inner, Mechanism) or inner.votes_per_query != 1 or inner.takes_predictions:
+            raise InvalidParameterError(
+                "`mechanism` of MultiLabel must answer one vote at a time without predictions, for example "
+                f"GNMax(sigma=40.0). Got {type(inner).__name__}."
+            )
+
+    @property
+    def votes_per_query(self) -> int:
+        """How many rows of votes one query has: one per finding."""
+        return self.n_findings
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return the most that one query can be: one vote per finding."""
+        return Repeated(self.mechanism.event_of_one(n_classes, unit, simulated=simulated), self.n_findings)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every finding of every query once with fresh `noise`; calling again costs again.
+
+        Raises
+        ------
+        InvalidDataError
+            If the votes have other than two classes, or other than `n_findings` rows per query.
+        """
+        refuse_predictions(self, predictions)
+        if votes.n_classes != 2 or votes.n_queries % self.n_findings:
+            raise InvalidDataError(
+                f"Votes for MultiLabel must have two classes, absent and present, and {self.n_findings} rows per "
+                f"query. Got {votes.n_classes} classes and {votes.n_queries} rows."
+            )
+        released = self.mechanism.release(votes, noise)
+        return Release(released.labels.reshape(-1, self.n_findings), released.event)
