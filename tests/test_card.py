@@ -8,6 +8,7 @@ from tutelage.exceptions import NotPublishableError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.report import PrivacyCard
 
+BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 
 
@@ -17,7 +18,7 @@ def card(epsilon=None, **changes) -> PrivacyCard:
         "event": Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 500), "mechanism": "LNMax(scale=20.0)",
         "noise_source": "exact", "queries": 500, "answered": 480, "teachers": 250, "classes": ("no", "a | b"),
         "features": ("age", "dose"), "student": "forest", "student_accuracy": 0.8346, "evaluation_rows": 11_282,
-        "versions": {"tutelage": "1"},
+        "versions": {"tutelage": "1"}, "budget": BUDGET,
         "created": "2026-01-01T00:00:00+00:00", **changes,
     }  # fmt: skip
     return PrivacyCard(epsilon=epsilon, **values)

@@ -130,7 +130,10 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     card = json.loads((folder / "out" / "card.json").read_text())
     public = [f"{card['student_accuracy']:.2%}"[:-1], f"{round_up(card['public_epsilon']):.4f}", "1e-05", "2.0"]
     public += [str(card["queries"]), str(card["teachers"])]
-    assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", result.stdout)) == sorted(public)
+    budget = card["budget"]
+    public += [f"{budget['budget']:.4f}", f"{budget['spent']:.4f}", f"{budget['spent']:.4f}"]
+    shown = result.stdout.replace(budget["head"][:16], "")
+    assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
     assert result.stderr == ""
     votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
     assert (folder / "out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
@@ -143,13 +146,13 @@ def test_the_card_holds_known_public_entries_only(folder):
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
         "neighbouring", "mechanism", "noise_source", "event", "queries", "answered", "teachers", "classes", "features",
-        "student", "student_accuracy", "evaluation_rows", "not_protected", "versions",
+        "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
     }  # fmt: skip
 
 
 def test_a_second_release_is_refused_until_it_is_asked_for(folder):
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    assert "costs again and the two epsilons add" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
+    assert "spends from the same budget" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
     assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
 
 
@@ -219,9 +222,13 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("sigma = 2.0", "scale = 2.0")],
             {},
-            "gnmax takes `sigma`, its noise in votes, and no other noise.",
+            "gnmax takes `sigma` and no other settings. Got `scale` 2.",
         ),
-        ([('"gnmax"', '"gaussian"')], {}, "The mechanism must be one of lnmax, gnmax. Got 'gaussian'."),
+        (
+            [('"gnmax"', '"gaussian"')],
+            {},
+            "The mechanism must be one of lnmax, gnmax, confident, interactive, exponential, ",
+        ),
         ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),
         ([("tree.DecisionTreeClassifier", "tree.Decision")], {}, "names nothing in scikit-learn"),
         ([("DecisionTreeClassifier", "DecisionTreeRegressor")], {}, "must be a classifier"),
@@ -337,12 +344,14 @@ def test_an_interrupted_run_says_so_and_continues(folder):
 
 
 def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
-    configure(folder, ('"gnmax"\nsigma', '"lnmax"\nscale'), output='[published]\nsource = "paper"\nepsilon = 7.25')
+    room = ("delta = 1e-5", "delta = 1e-5\nepsilon = 100")
+    published = '[published]\nsource = "paper"\nepsilon = 7.25'
+    configure(folder, room, ('"gnmax"\nsigma', '"lnmax"\nscale'), output=published)
     shown = tutelage("run", "config.toml", "--reveal-private", cwd=folder).stdout
     assert shown.count("NOT to publish") == 3
     assert "7.25" in shown
     assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
-    configure(folder)
+    configure(folder, room)
     gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout
     assert "No cost that depends on the votes is known" in gaussian
     assert "NOT to publish" not in gaussian
@@ -361,7 +370,8 @@ def test_a_disk_without_room_is_one_sentence(folder):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
 
     shown = refusal(tutelage("run", "config.toml", cwd=folder, preexec_fn=little_room), 1)
-    assert "File too large" in shown
+    assert "private.csv.ledger cannot be read or written" in shown
+    assert not list(folder.glob("*.ledger*"))
 
 
 def test_an_output_folder_that_cannot_be_written_is_one_sentence(folder):

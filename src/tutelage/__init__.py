@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from tutelage.budget import PublicEpsilon as PublicEpsilon
     from tutelage.classifier import PATEClassifier as PATEClassifier
     from tutelage.exceptions import TutelageError as TutelageError
+    from tutelage.labeling import LabelingSession as LabelingSession
+    from tutelage.ledger import Ledger as Ledger
+    from tutelage.mechanisms import ConfidentGNMax as ConfidentGNMax
+    from tutelage.mechanisms import ExponentialMax as ExponentialMax
     from tutelage.mechanisms import GNMax as GNMax
+    from tutelage.mechanisms import InteractiveGNMax as InteractiveGNMax
     from tutelage.mechanisms import LNMax as LNMax
+    from tutelage.mechanisms import MultiLabel as MultiLabel
+    from tutelage.mechanisms import PermuteAndFlip as PermuteAndFlip
     from tutelage.mechanisms import Release as Release
     from tutelage.noise import SimulationNoise as SimulationNoise
     from tutelage.noise import SystemNoise as SystemNoise
@@ -22,9 +29,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "ConfidentGNMax": "mechanisms",
+    "ExponentialMax": "mechanisms",
     "GNMax": "mechanisms",
+    "InteractiveGNMax": "mechanisms",
     "LNMax": "mechanisms",
+    "LabelingSession": "labeling",
+    "Ledger": "ledger",
+    "MultiLabel": "mechanisms",
     "PATEClassifier": "classifier",
+    "PermuteAndFlip": "mechanisms",
     "PrivateEpsilon": "budget",
     "PublicEpsilon": "budget",
     "Release": "mechanisms",

@@ -18,8 +18,11 @@ from tutelage._fitting import fit_clone
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.mechanisms import GNMax, Mechanism
+from tutelage.events import Repeated
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.labeling import LabelingSession, new_queries
+from tutelage.ledger import Ledger, LedgerState, budget_of, data_digest
+from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.partition import Shards, as_column
 from tutelage.students import fit_supervised
@@ -39,7 +42,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
     and a student learns from the released labels. Predictions come from the student and cost nothing further. Every
-    call of `fit` is a new release, and the epsilons of releases from the same data add up.
+    call of `fit` is a new release: with a `ledger` all of them share its budget, without one their epsilons add up.
 
     Parameters
     ----------
@@ -59,8 +62,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How many public rows are asked about, from the first on. Default: all.
     unit : str, optional
         What one of `entity_ids` is, for reports: ``"patient"``. Default: ``"entity"``.
+    ledger : path-like or Ledger, optional
+        The budget of these private data, charged before anything is drawn. A file that does not exist is made. Queries
+        that were answered before are answered from it, at no cost. Default: a ledger for this `fit` alone.
+    epsilon : float, optional
+        ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`.
+    data_changed : bool, default=False
+        The private data changed since the ledger was last used and are still those its budget is about.
     delta : float, default=1e-5
-        δ of the guarantee; choose it below one over the number of people.
+        δ of the guarantee and of the budget; choose it below one over the number of people.
     public_fraction : float, optional
         Where `fit` gets no `X_public`: this share of the rows, drawn at random, is declared public and loses its
         labels. Those rows are not protected; this is for experiments on data that are public anyway.
@@ -85,7 +95,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
     epsilon_ : PublicEpsilon
-        The data-independent guarantee; may be published.
+        The data-independent guarantee of this model's labels by themselves; may be published.
+    ledger_ : LedgerState
+        The budget after this `fit`, which bounds everything ever released through the ledger; may be published.
     votes_ : VoteHistogram
         The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
     n_features_in_ : int
@@ -122,6 +134,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         classes: npt.ArrayLike | None = None,
         n_queries: int | None = None,
         unit: str | None = None,
+        ledger: str | Path | Ledger | None = None,
+        epsilon: float | None = None,
+        data_changed: bool = False,
         delta: float = 1e-5,
         public_fraction: float | None = None,
         checkpoints: str | Path | None = None,
@@ -137,6 +152,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.classes = classes
         self.n_queries = n_queries
         self.unit = unit
+        self.ledger = ledger
+        self.epsilon = epsilon
+        self.data_changed = data_changed
         self.delta = delta
         self.public_fraction = public_fraction
         self.checkpoints = checkpoints
@@ -183,6 +201,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         ------
         InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
             As their names say; no message quotes a private value.
+        BudgetExceededError
+            If the ledger does not allow so many queries; the teachers are not even trained then.
+        LedgerError
+            If the ledger is of other data or another budget, or its file cannot be used.
+
+        Warns
+        -----
+        BudgetContinuedWarning
+            If the ledger had been used before: how much was spent then, and now.
         """
         self._check_parameters()
         rows, labels = self._validated(X, y)
@@ -192,17 +219,28 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._try_estimators(queries)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
-        shards = self._shards(len(keep), _rows_of(entity_ids, keep), _rows_of(silos, keep), partition_seed)
-        ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
-        votes = tally(ballots, len(self.classes_), shards.unit)
+        entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
+        shards = self._shards(len(keep), entities, owners, partition_seed)
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
         noise = self.noise or SystemNoise()
-        epsilon = data_independent.epsilon(mechanism.event(votes, simulated=noise.simulated), self.delta)
-        release = mechanism.release(votes, noise)  # only now that its cost is known
-        student = fit_supervised(
-            self.student_estimator, queries, release.labels, self.classes_, seed=_integer(student_seed)
+        one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
+        self.epsilon_ = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
+        with budget_of(
+            self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit
+        ) as ledger:
+            before = ledger.state()
+            if self.ledger is not None:
+                ledger.bind(data_digest(rows[keep], targets[keep], entities, owners), changed=self.data_changed)
+            ledger.require(one, new_queries(ledger, mechanism, one, queries))
+            ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
+            self.votes_ = tally(ballots, len(self.classes_), shards.unit)
+            self.release_ = LabelingSession(self.votes_, mechanism, ledger, noise=noise).ask(queries)
+            self.ledger_ = ledger.state()
+        if before.spent > 0:
+            warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=2)
+        self.student_ = fit_supervised(
+            self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
         )
-        self.votes_, self.release_, self.epsilon_, self.student_ = votes, release, epsilon, student
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -254,6 +292,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             probability(self.public_fraction, "public_fraction", "PATEClassifier")
         if self.random_state is not None:
             integer_at_least(self.random_state, 0, "random_state", "PATEClassifier")
+        if self.ledger is None and (self.epsilon is not None or self.data_changed):
+            raise InvalidParameterError(
+                "`epsilon` and `data_changed` of PATEClassifier are about a ledger; name its file in `ledger`."
+            )
         if self.checkpoints is not None and self.random_state is None:
             raise InvalidParameterError(
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
@@ -267,6 +309,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier must be something like {example}. Got a {type(value).__name__}."
                 )
+        if self.mechanism is not None and (self.mechanism.takes_predictions or self.mechanism.votes_per_query != 1):
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must answer one class per query without predictions. Got "
+                f"{type(self.mechanism).__name__}; use a LabelingSession."
+            )
         if isinstance(self.noise, SimulationNoise) and not self.noise.simulated:
             raise InvalidParameterError("`noise` of PATEClassifier is simulated and must say so.")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
@@ -370,6 +417,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
     return get_tags(first).input_tags.allow_nan
+
+
+def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
+    return (
+        f"This fit continues a budget of ε = {after.budget:g} at δ = {after.delta:g}: {before.spent:.4g} was spent "
+        f"before it, {release.cost:.4g} by it, and {after.remaining:.4g} remains. Queries that were answered before "
+        "cost nothing."
+    )
 
 
 def _without_values(message: str) -> str:

@@ -15,6 +15,8 @@
     │   └── LedgerStorageError     its file cannot be read or written
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
+    BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
+
 An error is an output: messages name parameters, columns and files, never a count, a private label or a row.
 """
 
@@ -82,6 +84,10 @@ class LedgerLockedError(LedgerError):
 
 class LedgerStorageError(LedgerError):
     """The ledger's file cannot be read or written: missing, read-only, or no room on the disk."""
+
+
+class BudgetContinuedWarning(UserWarning):
+    """A fit went on spending a budget that earlier ones had spent from."""
 
 
 class NotPublishableError(TutelageError, TypeError):

@@ -30,9 +30,33 @@ MAY_IMPORT: dict[str, set[str]] = {
     "accounting": {"votes"},
     "students": set(),
     "report": set(),
+    "ledger": {"accounting"},
     "compat": {"accounting", "votes"},
-    "classifier": {"accounting", "mechanisms", "noise", "partition", "students", "teachers", "votes"},
-    "cli": {"accounting", "classifier", "datasets", "features", "mechanisms", "noise", "report", "students", "votes"},
+    "labeling": {"accounting", "ledger", "mechanisms", "noise", "teachers", "votes"},
+    "classifier": {
+        "accounting",
+        "labeling",
+        "ledger",
+        "mechanisms",
+        "noise",
+        "partition",
+        "students",
+        "teachers",
+        "votes",
+    },
+    "cli": {
+        "accounting",
+        "classifier",
+        "datasets",
+        "features",
+        "labeling",
+        "ledger",
+        "mechanisms",
+        "noise",
+        "report",
+        "students",
+        "votes",
+    },
 }
 ROOT_ORDER = [
     {"exceptions", "_typing"},
@@ -90,7 +114,7 @@ def test_every_file_has_its_place():
 
 
 def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
-    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise"}
+    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise", "labeling"}
     for unit in ("students", "report"):
         reached, frontier = set(), {unit}
         while frontier:
@@ -107,8 +131,9 @@ def test_mechanisms_and_accounting_meet_in_events_only():
 
 def test_public_names_are_curated_and_exist():
     expected = [
-        "GNMax", "LNMax", "PATEClassifier", "PrivateEpsilon", "PublicEpsilon", "Release", "Shards", "SimulationNoise",
-        "SystemNoise", "TutelageError", "VoteHistogram", "__version__",
+        "ConfidentGNMax", "ExponentialMax", "GNMax", "InteractiveGNMax", "LNMax", "LabelingSession", "Ledger",
+        "MultiLabel", "PATEClassifier", "PermuteAndFlip", "PrivateEpsilon", "PublicEpsilon", "Release", "Shards",
+        "SimulationNoise", "SystemNoise", "TutelageError", "VoteHistogram", "__version__",
     ]  # fmt: skip
     assert tutelage.__all__ == sorted(expected)
     assert dir(tutelage) == sorted(expected)
@@ -179,12 +204,12 @@ def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
 def test_every_error_is_in_the_tree_and_the_tree_is_true():
     classes = [value for value in vars(exceptions).values() if isinstance(value, type)]
     for error in classes:
-        assert issubclass(error, exceptions.TutelageError)
+        assert issubclass(error, exceptions.TutelageError | UserWarning)
         assert error.__name__ in (exceptions.__doc__ or "")
         also = re.search(rf"{error.__name__} .*\(also (\w+)\)", exceptions.__doc__ or "")
         if also:
             assert issubclass(error, {"ValueError": ValueError, "TypeError": TypeError}[also[1]])
-    tree = re.findall(r"(\w+Error)\b(?!\))", (exceptions.__doc__ or "").split("An error is")[0])
+    tree = re.findall(r"(\w+(?:Error|Warning))\b(?!\))", (exceptions.__doc__ or "").split("An error is")[0])
     assert set(tree) - {"ValueError", "TypeError"} == {error.__name__ for error in classes}
 
 

@@ -4,6 +4,7 @@
 holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.md.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -173,6 +174,7 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     return orders / event.sigma**2
 
 
+@lru_cache(maxsize=2**14)
 def _rdp_by_search(event: Single, order: float) -> float:
     match event:
         case NoisyArgmaxLaplace(scale=scale):

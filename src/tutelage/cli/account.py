@@ -13,30 +13,18 @@ from rich.table import Table
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import Accountant
+from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.events import (
-    ConfidenceCheck,
-    Event,
-    ExponentialArgmax,
-    NoisyArgmaxGaussian,
-    NoisyArgmaxLaplace,
-    PermuteAndFlip,
-    Repeated,
-)
+from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
+from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.votes import VoteHistogram
 
-_SETTINGS = {
-    "lnmax": ("scale",),
-    "gnmax": ("sigma",),
-    "confident": ("threshold", "sigma_threshold", "sigma"),
-    "exponential": ("scale",),
-    "permute-and-flip": ("scale",),
-}
 _RUNS = 20
-MechanismName = StrEnum("MechanismName", list(_SETTINGS))
+_ACCOUNTED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
+MechanismName = StrEnum("MechanismName", _ACCOUNTED)
 
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
@@ -76,43 +64,18 @@ def account(
         raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {mechanism}.")
     runs = integer_at_least(_RUNS if runs is None else runs, 1, "--runs", "account")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
-    settings = _settings(mechanism, given)
+    released_by = build_mechanism(mechanism, given, as_option)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
-    costs = _costs(_events(mechanism, settings, histogram), histogram, delta, runs, progress=not as_json)
+    one = released_by.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
+    costs = _costs([part.event for part in flatten(one)], histogram, delta, runs, progress=not as_json)
     shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
-    title = f"{mechanism}({', '.join(f'{name}={value:g}' for name, value in settings.items())})"
+    title = str(released_by)
     if as_json:
         _print_json(shown, histogram, title, delta)
     else:
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
-
-
-def _settings(mechanism: str, given: dict[str, float | None]) -> dict[str, float]:
-    needed = _SETTINGS[mechanism]
-    found = {name: value for name, value in given.items() if value is not None}
-    if set(found) != set(needed):
-        options = " and ".join(f"--{name.replace('_', '-')}" for name in needed)
-        shown = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in found.items()) or "none"
-        raise ConfigError(f"{mechanism} takes {options}, in votes, and no other noise. Got {shown}.")
-    return found
-
-
-def _events(mechanism: str, settings: dict[str, float], votes: VoteHistogram) -> list[Event]:
-    """Return what happens to one query, in order: a check, where there is one, and the answer."""
-    shape = votes.n_classes, votes.unit
-    match mechanism:
-        case "lnmax":
-            return [NoisyArgmaxLaplace(settings["scale"], *shape)]
-        case "gnmax":
-            return [NoisyArgmaxGaussian(settings["sigma"], *shape)]
-        case "exponential":
-            return [ExponentialArgmax(settings["scale"], *shape)]
-        case "permute-and-flip":
-            return [PermuteAndFlip(settings["scale"], *shape)]
-    check = ConfidenceCheck(settings["threshold"], settings["sigma_threshold"], *shape)
-    return [check, NoisyArgmaxGaussian(settings["sigma"], *shape)]
 
 
 def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:

@@ -10,11 +10,11 @@ from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-_VERBS = ("run", "account")
+_VERBS = ("run", "label", "account", "ledger")
 
 
 class _Verbs(TyperGroup):
-    """Finds the verb ``x`` as the function ``x`` of `tutelage.cli.x`, so that one verb does not load the others."""
+    """Finds the verb ``x`` as the function or group ``x`` of `tutelage.cli.x`, so that one verb loads no other."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
         return list(_VERBS)
@@ -22,8 +22,13 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         if cmd_name not in _VERBS:
             return None
+        found = getattr(import_module(f"tutelage.cli.{cmd_name}"), cmd_name)
+        if isinstance(found, typer.Typer):
+            group = typer.main.get_group(found)
+            group.name = cmd_name
+            return group
         verb = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
-        verb.command(cmd_name)(getattr(import_module(f"tutelage.cli.{cmd_name}"), cmd_name))
+        verb.command(cmd_name)(found)
         return typer.main.get_command(verb)
 
 

@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, final
 from sklearn.base import ClassifierMixin
 
 from tutelage._validation import integer_at_least, probability
-from tutelage.cli.mechanisms import build_mechanism
+from tutelage.cli.mechanisms import as_entry, build_mechanism
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms import Mechanism
 
@@ -62,6 +62,8 @@ class MechanismSection:
     name: str
     scale: float | None = None
     sigma: float | None = None
+    threshold: float | None = None
+    sigma_threshold: float | None = None
 
 
 @final
@@ -76,9 +78,11 @@ class StudentSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: the δ of the guarantee."""
+    """``[privacy]``: the budget (ε, δ), and the ledger that keeps it."""
 
     delta: float
+    epsilon: float | None = None
+    ledger: str | None = None
 
 
 @final
@@ -122,6 +126,15 @@ class RunConfig:
         """The output folder."""
         return self.base / self.output.folder
 
+    @property
+    def ledger(self) -> Path:
+        """The ledger: by default beside the private rows, because it belongs to them and not to a project."""
+        if self.privacy.ledger is not None:
+            return self.base / self.privacy.ledger
+        if self.private is None:
+            return self.folder / f"{self.dataset}.ledger"
+        return self.base / f"{self.private.file}.ledger"
+
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`.
@@ -145,8 +158,8 @@ def load_config(path: Path) -> RunConfig:
     _refuse_unknown(table, ["dataset", *sections, *optional], "the configuration")
     read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
-    noise: MechanismSection = read["mechanism"]
-    read["mechanism"] = build_mechanism(noise.name, scale=noise.scale, sigma=noise.sigma)
+    given = asdict(read["mechanism"])
+    read["mechanism"] = build_mechanism(given.pop("name"), given, as_entry)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     _check_ranges(config)
@@ -237,6 +250,10 @@ def _check_sources(config: RunConfig) -> None:
 
 def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
+    if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
+        raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
+    if config.mechanism.takes_predictions:
+        raise ConfigError("A run has no student yet whose predictions `interactive` could check. Use `confident`.")
     integer_at_least(config.teachers.number, 1, "number", "[teachers]")
     integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:

@@ -1,26 +1,74 @@
-"""The mechanisms that the command line and the run configuration know by name."""
+"""The mechanisms that the command line and the run configuration know by name, and the settings that each takes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from tutelage.exceptions import ConfigError
-from tutelage.mechanisms import GNMax, LNMax, Mechanism
+from tutelage.mechanisms import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    PermuteAndFlip,
+)
 
-MECHANISMS = {"lnmax": (LNMax, "scale"), "gnmax": (GNMax, "sigma")}
+
+class Known(NamedTuple):
+    """A mechanism and, for each of its settings, the parameter that it sets."""
+
+    kind: type[Mechanism]
+    settings: Mapping[str, str]
 
 
-def build_mechanism(name: str, **noise: float | None) -> Mechanism:
-    """Return the mechanism `name` with the one noise parameter that it takes.
+_CHECKED = {"threshold": "threshold", "sigma_threshold": "sigma_threshold", "sigma": "sigma_vote"}
+MECHANISMS: dict[str, Known] = {
+    "lnmax": Known(LNMax, {"scale": "scale"}),
+    "gnmax": Known(GNMax, {"sigma": "sigma"}),
+    "confident": Known(ConfidentGNMax, _CHECKED),
+    "interactive": Known(InteractiveGNMax, {**_CHECKED, "confidence": "confidence"}),
+    "exponential": Known(ExponentialMax, {"scale": "scale"}),
+    "permute-and-flip": Known(PermuteAndFlip, {"scale": "scale"}),
+}
+
+
+def as_option(setting: str) -> str:
+    """Return a setting as the command line spells it."""
+    return f"--{setting.replace('_', '-')}"
+
+
+def as_entry(setting: str) -> str:
+    """Return a setting as the run configuration spells it."""
+    return f"`{setting}`"
+
+
+def build_mechanism(name: str, given: Mapping[str, float | None], spelled: Callable[[str], str]) -> Mechanism:
+    """Return the mechanism `name` with those settings that are not None.
+
+    Parameters
+    ----------
+    name : str
+        One of `MECHANISMS`.
+    given : dict of str to float or None
+        Settings, in votes; `confidence` is a probability.
+    spelled : callable
+        How the user writes a setting: `as_option` or `as_entry`.
 
     Raises
     ------
     ConfigError
-        If the name is unknown, or another parameter than its own was given.
+        If the name is unknown, or other settings than its own were given.
     InvalidParameterError
-        If the noise is out of range.
+        If a setting is out of range.
     """
     if name not in MECHANISMS:
         raise ConfigError(f"The mechanism must be one of {', '.join(MECHANISMS)}. Got {name!r}.")
-    kind, parameter = MECHANISMS[name]
-    given = {key: value for key, value in noise.items() if value is not None}
-    if set(given) != {parameter}:
-        shown = ", ".join(f"{key}={value}" for key, value in given.items()) or "none"
-        raise ConfigError(f"{name} takes `{parameter}`, its noise in votes, and no other noise. Got {shown}.")
-    return kind(**given)
+    kind, settings = MECHANISMS[name]
+    found = {key: value for key, value in given.items() if value is not None}
+    if set(found) != set(settings):
+        needed = " and ".join(map(spelled, settings))
+        shown = ", ".join(f"{spelled(key)} {value:g}" for key, value in found.items()) or "none"
+        raise ConfigError(f"{name} takes {needed} and no other settings. Got {shown}.")
+    parameters: dict[str, Any] = {settings[key]: value for key, value in found.items()}
+    return kind(**parameters)

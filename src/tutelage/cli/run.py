@@ -2,6 +2,7 @@
 
 import csv
 import json
+import warnings
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,7 @@ from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, load_config
 from tutelage.cli.sources import RunData, load_sources
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.mechanisms import LNMax
 from tutelage.report import PrivacyCard
 from tutelage.students import save_student
@@ -31,6 +32,10 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace earlier results. The earlier release stays spent.")
     ] = False,
+    data_changed: Annotated[
+        bool,
+        typer.Option("--data-changed", help="The private rows changed since the last run; the budget stays theirs."),
+    ] = False,
     reveal_private: Annotated[
         bool,
         typer.Option("--reveal-private", help="Also print the cost that depends on the votes. Never publish it."),
@@ -41,21 +46,24 @@ def run(
     settings = load_config(config)
     if (settings.folder / "card.json").exists() and not overwrite:
         raise ConfigError(
-            f"{settings.folder} holds the results of an earlier release. A second release from the same private data "
-            "costs again and the two epsilons add; name another folder, or pass --overwrite."
+            f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
+            "spends from the same budget; name another folder, or pass --overwrite."
         )
     data = load_sources(settings)
     _check_rows(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
-    model = _classifier(settings, data, checkpoints, progress=not as_json)
+    model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
+    settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     try:
-        model.fit(
-            data.X_private,
-            data.y_private,
-            X_public=data.X_public,
-            entity_ids=data.entity_ids,
-            silos=data.silos,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
+            model.fit(
+                data.X_private,
+                data.y_private,
+                X_public=data.X_public,
+                entity_ids=data.entity_ids,
+                silos=data.silos,
+            )
     except KeyboardInterrupt:
         typer.secho(
             "tutelage: interrupted; no label was released. The teachers trained so far are kept in "
@@ -72,7 +80,9 @@ def run(
         _print_summary(settings, model, card, reveal_private)
 
 
-def _classifier(settings: RunConfig, data: RunData, checkpoints: Path, *, progress: bool) -> PATEClassifier:
+def _classifier(
+    settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
+) -> PATEClassifier:
     return PATEClassifier(
         build_estimator(settings.teachers, "teachers"),
         n_teachers=settings.teachers.number,
@@ -81,6 +91,9 @@ def _classifier(settings: RunConfig, data: RunData, checkpoints: Path, *, progre
         classes=data.classes,
         n_queries=settings.public.queries,
         unit=None if settings.private is None else settings.private.entity,
+        ledger=settings.ledger,
+        epsilon=settings.privacy.epsilon,
+        data_changed=data_changed,
         delta=settings.privacy.delta,
         checkpoints=checkpoints,
         random_state=settings.teachers.seed,
@@ -128,6 +141,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
         student=settings.student.estimator,
         student_accuracy=accuracy,
         evaluation_rows=evaluated,
+        budget=model.ledger_.as_dict(),
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -176,6 +190,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         )
         row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
+    ledger = model.ledger_
+    row("budget of these data (ε)", f"{ledger.budget:.4f}")
+    row("spent by this run, and in all", f"{model.release_.cost:.4f}, {ledger.spent:.4f}")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)
@@ -189,6 +206,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         )
     elif reveal_private:
         console.print("No cost that depends on the votes is known here for this mechanism.")
+    if model.release_.cost == 0:
+        console.print("Every query had been answered before: the same answers again, at no cost.")
+    console.print(f"Ledger: {_shown(settings.ledger)}, head {ledger.head[:16]}")
     console.print(f"Card: {_shown(settings.folder / 'card.md')}, {_shown(settings.folder / 'card.json')}")
 
 

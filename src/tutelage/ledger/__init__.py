@@ -1,6 +1,7 @@
 """A durable privacy budget: reserve, then draw noise, then settle; answers are remembered and repeats are free."""
 
 from tutelage.ledger.ledger import Ledger, LedgerState, Reservation
+from tutelage.ledger.opening import budget_of
 from tutelage.ledger.queries import data_digest
 
-__all__ = ["Ledger", "LedgerState", "Reservation", "data_digest"]
+__all__ = ["Ledger", "LedgerState", "Reservation", "budget_of", "data_digest"]

@@ -15,7 +15,7 @@ import numpy as np
 from tutelage._typing import FloatArray
 from tutelage._validation import probability
 from tutelage.accounting import data_independent
-from tutelage.accounting.curves import RenyiCurve
+from tutelage.accounting.curves import RenyiCurve, search_epsilon
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 
@@ -76,6 +76,18 @@ class RenyiFilter:
             costs = data_independent.rdp_of_three_outcomes(event, orders).values
             best = float(orders[np.argmax((epsilon - _of_conversion(orders, delta)) / costs)])
         return cls(epsilon, delta, best)
+
+    @classmethod
+    def holding(cls, event: Event, delta: float) -> Self:
+        """Return the smallest budget found that holds `event`, which must not depend on votes."""
+
+        def cost(orders: FloatArray) -> FloatArray:
+            return data_independent.rdp_of_three_outcomes(event, orders).values
+
+        order = search_epsilon(cost, delta).order
+        bare = cls(_MOST_EPSILON, delta, order)
+        epsilon = bare.cost(event) * GRAIN * _UPWARD + float(_of_conversion(np.array([order]), delta)[0])
+        return cls(max(epsilon, 0.0) * _UPWARD + 2 * GRAIN, delta, order)
 
     @property
     def capacity(self) -> int:

@@ -5,7 +5,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -100,6 +100,11 @@ class LedgerState:
     unsettled: int
     bound: bool
     simulated: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state as plain JSON-ready values."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "unit": self.unit.name, "neighbouring": str(self.unit.neighboring)}
 
 
 @final
@@ -254,6 +259,17 @@ class Ledger:
                 )
             last = write.last()
             write.append(Entry.after(last, Kind.BOUND, last.spent, fingerprint=found))
+
+    def require(self, event: Event, queries: int) -> None:
+        """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
+
+        For what is expensive to prepare; only `reserve` keeps the room.
+        """
+        self._check_unit(event)
+        with self._store.transaction() as read:
+            spent = read.last().spent
+        if spent + queries * self._filter.cost(event) > self._filter.capacity:
+            raise self._exceeded(event, queries, spent)
 
     def fitting(self, event: Event) -> int:
         """Return how many more times `event`, what one query is at most, fits into what remains."""
@@ -421,8 +437,12 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._name}, epsilon={self.epsilon:g}, delta={self.delta:g}, unit={self.unit.name!r})"
 
+    def __deepcopy__(self, _: object) -> Self:
+        """Return itself: a copy of a model shares the one budget."""
+        return self
+
     def __reduce__(self) -> NoReturn:
-        raise LedgerError("A Ledger is not copied or pickled, or there would be two budgets; open its file again.")
+        raise LedgerError("A Ledger is not pickled; name its file instead, and open that.")
 
     @property
     def _name(self) -> str:

@@ -1,7 +1,7 @@
 """The ledger's file: SQLite with a write-ahead log, every commit on the disk before the call returns.
 
-One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``), so whatever
-a transaction decides on is still true when it commits. Connections are never shared between processes.
+One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``), so
+whatever a transaction decides on is still true when it commits. Connections are never shared between processes.
 """
 
 import os
@@ -156,10 +156,18 @@ class Store:
             raise
         except OSError as error:
             raise LedgerStorageError(f"{path} cannot be made: {error.strerror}.") from None
-        with _explained(path, timeout), closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as made:
-            made.execute("PRAGMA journal_mode = WAL")
-            made.execute("PRAGMA synchronous = FULL")
-            _write_schema(made, first, key)
+        try:
+            with (
+                _explained(path, timeout),
+                closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as made,
+            ):
+                made.execute("PRAGMA journal_mode = WAL")
+                made.execute("PRAGMA synchronous = FULL")
+                _write_schema(made, first, key)
+        except BaseException:
+            for suffix in ("", "-wal", "-shm", "-journal"):  # nothing was released through it
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            raise
         _sync_folder(path.parent)
         return cls(path, timeout=timeout)
 

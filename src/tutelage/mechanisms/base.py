@@ -28,16 +28,24 @@ class Release:
         What was done, as it happened, exactly enough to account for it.
     cost : float or None
         What a ledger charged for it, in ε of its budget; None where there was no ledger. It is public.
+    by_vote : mask of shape (rows of votes,), optional
+        Which rows of votes gave an answer under noise; public too. By default those that have a label.
     """
 
     labels: IntArray
     event: Event
     cost: float | None = None
+    by_vote: npt.NDArray[np.bool_] | None = None
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
         """Mask in the shape of `labels`: what has a label."""
         return self.labels != ABSTAIN
+
+    @property
+    def voted(self) -> npt.NDArray[np.bool_]:
+        """Mask of shape (rows of votes,): which rows of votes gave an answer under noise."""
+        return self.answered.ravel() if self.by_vote is None else self.by_vote
 
 
 class Mechanism(ABC):
@@ -77,18 +85,33 @@ class Mechanism(ABC):
             The student's predicted probabilities, for a mechanism that takes them.
         """
 
+    def check(self, votes: VoteHistogram, predictions: FloatArray | None = None) -> None:
+        """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it.
+
+        Raises
+        ------
+        InvalidDataError
+            If the votes have the wrong shape, or predictions are missing, unwanted or no probabilities.
+        """
+        name = type(self).__name__
+        if votes.n_queries % self.votes_per_query:
+            raise InvalidDataError(
+                f"Votes for {name} must hold {self.votes_per_query} rows per query. Got {votes.n_queries} rows."
+            )
+        if not self.takes_predictions:
+            if predictions is not None:
+                raise InvalidDataError(f"{name} takes no predictions. Leave them out.")
+            return
+        found = np.zeros(0) if predictions is None else np.asarray(predictions)
+        fits = found.shape == votes.counts.shape and np.all(found >= 0) and np.allclose(found.sum(axis=1), 1, atol=1e-6)
+        if not fits:
+            raise InvalidDataError(
+                f"`predictions` of {name} must be the student's probabilities, rows summing to 1, of shape "
+                f"{votes.counts.shape}. Got shape {found.shape}."
+            )
+
     @final
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return the most that answering all queries of `votes` can be, from its shape and unit, never its counts."""
-        queries, rest = divmod(votes.n_queries, self.votes_per_query)
-        if rest:
-            raise InvalidDataError(
-                f"The votes must hold {self.votes_per_query} rows per query. Got {votes.n_queries} rows."
-            )
-        return Repeated(self.event_of_one(votes.n_classes, votes.unit, simulated=simulated), queries)
-
-
-def refuse_predictions(mechanism: Mechanism, predictions: FloatArray | None) -> None:
-    """Raise if predictions reach a mechanism that would ignore them."""
-    if predictions is not None:
-        raise InvalidDataError(f"{type(mechanism).__name__} takes no predictions. Leave them out.")
+        one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
+        return Repeated(one, votes.n_queries // self.votes_per_query)

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage._validation import noise_scale, number_of_votes, probability
 from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
-from tutelage.exceptions import InvalidDataError
-from tutelage.mechanisms.base import Mechanism, Release, refuse_predictions
+from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
@@ -55,11 +54,11 @@ class ConfidentGNMax(Mechanism):
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Check every query of `votes` and answer those that pass; calling again is another release and costs again."""
-        refuse_predictions(self, predictions)
+        self.check(votes, predictions)
         passed = _passes(votes, np.zeros_like(votes.counts), self.threshold, self.sigma_threshold, noise)
         labels = _answer_where(passed, votes, self.sigma_vote, noise)
         check = ConfidenceCheck(self.threshold, self.sigma_threshold, votes.n_classes, votes.unit, noise.simulated)
-        return Release(labels, _as_it_happened(check, self.sigma_vote, passed))
+        return Release(labels, _as_it_happened(check, self.sigma_vote, passed), by_vote=passed)
 
 
 @final
@@ -124,15 +123,15 @@ class InteractiveGNMax(Mechanism):
         InvalidDataError
             If there is not one row of probabilities per query.
         """
-        predictions = _checked_predictions(predictions, votes)
-        passed = _passes(
-            votes, self.offsets(predictions, votes.n_teachers), self.threshold, self.sigma_threshold, noise
-        )
+        self.check(votes, predictions)
+        student = np.asarray(predictions, dtype=np.float64)
+        offsets = self.offsets(student, votes.n_teachers)
+        passed = _passes(votes, offsets, self.threshold, self.sigma_threshold, noise)
         labels = _answer_where(passed, votes, self.sigma_vote, noise)
-        confirmed = ~passed & (predictions.max(axis=1) > self.confidence)
-        labels[confirmed] = predictions[confirmed].argmax(axis=1)
+        confirmed = ~passed & (student.max(axis=1) > self.confidence)
+        labels[confirmed] = student[confirmed].argmax(axis=1)
         check = InteractiveCheck(self.threshold, self.sigma_threshold, votes.n_classes, votes.unit, noise.simulated)
-        return Release(labels, _as_it_happened(check, self.sigma_vote, passed))
+        return Release(labels, _as_it_happened(check, self.sigma_vote, passed), by_vote=passed)
 
     @staticmethod
     def offsets(predictions: FloatArray, n_teachers: int) -> IntArray:
@@ -148,17 +147,6 @@ def _check_fields(mechanism: ConfidentGNMax | InteractiveGNMax) -> None:
     checks = ("threshold", number_of_votes), ("sigma_threshold", noise_scale), ("sigma_vote", noise_scale)
     for name, check in checks:
         object.__setattr__(mechanism, name, check(getattr(mechanism, name), name, owner))
-
-
-def _checked_predictions(predictions: FloatArray | None, votes: VoteHistogram) -> FloatArray:
-    found = np.zeros(0) if predictions is None else np.asarray(predictions, dtype=np.float64)
-    fits = found.shape == votes.counts.shape and np.all(found >= 0) and np.allclose(found.sum(axis=1), 1, atol=1e-6)
-    if not fits:
-        raise InvalidDataError(
-            "`predictions` of InteractiveGNMax must be the student's probabilities, rows summing to 1, of shape "
-            f"{votes.counts.shape}. Got shape {found.shape}."
-        )
-    return found
 
 
 def _passes(

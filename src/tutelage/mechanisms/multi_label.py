@@ -7,7 +7,7 @@ from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.mechanisms.base import Mechanism, Release, refuse_predictions
+from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
@@ -53,6 +53,14 @@ class MultiLabel(Mechanism):
         """Return the most that one query can be: one vote per finding."""
         return Repeated(self.mechanism.event_of_one(n_classes, unit, simulated=simulated), self.n_findings)
 
+    def check(self, votes: VoteHistogram, predictions: FloatArray | None = None) -> None:
+        """Raise what `release` would refuse; votes on findings have two classes, absent and present."""
+        Mechanism.check(self, votes, predictions)
+        if votes.n_classes != 2:
+            raise InvalidDataError(
+                f"Votes for MultiLabel must have two classes, absent and present. Got {votes.n_classes}."
+            )
+
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every finding of every query once with fresh `noise`; calling again costs again.
 
@@ -61,11 +69,7 @@ class MultiLabel(Mechanism):
         InvalidDataError
             If the votes have other than two classes, or other than `n_findings` rows per query.
         """
-        refuse_predictions(self, predictions)
-        if votes.n_classes != 2 or votes.n_queries % self.n_findings:
-            raise InvalidDataError(
-                f"Votes for MultiLabel must have two classes, absent and present, and {self.n_findings} rows per "
-                f"query. Got {votes.n_classes} classes and {votes.n_queries} rows."
-            )
+        self.check(votes, predictions)
         released = self.mechanism.release(votes, noise)
-        return Release(released.labels.reshape(-1, self.n_findings), released.event)
+        labels = released.labels.reshape(votes.n_queries // self.n_findings, self.n_findings)
+        return Release(labels, released.event, by_vote=released.voted)

@@ -8,7 +8,7 @@ import numpy as np
 from tutelage import events
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import noise_scale
-from tutelage.mechanisms.base import Mechanism, Release, refuse_predictions
+from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
@@ -41,7 +41,7 @@ class LNMax(Mechanism):
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        refuse_predictions(self, predictions)
+        self.check(votes, predictions)
         drawn = noise.discrete_laplace(self.scale, votes.counts.shape)
         return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
 
@@ -73,7 +73,7 @@ class GNMax(Mechanism):
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        refuse_predictions(self, predictions)
+        self.check(votes, predictions)
         drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
         return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
 
@@ -105,7 +105,7 @@ class ExponentialMax(Mechanism):
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        refuse_predictions(self, predictions)
+        self.check(votes, predictions)
         labels = noise.gumbel_argmax(votes.counts, self.scale)
         return Release(labels, self.event(votes, simulated=noise.simulated))
 
@@ -137,7 +137,7 @@ class PermuteAndFlip(Mechanism):
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        refuse_predictions(self, predictions)
+        self.check(votes, predictions)
         labels = noise.exponential_argmax(votes.counts, self.scale)
         return Release(labels, self.event(votes, simulated=noise.simulated))
 

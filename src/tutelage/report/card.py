@@ -39,6 +39,8 @@ class PrivacyCard:
         Share of right predictions on public labelled rows, where the user gave some.
     evaluation_rows : int
         Number of those rows.
+    budget : dict
+        What the ledger says after the release: `LedgerState.as_dict`.
     versions : dict of str to str
         Versions of the software that did it.
     created : str
@@ -62,6 +64,7 @@ class PrivacyCard:
     student: str
     student_accuracy: float | None
     evaluation_rows: int
+    budget: dict[str, Any]
     versions: dict[str, str] = field(default_factory=dict)
     created: str
 
@@ -96,6 +99,7 @@ class PrivacyCard:
             "student": self.student,
             "student_accuracy": self.student_accuracy,
             "evaluation_rows": self.evaluation_rows,
+            "budget": self.budget,
             "not_protected": list(_NOT_PROTECTED),
             "versions": self.versions,
         }
@@ -113,6 +117,8 @@ class PrivacyCard:
             ("Guarantee", guarantee),
             ("Kind of ε", "none: simulated noise" if epsilon.simulated else _KIND),
             ("Proved by", epsilon.method),
+            ("Budget of these data", _budget_line(self.budget)),
+            ("Ledger", f"{self.budget['entries']:,} entries, head {self.budget['head']}"),
             ("Unit of privacy", epsilon.unit.name),
             ("Neighbouring data", str(epsilon.unit.neighboring)),
             ("Mechanism", self.mechanism),
@@ -147,9 +153,16 @@ _NOT_PROTECTED = (
     "The public rows themselves: they were shown to the teachers and may be kept by the student.",
     "Facts about the whole population that the student learns; they hold with or without any one unit.",
     "A person whose rows are spread over several units: the loss adds up over the units.",
-    "Other releases from the same private data: their epsilons add to this one.",
+    "Releases from the same private data outside this ledger: their epsilons add to its budget.",
     "Votes, teachers and checkpoints, which stay with the data's owner and must not be published.",
 )
+
+
+def _budget_line(budget: dict[str, Any]) -> str:
+    return (
+        f"everything released through the ledger is ({round_up(budget['budget'])}, {budget['delta']:g})-differentially "
+        f"private; {budget['spent']:.4f} is spent, {budget['remaining']:.4f} remains"
+    )
 
 
 def _meaning(epsilon: PublicEpsilon) -> str:

@@ -16,6 +16,7 @@ from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, TeacherTrainingError, TutelageError
+from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
 from tutelage.teachers.checkpoints import BallotCheckpoints
@@ -50,6 +51,19 @@ class EstimatorTeachers:
         self._n_jobs = n_jobs
         self._progress = progress
         self._teachers: list[Any] = []
+        self._unit: PrivacyUnit | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._n_classes
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose change moves at most one teacher's ballots: the unit of the shards that they were fitted on."""
+        if self._unit is None:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
+        return self._unit
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Train one teacher per shard and keep them in memory, to vote on rows that come later.
@@ -75,6 +89,7 @@ class EstimatorTeachers:
         )
         trained = dict(self._run("Training teachers", tasks, shards.n_shards))
         self._teachers = [trained[number] for number in range(shards.n_shards)]
+        self._unit = shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:

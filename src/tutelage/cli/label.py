@@ -1,0 +1,119 @@
+"""``tutelage label``: released labels for public rows that were voted on, charged to a ledger."""
+
+import csv
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tutelage._files import read_arrays
+from tutelage._typing import Matrix
+from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.features import PublicColumns
+from tutelage.labeling import LabelingSession
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.mechanisms import MultiLabel, Release
+from tutelage.tables import read_csv
+from tutelage.votes import VoteHistogram
+
+MechanismName = StrEnum("MechanismName", list(MECHANISMS))
+
+
+def label(
+    public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
+    votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
+    ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
+    mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
+    output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
+    scale: Annotated[
+        float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="confident, interactive: votes that a class must reach under noise.")
+    ] = None,
+    sigma_threshold: Annotated[
+        float | None, typer.Option(help="confident, interactive: sigma of the check's noise, in votes.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="interactive: probability from which on the student is confirmed.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="interactive: npz file with the student's probabilities, rows x classes.")
+    ] = None,
+    findings: Annotated[
+        int | None, typer.Option(help="Yes-or-no findings per public row, each voted on by itself.")
+    ] = None,
+    array: Annotated[str | None, typer.Option(help="Array of the votes in its file, if it holds several.")] = None,
+    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write released labels of PUBLIC rows. Rows asked before get the same label again, at no cost."""
+    given = {
+        "scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold,
+        "confidence": confidence,
+    }  # fmt: skip
+    released_by = build_mechanism(mechanism, given, as_option)
+    if findings is not None:
+        released_by = MultiLabel(released_by, findings)
+    if released_by.takes_predictions != (predictions is not None):
+        raise ConfigError("--predictions goes with the interactive mechanism, which needs it. Pass both or neither.")
+    if not output.parent.is_dir():  # found out before anything is spent
+        raise ConfigError(f"--output must be in a folder that exists. Got {output}.")
+    rows = _rows(public, public_array)
+    student = None if predictions is None else _array(predictions, None)
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    with Ledger.open(ledger) as budget:
+        release = LabelingSession(histogram, released_by, budget).ask(rows, student)
+        _write(output, release)
+        state = budget.state()
+    _print(release, state, output, as_json=as_json)
+
+
+def _rows(path: Path, array: str | None) -> Matrix:
+    if path.suffix.lower() != ".csv":
+        return _array(path, array)
+    if array is not None:
+        raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
+    table = read_csv(path)
+    return PublicColumns.learn(table, tuple(table.columns)).values(table)
+
+
+def _array(path: Path, name: str | None) -> Matrix:
+    arrays = read_arrays(path)
+    found = name or ("X" if "X" in arrays else next(iter(arrays)))
+    if found not in arrays or (name is None and found != "X" and len(arrays) > 1):
+        raise InvalidDataError(f"{path} holds the arrays {', '.join(sorted(arrays))}; name one, or call it X.")
+    return arrays[found]
+
+
+def _write(output: Path, release: Release) -> None:
+    labels = release.labels.reshape(len(release.labels), -1)
+    names = ["label"] if release.labels.ndim == 1 else [f"finding_{number}" for number in range(labels.shape[1])]
+    with output.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["public_row", *names])
+        for row, values in enumerate(labels.tolist()):
+            writer.writerow([row, *("" if value < 0 else value for value in values)])
+
+
+def _print(release: Release, state: LedgerState, output: Path, *, as_json: bool) -> None:
+    asked, answered = release.labels.size, int(np.sum(release.answered))
+    if as_json:
+        counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
+        typer.echo(json.dumps({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()}, indent=2))
+        return
+    typer.echo(f"{answered:,} of {asked:,} labels were given; the others abstained. They are in {output}.")
+    typer.echo(
+        f"They took {release.cost:.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}; "
+        f"{state.spent:.4f} is spent, {state.remaining:.4f} remains."
+    )
+    if release.cost == 0:
+        typer.echo("Every row had been asked before: the same answers again.")

@@ -1,0 +1,132 @@
+"""``tutelage ledger``: make the budget of a data set, look at it, check it, hand it to an auditor."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tutelage.budget import round_up
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+_BAR = 50
+
+
+class Neighbours(StrEnum):
+    """How the command line calls the neighbouring relations."""
+
+    ENTITY = "entity"
+    ROW = "row"
+    SILO = "silo"
+    BALLOT = "ballot"
+
+
+_RELATIONS = {
+    Neighbours.ENTITY: NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
+    Neighbours.ROW: NeighboringRelation.CHANGE_ONE_ROW,
+    Neighbours.SILO: NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
+    Neighbours.BALLOT: NeighboringRelation.CHANGE_ONE_BALLOT,
+}
+_UNITS = {Neighbours.ENTITY: "entity", Neighbours.ROW: "row", Neighbours.SILO: "entity"}
+
+File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+ledger = typer.Typer(
+    help="The privacy budget of a data set: make it, look at it, check it, export it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@ledger.command()
+def init(
+    file: File,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of everything that will ever be released.")],
+    delta: Annotated[float, typer.Option(help="Delta of the same; below one over the number of people.")],
+    neighbours: Annotated[Neighbours, typer.Option(help="What one change is.")] = Neighbours.BALLOT,
+    unit: Annotated[
+        str | None, typer.Option(help="Whom it protects, for reports: patient_id.  [default: by --neighbours]")
+    ] = None,
+    order: Annotated[
+        float | None, typer.Option(help="Renyi order to keep the limit at.  [default: the best for Gaussian noise]")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the ledger of a data set. Its budget is fixed from then on."""
+    name = unit or _UNITS.get(neighbours, "one teacher's data")
+    made = Ledger.create(
+        file, epsilon=epsilon, delta=delta, unit=PrivacyUnit(name, _RELATIONS[neighbours]), order=order
+    )
+    _print(made.state(), file, as_json=as_json)
+
+
+@ledger.command()
+def show(file: File, as_json: AsJson = False) -> None:
+    """Print what is spent and what remains; public values only."""
+    _print(Ledger.open(file, read_only=True).state(), file, as_json=as_json)
+
+
+@ledger.command()
+def verify(
+    file: File,
+    head: Annotated[
+        str | None, typer.Option(help="A head printed earlier and kept elsewhere; the ledger must still hold it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every entry, answer and sum of a ledger, and that it was not rolled back behind --head."""
+    state = Ledger.open(file, read_only=True).verify(head)
+    if as_json:
+        typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
+        return
+    typer.echo(f"{file} is whole: {state.entries:,} entries, {state.answers:,} remembered answers.")
+    if head is None:
+        typer.echo(f"Keep the head elsewhere, to find out a roll-back later with --head:\n{state.head}")
+    else:
+        typer.echo(f"It holds the head given, and has not been rolled back behind it. Its head now is\n{state.head}")
+
+
+@ledger.command()
+def export(
+    file: File,
+    output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
+) -> None:
+    """Print every entry with its hash, one JSON object per line; nothing in it is secret."""
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in Ledger.open(file, read_only=True).export())
+    if output is None:
+        typer.echo(lines, nl=False)
+    else:
+        output.write_text(lines, encoding="utf-8")
+
+
+def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(state.as_dict(), indent=2))
+        return
+    table = Table("", "", title=str(file), title_justify="left", show_header=False)
+    table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
+    table.add_row("spent", f"{round_up(state.spent):.4f}")
+    table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
+    table.add_row("unit of privacy", state.unit.name)
+    table.add_row("neighbouring data", str(state.unit.neighboring))
+    table.add_row("limit kept at", f"Rényi order {state.order:.4g}")
+    table.add_row("entries", f"{state.entries:,}")
+    table.add_row("answers remembered", f"{state.answers:,}")
+    if state.unsettled:
+        table.add_row("batches without answers", f"{state.unsettled:,}, still running or cut short; they stay spent")
+    table.add_row("made", state.opened)
+    console = Console()
+    console.print(table)
+    share = state.spent / state.budget
+    filled = round(_BAR * share)
+    console.print(f"[red]{'█' * filled}[/][green]{'░' * (_BAR - filled)}[/] {share:.1%} spent", highlight=False)
+    typer.echo(f"head {state.head}")
+    if state.simulated:
+        console.print("[bold red]NOT PRIVATE:[/] answers were drawn with simulated noise, which protects nobody.")
