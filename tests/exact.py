@@ -2,36 +2,17 @@
 
 import numpy as np
 
+from tutelage.testing.laws import argmax_law as label_probabilities
+from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
-def discrete_laplace_masses(scale: float, reach: int) -> np.ndarray:
-    """Return P(k) for k = −reach..reach."""
-    weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
-    return weights * np.tanh(1 / (2 * scale))
-
-
-def discrete_gaussian_masses(sigma: float, reach: int) -> np.ndarray:
-    """Return P(k) for k = −reach..reach."""
-    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
-    return weights / weights.sum()
-
-
-def label_probabilities(counts: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """Return P(argmax_j (n_j + Z_j) = j) with ties to the lowest index, from the masses of Z on −reach..reach."""
-    reach = len(masses) // 2
-    values = np.arange(counts.min() - reach, counts.max() + reach + 1)
-
-    def at(count: int) -> np.ndarray:
-        index = values - count + reach
-        inside = (index >= 0) & (index < len(masses))
-        return np.where(inside, masses[np.clip(index, 0, len(masses) - 1)], 0)
-
-    mass = np.stack([at(count) for count in counts])
-    below = np.cumsum(mass, axis=1) - mass
-    up_to = np.cumsum(mass, axis=1)
-    probabilities = [
-        np.sum(mass[j] * np.prod(below[:j], axis=0) * np.prod(up_to[j + 1 :], axis=0)) for j in range(len(counts))
-    ]
-    return np.array(probabilities)
+__all__ = [
+    "discrete_gaussian_masses",
+    "discrete_laplace_masses",
+    "label_probabilities",
+    "log_renyi_moment",
+    "neighbours",
+    "renyi",
+]
 
 
 def neighbours(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:

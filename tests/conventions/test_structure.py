@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": set(),
     "ledger": {"accounting"},
     "compat": {"accounting", "votes"},
+    "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": {"accounting", "ledger", "mechanisms", "noise", "teachers", "votes"},
     "classifier": {
         "accounting",

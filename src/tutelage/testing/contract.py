@@ -1,0 +1,208 @@
+"""What every mechanism must keep, as tests that its author can run."""
+
+from collections import Counter
+from itertools import combinations
+from math import exp
+from typing import ClassVar
+
+import numpy as np
+from scipy import stats
+
+from tutelage._typing import ABSTAIN, FloatArray, IntArray
+from tutelage.accounting import data_independent
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
+from tutelage.mechanisms import Mechanism, Release
+from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
+from tutelage.testing.laws import label_law
+from tutelage.votes import VoteHistogram
+
+ALPHA = 1e-7  # chance that a right mechanism fails one comparison
+_MOST_COMPARISONS = 500
+_DELTAS = (1e-3, 0.03, 0.2)
+
+
+class MechanismContract:
+    """Tests of a mechanism: inherit, name the mechanism, run pytest.
+
+    Give it little noise, of about two votes: then one moved ballot shows, and faults do too. A right mechanism fails
+    with a probability below 1e-4; noise of ×0.7 or ×1.3 is found out. A mechanism whose event is none of
+    `tutelage.events`, or that returns classes of its own besides those voted for, defines `law`.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        What is tested.
+    histograms : sequence of sequences of int
+        Votes to try it on, each of the same number of teachers; near ties and near thresholds show most.
+    prediction : sequence of float or None
+        The student's probabilities of each query, for a mechanism that takes them.
+    draws : int
+        How often each histogram is released.
+
+    Examples
+    --------
+    >>> from tutelage import GNMax
+    >>> class TestGNMax(MechanismContract):
+    ...     mechanism = GNMax(sigma=2.0)
+    """
+
+    mechanism: ClassVar[Mechanism]
+    histograms: ClassVar[tuple[tuple[int, ...], ...]] = ((6, 5, 1), (4, 4, 4), (8, 3, 1), (1, 5, 6))
+    prediction: ClassVar[tuple[float, ...] | None] = None
+    draws: ClassVar[int] = 10_000
+
+    def law(self, counts: IntArray) -> FloatArray:
+        """Return the probability of each class, and last of an abstention, for one query with these votes."""
+        return label_law(self._event_of_one(counts), counts)
+
+    def test_what_it_announces_depends_on_no_count(self) -> None:
+        """The event of a batch is a function of its shape and unit."""
+        one, other = (self._votes(counts, 7) for counts in self.histograms[:2])
+        assert self.mechanism.event(one, simulated=False) == self.mechanism.event(other, simulated=False)
+
+    def test_what_it_announces_has_a_cost_for_all_votes(self) -> None:
+        """A ledger can reserve it."""
+        event = self._event_of_one(np.array(self.histograms[0]))
+        costs = data_independent.rdp(event, np.array([1.5, 3.0, 30.0])).values
+        assert np.all(np.isfinite(costs))
+        assert np.all(costs > 0)
+
+    def test_it_runs_no_more_than_announced(self) -> None:
+        """Whatever happened is part of what was reserved."""
+        for counts in self.histograms:
+            votes = self._votes(counts, 50)
+            announced = _kinds(self.mechanism.event(votes, simulated=False))
+            assert not _kinds(self._release(votes, SystemNoise()).event) - announced
+
+    def test_it_reports_all_that_happened(self) -> None:
+        """Every query pays its checks, and as many answers are reported as there are answered rows of votes."""
+        for counts in self.histograms:
+            votes = self._votes(counts, 200)
+            release = self._release(votes, SystemNoise())
+            announced, happened = _kinds(self.mechanism.event(votes, simulated=False)), _kinds(release.event)
+            checks = {event: times for event, times in announced.items() if _is_check(event)}
+            assert {event: times for event, times in happened.items() if _is_check(event)} == checks
+            answers = sum(times for event, times in happened.items() if not _is_check(event))
+            assert answers == np.sum(release.voted)
+            if self.prediction is None:
+                assert np.array_equal(release.voted, release.answered.ravel())
+
+    def test_labels_are_classes_or_abstentions(self) -> None:
+        """One label per query, or one per finding."""
+        votes = self._votes(self.histograms[0], 60)
+        labels = self._release(votes, SystemNoise()).labels
+        per_query = self.mechanism.votes_per_query
+        assert labels.shape == ((60,) if per_query == 1 else (60, per_query))
+        assert np.issubdtype(labels.dtype, np.integer)
+        assert labels.min() >= ABSTAIN
+        assert labels.max() < votes.n_classes
+
+    def test_all_its_noise_comes_from_the_source(self) -> None:
+        """The same seed gives the same labels, whatever was released before."""
+        votes = self._votes(self.histograms[1], 300)
+        first = self._release(votes, SimulationNoise(1)).labels
+        self._release(votes, SimulationNoise(2))
+        assert np.array_equal(self._release(votes, SimulationNoise(1)).labels, first)
+
+    def test_every_release_draws_anew(self) -> None:
+        """Two releases of near ties differ, and neither is one label throughout."""
+        votes = self._votes(self.histograms[1], 500)
+        first, second = (self._release(votes, SystemNoise()).labels for _ in range(2))
+        assert not np.array_equal(first, second)
+        assert len(np.unique(first)) > 1
+
+    def test_seeded_noise_is_told(self) -> None:
+        """An event says whether its noise could be replayed."""
+        votes = self._votes(self.histograms[0], 5)
+        assert self._release(votes, SimulationNoise(0)).event.is_simulated
+        assert not self._release(votes, SystemNoise()).event.is_simulated
+
+    def test_its_fields_are_fixed_and_shown(self) -> None:
+        """It can be compared, hashed and printed, and using it leaves it as it is."""
+        before = repr(self.mechanism)
+        self._release(self._votes(self.histograms[0], 5), SystemNoise())
+        assert repr(self.mechanism) == before
+        assert " at 0x" not in before
+        hash(self.mechanism)
+
+    def test_labels_follow_the_law_of_the_event(self) -> None:
+        """Neither too little noise nor too much, ties to the lowest class, on every histogram."""
+        for counts in self.histograms:
+            frequencies = self._frequencies(counts)
+            for label, probability in enumerate(self.law(np.array(counts))):
+                found = stats.binomtest(int(frequencies[label]), int(frequencies.sum()), min(float(probability), 1.0))
+                assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
+
+    def test_queries_do_not_share_noise(self) -> None:
+        """Two queries of one batch agree as often as two independent ones."""
+        votes = self._votes(self.histograms[1], 2 * (self.draws // 2))
+        pairs = self._labels_by_row(votes).reshape(-1, 2)
+        frequencies = np.bincount(pairs.ravel() + 1) / pairs.size
+        agreements = int(np.sum(pairs[:, 0] == pairs[:, 1]))
+        assert stats.binomtest(agreements, len(pairs), float(np.sum(frequencies**2))).pvalue > ALPHA
+
+    def test_neighbours_are_as_close_as_it_claims(self) -> None:
+        """No set of labels is more likely, on one histogram or on its neighbour, than the claimed (ε, δ) allows."""
+        event = self._event_of_one(np.array(self.histograms[0]))
+        claims = [(data_independent.epsilon(event, delta).epsilon, delta) for delta in _DELTAS]
+        for counts in self.histograms[:2]:
+            here, there = self._frequencies(counts), self._frequencies(_moved(counts))
+            for epsilon, delta in claims:
+                assert not _refuted(here, there, epsilon, delta)
+                assert not _refuted(there, here, epsilon, delta)
+
+    def _event_of_one(self, counts: IntArray) -> Event:
+        votes = self._votes(tuple(counts.tolist()), 1)
+        per_query = self.mechanism.votes_per_query
+        event = self.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
+        return event.event if isinstance(event, Repeated) and event.count == per_query else event
+
+    def _votes(self, counts: tuple[int, ...], queries: int) -> VoteHistogram:
+        return VoteHistogram(np.tile(counts, (queries * self.mechanism.votes_per_query, 1)), sum(counts))
+
+    def _release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
+        predictions = None if self.prediction is None else np.tile(self.prediction, (votes.n_queries, 1))
+        return self.mechanism.release(votes, noise, predictions)
+
+    def _labels_by_row(self, votes: VoteHistogram) -> IntArray:
+        return self._release(votes, SystemNoise()).labels.ravel()
+
+    def _frequencies(self, counts: tuple[int, ...]) -> IntArray:
+        """Return how often each class came out, and last how often there was no answer."""
+        labels = self._labels_by_row(self._votes(counts, self.draws // self.mechanism.votes_per_query))
+        found = np.bincount(labels + 1, minlength=len(counts) + 1)
+        return np.append(found[1:], found[0])
+
+
+def _kinds(event: Event) -> Counter[Event]:
+    found = Counter[Event]()
+    for part in data_independent.flatten(event):
+        found[part.event] += part.times
+    return found
+
+
+def _is_check(event: Event) -> bool:
+    return isinstance(event, ConfidenceCheck | InteractiveCheck)
+
+
+def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the neighbour whose first choice lost a vote to the second: where a moved ballot shows most."""
+    first, second = np.argsort(-np.array(counts), kind="stable")[:2]
+    moved = np.array(counts)
+    moved[first] -= 1
+    moved[second] += 1
+    return tuple(moved.tolist())
+
+
+def _refuted(here: IntArray, there: IntArray, epsilon: float, delta: float) -> bool:
+    """Return whether the counts show P(S) > e^ε P′(S) + δ for some set S of labels, by Clopper-Pearson bounds."""
+    labels = range(len(here))
+    level = ALPHA / _MOST_COMPARISONS
+    for size in range(1, len(here)):
+        for chosen in combinations(labels, size):
+            more, less = int(here[list(chosen)].sum()), int(there[list(chosen)].sum())
+            at_least = stats.beta.ppf(level, more, here.sum() - more + 1) if more else 0.0
+            at_most = stats.beta.ppf(1 - level, less + 1, there.sum() - less) if less < there.sum() else 1.0
+            if at_least > exp(epsilon) * at_most + delta:
+                return True
+    return False

@@ -1,0 +1,110 @@
+"""The distribution of one released label, by adding up probabilities outcome by outcome: slow, plain, and independent.
+
+Nothing here is shared with `tutelage.accounting`, so that the two can be held against each other.
+"""
+
+from itertools import permutations
+from math import ceil, factorial
+
+import numpy as np
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+)
+from tutelage.exceptions import UnsupportedEventError
+
+_REACH = 14  # σ; the mass beyond is below 1e-42
+_LAPLACE_REACH = 60  # scales; below 1e-25
+
+
+def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -> FloatArray:
+    """Return the probability of each class, and last of an abstention, when one query goes through `event`.
+
+    Parameters
+    ----------
+    event : Event
+        One answer; or a check and then an answer, where the check passes.
+    counts : integer array of shape (classes,)
+        Votes, made up for a test.
+    offsets : integer array of shape (classes,), optional
+        For `InteractiveCheck`: the votes that the student expects.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the event is of another kind.
+    """
+    counts = np.asarray(counts)
+    match event:
+        case Repeated(event=one, count=1):
+            return label_law(one, counts, offsets)
+        case Composed(events=(ConfidenceCheck() | InteractiveCheck() as check, answer)):
+            passes = _chance_to_pass(check, counts, offsets)
+            return np.append(passes * label_law(answer, counts)[:-1], 1 - passes)
+        case NoisyArgmaxLaplace(scale=scale):
+            return np.append(argmax_law(counts, discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))), 0)
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return np.append(argmax_law(counts, discrete_gaussian_masses(sigma, ceil(_REACH * sigma))), 0)
+        case ExponentialArgmax(scale=scale):
+            weights = np.exp((counts - counts.max()) / scale)
+            return np.append(weights / weights.sum(), 0)
+        case PermuteAndFlip(scale=scale):
+            return np.append(_permute_and_flip_law(counts, scale), 0)
+    raise UnsupportedEventError(f"The label law of {type(event).__name__} is not known here; define `law` yourself.")
+
+
+def discrete_laplace_masses(scale: float, reach: int) -> FloatArray:
+    """Return P(k) for k = −reach..reach."""
+    weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    return weights * np.tanh(1 / (2 * scale))
+
+
+def discrete_gaussian_masses(sigma: float, reach: int) -> FloatArray:
+    """Return P(k) for k = −reach..reach."""
+    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+    return weights / weights.sum()
+
+
+def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
+    """Return P(argmax_j (n_j + Z_j) = j) with ties to the lowest index, from the masses of Z on −reach..reach."""
+    reach = len(masses) // 2
+    values = np.arange(counts.min() - reach, counts.max() + reach + 1)
+
+    def at(count: int) -> FloatArray:
+        index = values - count + reach
+        inside = (index >= 0) & (index < len(masses))
+        return np.where(inside, masses[np.clip(index, 0, len(masses) - 1)], 0)
+
+    mass = np.stack([at(count) for count in counts])
+    below = np.cumsum(mass, axis=1) - mass
+    up_to = np.cumsum(mass, axis=1)
+    return np.array(
+        [np.sum(mass[j] * np.prod(below[:j], axis=0) * np.prod(up_to[j + 1 :], axis=0)) for j in range(len(counts))]
+    )
+
+
+def _permute_and_flip_law(counts: IntArray, scale: float) -> FloatArray:
+    """Return the law over all orders in which the classes may flip coins (McKenna and Sheldon 2020, Algorithm 1)."""
+    chance = np.exp((counts - counts.max()) / scale)
+    law = np.zeros(len(counts))
+    for order in permutations(range(len(counts))):
+        nobody_yet = 1.0
+        for label in order:
+            law[label] += nobody_yet * chance[label]
+            nobody_yet *= 1 - chance[label]
+    return law / factorial(len(counts))
+
+
+def _chance_to_pass(check: ConfidenceCheck | InteractiveCheck, counts: IntArray, offsets: IntArray | None) -> float:
+    reach = ceil(_REACH * check.sigma)
+    above = (counts - (0 if offsets is None else np.asarray(offsets))).max() + np.arange(-reach, reach + 1)
+    return float(discrete_gaussian_masses(check.sigma, reach)[above >= check.threshold].sum())

@@ -1,0 +1,79 @@
+"""The contract that every mechanism keeps, and the faulty mechanisms that do not."""
+
+import numpy as np
+import pytest
+
+from tutelage import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, MultiLabel, PermuteAndFlip
+from tutelage.testing import MechanismContract, faulty_mechanisms, label_law
+
+CONTRACT = [name for name in dir(MechanismContract) if name.startswith("test_")]
+
+
+class TestLNMax(MechanismContract):
+    mechanism = LNMax(scale=2.0)
+
+
+class TestGNMax(MechanismContract):
+    mechanism = GNMax(sigma=2.0)
+
+
+class TestExponentialMax(MechanismContract):
+    mechanism = ExponentialMax(scale=2.0)
+
+
+class TestPermuteAndFlip(MechanismContract):
+    mechanism = PermuteAndFlip(scale=2.0)
+
+
+class TestConfidentGNMax(MechanismContract):
+    mechanism = ConfidentGNMax(threshold=6.5, sigma_threshold=2.0, sigma_vote=2.0)
+
+
+class TestMultiLabel(MechanismContract):
+    mechanism = MultiLabel(GNMax(sigma=2.0), n_findings=3)
+    histograms = ((6, 5), (5, 5), (8, 2), (0, 10))
+
+
+class TestMultiLabelThatAbstains(MechanismContract):
+    mechanism = MultiLabel(ConfidentGNMax(threshold=6, sigma_threshold=2.0, sigma_vote=2.0), n_findings=2)
+    histograms = ((6, 5), (5, 5), (8, 2), (0, 10))
+
+
+class TestInteractiveGNMax(MechanismContract):
+    mechanism = InteractiveGNMax(threshold=2.5, sigma_threshold=2.0, sigma_vote=2.0, confidence=0.6)
+    prediction = (0.7, 0.2, 0.1)
+
+    def law(self, counts):
+        offsets = InteractiveGNMax.offsets(np.array(self.prediction), int(counts.sum()))
+        law = label_law(self._event_of_one(counts), counts, offsets)
+        law[0] += law[-1]  # where the check does not pass, the student is sure enough of class 0
+        law[-1] = 0
+        return law
+
+
+class TestInteractiveGNMaxOfAnUnsureStudent(MechanismContract):
+    mechanism = InteractiveGNMax(threshold=2.5, sigma_threshold=2.0, sigma_vote=2.0, confidence=0.9)
+    prediction = (0.7, 0.2, 0.1)
+
+    def law(self, counts):
+        offsets = InteractiveGNMax.offsets(np.array(self.prediction), int(counts.sum()))
+        return label_law(self._event_of_one(counts), counts, offsets)
+
+
+def is_rejected(mechanism) -> bool:
+    suite = type("Suite", (MechanismContract,), {"mechanism": mechanism})()
+    try:
+        for name in CONTRACT:
+            getattr(suite, name)()
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mechanism", faulty_mechanisms(), ids=repr)
+def test_the_contract_rejects_every_faulty_mechanism(mechanism):
+    assert is_rejected(mechanism)
+
+
+def test_the_contract_is_whole():
+    assert len(CONTRACT) == 12
