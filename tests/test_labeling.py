@@ -1,0 +1,285 @@
+"""Labelling sessions: what they return, remember, charge, and refuse before anything is spent."""
+
+import numpy as np
+import pytest
+
+from tutelage import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LabelingSession,
+    Ledger,
+    LNMax,
+    MultiLabel,
+    PermuteAndFlip,
+    Release,
+    Shards,
+    SimulationNoise,
+    VoteHistogram,
+)
+from tutelage.accounting import Accountant
+from tutelage.events import Composed, InteractiveCheck, NoisyArgmaxGaussian, Repeated
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, LedgerMismatchError
+from tutelage.mechanisms import Mechanism
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.teachers import EstimatorTeachers
+from tutelage.votes import tally, tally_findings
+
+DELTA = 1e-5
+CONFIDENT = ConfidentGNMax(threshold=200.0, sigma_threshold=60.0, sigma_vote=40.0)
+VOTES = VoteHistogram(np.array([[230, 15, 5], [90, 85, 75], [20, 210, 20], [84, 83, 83]]), 250)
+ROWS = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.3, 0.9]])
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=VOTES.unit)
+
+
+class CountingTeachers:
+    """Teachers that say how often, and on how many rows, they were made to vote."""
+
+    n_classes, unit = 3, ONE_TEACHER
+
+    def __init__(self) -> None:
+        self.voted_on: list[int] = []
+
+    def ballots(self, X_public):
+        self.voted_on.append(len(X_public))
+        return np.tile((X_public[:, 0] > 0.4).astype(np.int16), (50, 1))
+
+
+@pytest.mark.parametrize(
+    "mechanism", [LNMax(20.0), GNMax(40.0), ExponentialMax(20.0), PermuteAndFlip(20.0), CONFIDENT], ids=str
+)
+def test_repeats_are_the_same_answer_at_no_cost(mechanism, ledger):
+    session = LabelingSession(VOTES, mechanism, ledger)
+    first = session.ask(ROWS)
+    assert first.cost == pytest.approx(ledger.state().spent, rel=1e-12)
+    for _ in range(5):
+        again = session.ask(ROWS)
+        assert again.labels.tolist() == first.labels.tolist()
+        assert again.cost == 0
+        assert again.event == Repeated(mechanism.event_of_one(3, VOTES.unit, simulated=False), 0)
+    assert LabelingSession(VOTES, mechanism, ledger).ask(ROWS).labels.tolist() == first.labels.tolist()
+    assert ledger.state().entries == 3
+
+
+def test_asking_one_query_ten_thousand_times_tells_what_asking_once_does():
+    counts = np.array([[100, 80, 70]])
+    votes, row = VoteHistogram(counts, 250), np.array([[0.25, 0.75]])
+    ledger = Ledger.in_memory(epsilon=1.0, delta=DELTA, unit=votes.unit)
+    session = LabelingSession(votes, GNMax(sigma=40.0), ledger)
+    heard = np.array([session.ask(row).labels[0] for _ in range(10_000)])
+    assert len(np.unique(heard)) == 1
+    assert ledger.state().spent == pytest.approx(session.ask(row).cost + 1.0 / (ledger.fitting(
+        GNMax(40.0).event_of_one(3, votes.unit, simulated=False)) + 1), rel=0.05)  # fmt: skip
+    # Without a memory the frequencies give the counts away.
+    unguarded = [GNMax(sigma=40.0).release(votes, SimulationNoise(seed)).labels[0] for seed in range(2000)]
+    assert len(np.unique(unguarded)) == 3
+
+
+def test_a_row_twice_in_a_batch_is_one_query(ledger):
+    teachers = CountingTeachers()
+    session = LabelingSession(teachers, GNMax(2.0), Ledger.in_memory(epsilon=50, delta=DELTA, unit=ONE_TEACHER))
+    labels = session.ask(ROWS[[0, 1, 0, 0, 1]])
+    assert teachers.voted_on == [2]
+    assert labels.labels.tolist() == labels.labels[[0, 1, 0, 0, 1]].tolist()
+    assert labels.event == Repeated(NoisyArgmaxGaussian(2.0, 3, ONE_TEACHER), 2)
+
+
+def test_only_new_rows_are_voted_on_and_paid_for():
+    teachers, ledger = CountingTeachers(), Ledger.in_memory(epsilon=50, delta=DELTA, unit=ONE_TEACHER)
+    session = LabelingSession(teachers, GNMax(2.0), ledger)
+    first = session.ask(ROWS[:2])
+    second = session.ask(ROWS[[2, 0, 3, 1]])
+    assert teachers.voted_on == [2, 2]
+    assert second.labels[[1, 3]].tolist() == first.labels.tolist()
+    assert second.cost == pytest.approx(first.cost)
+    assert ledger.state().answers == 4
+
+
+def test_an_abstained_query_pays_its_check_and_an_answered_one_both(ledger):
+    session = LabelingSession(VOTES, CONFIDENT, ledger)
+    release = session.ask(ROWS)
+    check, answer = CONFIDENT.event_of_one(3, VOTES.unit, simulated=False).events  # pyright: ignore[reportAttributeAccessIssue]
+    answered = int(release.answered.sum())
+    assert release.event == Composed((Repeated(check, 4), Repeated(answer, answered)))
+    fresh = Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=VOTES.unit)
+    fresh.settle(fresh.reserve(check, 4), {}, Repeated(check, 4))
+    if answered:
+        fresh.settle(fresh.reserve(answer, answered), {}, Repeated(answer, answered))
+    assert ledger.state().spent == fresh.state().spent
+    assert session.ask(ROWS).labels.tolist() == release.labels.tolist()  # an abstention is remembered too
+
+
+def test_a_batch_that_does_not_fit_is_refused_before_teachers_vote():
+    teachers = CountingTeachers()
+    ledger = Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=ONE_TEACHER)
+    session = LabelingSession(teachers, GNMax(5.0), ledger)
+    room = session.fitting
+    rows = np.arange(room + 1.0)[:, None]
+    with pytest.raises(BudgetExceededError, match=f"{room} would still fit"):
+        session.ask(rows)
+    assert teachers.voted_on == []
+    session.ask(rows[:room])
+    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+        session.ask(rows)
+    assert session.ask(rows[:room]).cost == 0
+
+
+def test_another_mechanism_is_another_query(ledger):
+    for mechanism in (GNMax(40.0), GNMax(41.0), LNMax(40.0), ExponentialMax(40.0), PermuteAndFlip(40.0)):
+        assert LabelingSession(VOTES, mechanism, ledger).ask(ROWS).cost > 0
+    assert ledger.state().answers == 20
+
+
+def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger):
+    seeded = LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0))
+    assert seeded.ask(ROWS).event.is_simulated
+    assert ledger.state().simulated
+    assert LabelingSession(VOTES, GNMax(40.0), ledger).ask(ROWS).cost > 0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "rows", "predictions", "message"),
+    [
+        (GNMax(40.0), ROWS[:3], None, "The votes are about 4 queries, and `X_public` has 3 rows"),
+        (GNMax(40.0), np.zeros((0, 2)), None, "must hold at least one row"),
+        (GNMax(40.0), np.float64(3), None, "must hold at least one row"),
+        (GNMax(40.0), ROWS, np.full((4, 3), 1 / 3), "GNMax takes no predictions"),
+        (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
+        (MultiLabel(GNMax(40.0), 2), ROWS[:2], None, "must have two classes, absent and present. Got 3"),
+        (MultiLabel(GNMax(40.0), 3), ROWS, None, "The votes are about 1 queries"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.ones((4, 3)), "rows summing to 1"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 3), np.nan), "rows summing to 1"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.tile([1.5, -0.5, 0], (4, 1)), "rows summing to 1"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 2), 0.5), "of shape \\(4, 3\\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_spent(mechanism, rows, predictions, message, ledger):
+    with pytest.raises(InvalidDataError, match=message):
+        LabelingSession(VOTES, mechanism, ledger).ask(rows, predictions)
+    assert ledger.state().entries == 1
+
+
+def test_votes_of_another_unit_are_refused(ledger):
+    other = VoteHistogram(VOTES.counts, 250, Shards.of_rows(5, 2, key=bytes(16)).unit)
+    with pytest.raises(LedgerMismatchError, match="protects one 'one teacher's data'"):
+        LabelingSession(other, GNMax(40.0), ledger).ask(ROWS)
+
+
+def test_the_student_is_asked_first_and_confirmed_for_the_price_of_the_check():
+    mechanism = InteractiveGNMax(threshold=100, sigma_threshold=2.0, sigma_vote=2.0, confidence=0.9)
+    predictions = np.array([[0.95, 0.05, 0.0], [0.4, 0.35, 0.25], [0.95, 0.05, 0.0], [0.34, 0.33, 0.33]])
+    ledger = Ledger.in_memory(epsilon=500, delta=DELTA, unit=VOTES.unit)
+    session = LabelingSession(VOTES, mechanism, ledger)
+    release = session.ask(ROWS, predictions)
+    # sure and confirmed; unsure, not contradicted; sure, contradicted by the teachers; unsure, not contradicted
+    assert release.labels.tolist() == [0, -1, 1, -1]
+    check = InteractiveCheck(100, 2.0, 3, VOTES.unit)
+    assert release.event == Composed((Repeated(check, 4), Repeated(NoisyArgmaxGaussian(2.0, 3, VOTES.unit), 1)))
+    assert session.ask(ROWS, predictions).cost == 0
+    changed = predictions[:, [1, 0, 2]]
+    assert session.ask(ROWS, changed).cost > 0  # another prediction is another query
+
+
+def test_findings_are_voted_on_one_by_one():
+    random = np.random.default_rng(0)
+    truth = np.array([[1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 0, 0]])
+    ballots = np.where(random.random((100, 3, 4)) < 0.9, truth, 1 - truth)
+    votes, mechanism = tally_findings(ballots), MultiLabel(GNMax(sigma=5.0), n_findings=4)
+    assert (votes.n_queries, votes.n_classes) == (12, 2)
+    ledger = Ledger.in_memory(epsilon=100, delta=DELTA, unit=votes.unit)
+    release = LabelingSession(votes, mechanism, ledger).ask(ROWS[:3])
+    assert release.labels.tolist() == truth.tolist()
+    one = Ledger.in_memory(epsilon=100, delta=DELTA, unit=votes.unit)
+    flat = LabelingSession(votes, GNMax(sigma=5.0), one).ask(np.arange(12.0)[:, None])
+    assert release.cost == flat.cost  # each finding of each query pays
+    again = LabelingSession(votes.select(np.arange(8)), mechanism, ledger).ask(ROWS[:2])
+    assert again.cost == 0
+    assert again.labels.tolist() == truth[:2].tolist()
+
+
+@pytest.mark.parametrize("mechanism", [MultiLabel(GNMax(9.0), 2), InteractiveGNMax(9, 9, 9, 0.5), None])
+def test_findings_need_a_mechanism_that_answers_one_vote(mechanism):
+    with pytest.raises(ValueError, match="`mechanism` of MultiLabel must answer one vote at a time"):
+        MultiLabel(mechanism, 2)
+
+
+def test_ballots_on_findings_must_have_three_axes():
+    with pytest.raises(InvalidDataError, match=r"shape \(teachers, queries, findings\)"):
+        tally_findings(np.zeros((3, 4), dtype=int))
+
+
+def test_fitted_teachers_vote_in_a_session(binary_rows):
+    from sklearn.naive_bayes import GaussianNB
+
+    X, y = binary_rows
+    shards = Shards.of_rows(400, 20, key=bytes(16))
+    teachers = EstimatorTeachers(GaussianNB(), n_classes=2, seed=0)
+    with pytest.raises(InvalidDataError, match="have not been trained"):
+        _ = teachers.unit
+    teachers.fit(X, y, shards)
+    ledger = Ledger.in_memory(epsilon=100.0, delta=DELTA, unit=shards.unit)
+    labels = LabelingSession(teachers, GNMax(sigma=2.0), ledger).ask(X[:50]).labels
+    assert np.mean(labels == y[:50]) > 0.9
+
+
+def test_the_session_accounts_for_what_happened(ledger):
+    session = LabelingSession(VOTES, CONFIDENT, ledger)
+    release = session.ask(ROWS)
+    session.ask(ROWS)
+    check, answer = CONFIDENT.event_of_one(3, VOTES.unit, simulated=False).events  # pyright: ignore[reportAttributeAccessIssue]
+    by_hand = Accountant()
+    by_hand.add(Repeated(check, 4), VOTES)
+    by_hand.add(Repeated(answer, int(release.answered.sum())), VOTES.select(release.answered), at_most=4)
+    assert session.accountant().exact(DELTA).reveal() == by_hand.exact(DELTA).reveal()
+    assert session.accountant().data_independent(DELTA) == by_hand.data_independent(DELTA)
+
+
+def test_the_exact_cost_of_a_session_with_predictions_is_below_its_public_one():
+    mechanism = InteractiveGNMax(threshold=100, sigma_threshold=30.0, sigma_vote=30.0, confidence=0.9)
+    ledger = Ledger.in_memory(epsilon=50, delta=DELTA, unit=VOTES.unit)
+    session = LabelingSession(VOTES, mechanism, ledger)
+    session.ask(ROWS, np.full((4, 3), 1 / 3))
+    accountant = session.accountant()
+    assert 0 < accountant.exact(DELTA).reveal() < accountant.data_independent(DELTA).epsilon
+
+
+def test_a_session_that_asked_nothing_has_nothing_to_account_for(ledger):
+    with pytest.raises(InvalidDataError, match="The accountant is empty"):
+        LabelingSession(VOTES, GNMax(40.0), ledger).accountant().exact(DELTA)
+
+
+class Liar(Mechanism):
+    """Runs more than it announced."""
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return NoisyArgmaxGaussian(1000.0, n_classes, unit, simulated)
+
+    def release(self, votes, noise, predictions=None):
+        return Release(votes.counts.argmax(axis=1), Repeated(NoisyArgmaxGaussian(1.0, 3, votes.unit), 4))
+
+
+def test_a_mechanism_that_runs_more_than_it_announced_gets_no_answer_out(ledger):
+    from tutelage.exceptions import LedgerError
+
+    with pytest.raises(LedgerError, match="withheld"):
+        LabelingSession(VOTES, Liar(), ledger).ask(ROWS)
+    assert ledger.state().answers == 0
+    assert ledger.state().unsettled == 1
+
+
+def test_no_message_repr_or_entry_holds_a_count(ledger):
+    counts = [7_171_717, 5_353_535, 6_464_646]
+    session = LabelingSession(VoteHistogram(np.array([counts]), sum(counts)), CONFIDENT, ledger)
+    shown = repr(session) + repr(session.ask(ROWS[:1])) + str(ledger.export()) + repr(ledger.state())
+    assert not any(str(count) in shown for count in counts)
+
+
+def test_tally_and_ballots_agree_with_votes_beforehand():
+    ballots = np.array([[0, 1, 2], [0, 1, 1], [0, -1, 2]], dtype=np.int16)
+    assert tally(ballots, 3).counts.tolist() == [[3, 0, 0], [0, 2, 0], [0, 1, 2]]

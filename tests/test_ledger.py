@@ -1,0 +1,494 @@
+"""The ledger by itself: what it charges, refuses, remembers and says."""
+
+import json
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from conftest import GOLDEN
+from tutelage import Ledger
+from tutelage.accounting import data_independent
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+    event_from_dict,
+)
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerError,
+    LedgerLockedError,
+    LedgerMismatchError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
+from tutelage.ledger import data_digest
+from tutelage.ledger.filter import GRAIN, RenyiFilter
+from tutelage.ledger.queries import query_hashes, row_bytes
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+
+ANSWER = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
+CHECKED = Composed((CHECK, ANSWER))
+PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER) as made:
+        yield made
+
+
+def answer(ledger: Ledger, queries: list[bytes], event: Event = ANSWER) -> None:
+    reservation = ledger.reserve(event, len(queries))
+    ledger.settle(reservation, dict.fromkeys(queries, (1,)), Repeated(event, len(queries)))
+
+
+def test_a_new_ledger_has_all_of_its_budget(ledger):
+    state = ledger.state()
+    assert (state.budget, state.delta, state.spent, state.remaining, state.entries) == (2.0, 1e-5, 0.0, 2.0, 1)
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
+    assert (state.answers, state.unsettled, state.bound, state.simulated) == (0, 0, False, False)
+
+
+def test_its_companion_files_are_private_too(ledger):
+    answer(ledger, [b"x" * 32])
+    for suffix in ("-wal", "-shm"):
+        assert Path(f"{ledger.path}{suffix}").stat().st_mode & 0o777 == 0o600
+
+
+def test_every_query_takes_the_same_and_the_shares_add_up(ledger):
+    one = ledger.state().remaining / ledger.fitting(ANSWER)
+    for _ in range(3):
+        ledger.reserve(ANSWER, 10)
+    state = ledger.state()
+    assert state.spent == pytest.approx(30 * one, rel=0.01)
+    assert state.spent + state.remaining == pytest.approx(2.0, rel=1e-12)
+    assert state.unsettled == 3
+
+
+def test_a_batch_is_reserved_whole_or_not_at_all(ledger):
+    room = ledger.fitting(ANSWER)
+    with pytest.raises(BudgetExceededError, match=rf"{room + 1} more such queries: {room} would still fit") as refused:
+        ledger.reserve(ANSWER, room + 1)
+    assert (refused.value.requested, refused.value.fitting) == (room + 1, room)
+    assert ledger.state().spent == 0
+    ledger.reserve(ANSWER, room)
+    assert ledger.fitting(ANSWER) == 0
+    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+        ledger.reserve(ANSWER, 1)
+
+
+def test_the_refusal_says_what_is_left_and_what_to_do(ledger):
+    ledger.reserve(ANSWER, 200)
+    with pytest.raises(BudgetExceededError) as refused:
+        ledger.reserve(ANSWER, 500)
+    shown = str(refused.value)
+    assert "a.ledger does not allow 500 more such queries: " in shown
+    assert "would still fit. Of its ε = 2 at δ = 1e-05, " in shown
+    assert shown.endswith("Ask fewer, or add more noise.")
+
+
+def test_what_did_not_happen_is_given_back(ledger):
+    reservation = ledger.reserve(CHECKED, 100)
+    reserved = ledger.state().spent
+    happened = Composed((Repeated(CHECK, 100), Repeated(ANSWER, 30)))
+    settled = ledger.settle(reservation, {bytes([place]) * 32: (-1,) for place in range(100)}, happened)
+    limit = RenyiFilter.suited_to(2.0, 1e-5)
+    assert settled.cost == limit.share(100 * limit.cost(CHECK) + 30 * limit.cost(ANSWER))
+    assert ledger.state().spent == settled.cost < reserved
+
+
+def test_no_more_may_happen_than_was_reserved(ledger):
+    for event, happened in (
+        (ANSWER, Repeated(ANSWER, 6)),
+        (CHECKED, Composed((Repeated(CHECK, 4), Repeated(ANSWER, 6)))),
+        (ANSWER, NoisyArgmaxGaussian(39.0, 10, ONE_TEACHER)),
+    ):
+        reservation = ledger.reserve(event, 5)
+        before = ledger.state()
+        with pytest.raises(LedgerError, match="ran more than it had announced"):
+            ledger.settle(reservation, {b"q" * 32: (0,)}, happened)
+        assert ledger.state() == before
+        assert ledger.recall([b"q" * 32]) == {}
+
+
+def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
+    reservation = ledger.reserve(ANSWER, 1)
+    ledger.settle(reservation, {b"q" * 32: (3,)}, ANSWER)
+    with pytest.raises(LedgerError, match="no such open reservation"):
+        ledger.settle(reservation, {b"r" * 32: (3,)}, Repeated(ANSWER, 0))
+    other = Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    with pytest.raises(LedgerError, match="no such open reservation"):
+        other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
+    assert ledger.recall([b"r" * 32]) == {}
+
+
+def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
+    first, second = ledger.reserve(ANSWER, 1), ledger.reserve(ANSWER, 1)
+    assert ledger.settle(first, {b"q" * 32: (3,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    assert ledger.settle(second, {b"q" * 32: (4,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    assert ledger.state().answers == 1
+    ledger.verify()
+
+
+def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
+    with pytest.raises(LedgerMismatchError, match="protects one 'one teacher's data'"):
+        ledger.reserve(NoisyArgmaxGaussian(40.0, 10, PATIENT), 1)
+    with pytest.raises(UnsupportedEventError, match="No data-independent cost"):
+        ledger.reserve(Event(), 1)
+    with pytest.raises(UnsupportedEventError, match="costs more than any budget"):
+        ledger.reserve(NoisyArgmaxGaussian(1e-6, 10, ONE_TEACHER), 1)
+    for queries in (0, -1, 1.5, True):
+        with pytest.raises(InvalidParameterError, match="`queries` of Ledger"):
+            ledger.reserve(ANSWER, queries)  # pyright: ignore[reportArgumentType]
+    assert ledger.state().entries == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 0}, "`epsilon` of the budget must be a number above 0"),
+        ({"epsilon": float("nan")}, "`epsilon` of the budget"),
+        ({"epsilon": float("inf")}, "`epsilon` of the budget"),
+        ({"epsilon": "3"}, "`epsilon` of the budget"),
+        ({"delta": 0}, "`delta` of the budget must lie strictly between 0 and 1"),
+        ({"order": 1.0}, "`order` of the budget must be > 1"),
+        ({"order": 1.5}, "leave room below epsilon=2"),
+        ({"order": float("nan")}, "`order` of the budget must be > 1"),
+    ],
+)
+def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, message, tmp_path):
+    with pytest.raises(InvalidParameterError, match=message):
+        Ledger.create(tmp_path / "a.ledger", **{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **change})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_is_set_once(ledger):
+    with pytest.raises(LedgerStorageError, match="exists already, and a budget is set once"):
+        Ledger.create(ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
+    assert Ledger.open(ledger.path).epsilon == 2.0
+
+
+def test_it_knows_its_data_set(ledger):
+    digest = data_digest(np.eye(3), np.arange(3))
+    ledger.bind(digest)
+    ledger.bind(digest)
+    assert ledger.state().entries == 2
+    other = data_digest(np.eye(3), np.arange(1, 4))
+    with pytest.raises(LedgerMismatchError, match="the ledger of another data set"):
+        ledger.bind(other)
+    answer(ledger, [b"q" * 32])
+    spent = ledger.state().spent
+    ledger.bind(other, changed=True)
+    ledger.bind(other)
+    assert ledger.state().spent == spent
+    with pytest.raises(LedgerMismatchError):
+        ledger.bind(digest)
+    assert digest not in ledger.path.read_bytes()
+    assert digest.hex() not in json.dumps(ledger.export())
+
+
+def test_opening_again_finds_everything(ledger):
+    answer(ledger, [b"q" * 32, b"r" * 32])
+    with Ledger.open(ledger.path) as again:
+        assert again.state() == ledger.state()
+        assert again.recall([b"q" * 32, b"s" * 32]) == {b"q" * 32: (1,)}
+    assert ledger.verify(ledger.state().head) == ledger.state()
+
+
+def test_the_export_is_the_chain_without_the_key_or_the_queries(ledger):
+    answer(ledger, [b"q" * 32])
+    entries = ledger.export()
+    assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
+    assert entries[-1]["hash"] == ledger.state().head
+    with sqlite3.connect(ledger.path) as raw:
+        (key,) = raw.execute("SELECT key FROM secret").fetchone()
+    text = json.dumps(entries)
+    assert key.hex() not in text
+    assert (b"q" * 32).hex() not in text
+
+
+def test_it_is_one_budget_however_it_is_passed_around(ledger):
+    assert deepcopy(ledger) is ledger
+    with pytest.raises(LedgerError, match="not pickled"):
+        pickle.dumps(ledger)
+    from tutelage import PATEClassifier
+
+    assert clone(PATEClassifier(ledger=ledger)).ledger is ledger
+    assert repr(ledger).startswith("Ledger(")
+
+
+def test_a_ledger_in_memory_is_of_this_process_only():
+    memory = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    memory.reserve(ANSWER, 1)
+    child = os.fork()
+    if child == 0:
+        try:
+            memory.reserve(ANSWER, 1)
+        except LedgerError as error:
+            os._exit(0 if "second process" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_forked_process_shares_the_budget_of_a_file(ledger):
+    room = ledger.fitting(ANSWER)
+    child = os.fork()
+    if child == 0:
+        ledger.reserve(ANSWER, room - 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ledger.fitting(ANSWER) == 1
+    ledger.reserve(ANSWER, 1)
+    ledger.verify()
+
+
+def test_waiting_for_another_writer_ends_in_one_sentence(ledger):
+    with sqlite3.connect(ledger.path, isolation_level=None) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        impatient = Ledger.open(ledger.path, timeout=0.1)
+        with pytest.raises(LedgerLockedError, match=r"was held by another process for 0.1 seconds. Nothing was"):
+            impatient.reserve(ANSWER, 1)
+        holder.execute("ROLLBACK")
+    impatient.reserve(ANSWER, 1)
+    assert ledger.state().unsettled == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)])
+def test_what_is_no_ledger_is_refused(content, tmp_path, monkeypatch):
+    monkeypatch.setattr("tutelage.ledger.store._UNFINISHED", 0.1)
+    path = tmp_path / "a.ledger"
+    path.write_bytes(content)
+    with pytest.raises(LedgerTamperedError, match="no ledger"):
+        Ledger.open(path)
+    assert path.read_bytes() == content
+
+
+def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("PRAGMA application_id = 7")
+        other.execute("CREATE TABLE t (x)")
+    with pytest.raises(LedgerTamperedError, match="is a database, but no ledger of tutelage"):
+        Ledger.open(tmp_path / "other.db")
+    with sqlite3.connect(ledger.path) as raw:
+        raw.execute("PRAGMA user_version = 2")
+    with pytest.raises(LedgerTamperedError, match="has format 2; this version reads 1"):
+        Ledger.open(ledger.path)
+
+
+def test_a_missing_file_and_a_second_name_are_refused(ledger, tmp_path):
+    with pytest.raises(LedgerStorageError, match="does not exist"):
+        Ledger.open(tmp_path / "nothing")
+    os.link(ledger.path, tmp_path / "b.ledger")
+    with pytest.raises(LedgerStorageError, match="has a second name"):
+        Ledger.open(tmp_path / "b.ledger")
+
+
+def test_a_symbolic_link_leads_to_the_same_budget(ledger, tmp_path):
+    (tmp_path / "link").symlink_to(ledger.path)
+    with Ledger.open(tmp_path / "link") as linked:
+        linked.reserve(ANSWER, 5)
+        ledger.reserve(ANSWER, 5)
+        assert linked.state().entries == 3
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(LedgerStorageError, match=r"cannot be made: No such file or directory\."):
+        Ledger.create(tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER)
+
+
+DISK_FULL = """
+import resource, signal, sys
+from tutelage import Ledger
+from tutelage.events import NoisyArgmaxGaussian
+from tutelage.exceptions import LedgerStorageError
+from tutelage.neighboring import ONE_TEACHER
+ledger, event = Ledger.open(sys.argv[1]), NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+ledger.reserve(event, 1)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+for _ in range(1000):
+    before = ledger.state()
+    try:
+        ledger.reserve(event, 1)
+    except LedgerStorageError as error:
+        assert ledger.state() == before
+        print(error)
+        break
+"""
+
+
+def test_a_full_disk_spends_nothing_and_breaks_nothing(ledger):
+    command = [sys.executable, "-c", DISK_FULL, str(ledger.path)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "cannot be read or written" in shown or "no room" in shown
+    ledger.verify()
+    ledger.reserve(ANSWER, 1)
+
+
+def test_it_can_be_read_from_a_read_only_folder(ledger, tmp_path):
+    answer(ledger, [b"q" * 32])
+    state = ledger.state()
+    ledger.close()
+    script = (
+        "import os, sys; from tutelage import Ledger; os.setuid(65534) if os.getuid() == 0 else None;"
+        "ledger = Ledger.open(sys.argv[1], read_only=True); print(ledger.verify().head)"
+    )
+    ledger.path.chmod(0o444)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o555)
+    try:
+        shown = subprocess.run([sys.executable, "-c", script, ledger.path], capture_output=True, text=True, check=False)
+    finally:
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o755)
+    assert shown.stdout.strip() == state.head, shown.stderr
+
+
+def test_writing_through_a_read_only_ledger_is_one_sentence(ledger):
+    reader = Ledger.open(ledger.path, read_only=True)
+    with pytest.raises(LedgerStorageError, match="is read-only here"):
+        reader.reserve(ANSWER, 1)
+
+
+def test_a_ledger_of_format_1_still_opens_adds_up_and_goes_on(tmp_path):
+    stored = tmp_path / "old.ledger"
+    stored.write_bytes((GOLDEN / "ledger-format-1.ledger").read_bytes())
+    expected = json.loads((GOLDEN / "ledger-format-1.json").read_text())
+    with Ledger.open(stored) as old:
+        assert old.verify(expected["head"]).as_dict() == expected
+        key = bytes.fromhex("aa" * 32)
+        assert old.recall([key]) == {key: (2,)}
+        old.reserve(NoisyArgmaxGaussian(40.0, 10, old.unit), 5)
+        assert old.verify(expected["head"]).entries == expected["entries"] + 1
+
+
+EVENTS = [
+    NoisyArgmaxLaplace(20.0, 3, PATIENT),
+    ANSWER,
+    ExponentialArgmax(20.0, 4, PATIENT, simulated=True),
+    PermuteAndFlip(20.0, 4, ONE_TEACHER),
+    ContinuousArgmaxGaussian(3.5, 2, PATIENT),
+    CHECK,
+    InteractiveCheck(-1.5, 3.0, 5, PATIENT),
+    Repeated(CHECKED, 7),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_stored_events_come_back_as_they_were(event):
+    assert event_from_dict(json.loads(json.dumps(event.as_dict()))) == event
+
+
+@pytest.mark.parametrize("record", [{}, {"event": "Exec"}, {"event": "Repeated", "count": -1, "of": CHECK.as_dict()}])
+def test_a_stored_event_of_no_known_kind_is_refused(record):
+    with pytest.raises(UnsupportedEventError, match="of no kind that this version"):
+        event_from_dict(record)
+
+
+@given(
+    epsilon=st.floats(0.05, 50),
+    log_delta=st.floats(-30, -2),
+    sigma=st.floats(2, 300),
+)
+@settings(max_examples=40)
+def test_a_full_budget_costs_no_more_than_its_epsilon(epsilon, log_delta, sigma):
+    delta = float(np.exp(log_delta))
+    limit = RenyiFilter.suited_to(epsilon, delta)
+    event = NoisyArgmaxGaussian(sigma, 10, ONE_TEACHER)
+    room = limit.fitting(event, 0)
+    orders = np.array([limit.order])
+    spent = data_independent.rdp_of_three_outcomes(Repeated(event, room), orders)
+    assert spent.at(delta)[0] <= epsilon
+    one_more = data_independent.rdp_of_three_outcomes(Repeated(event, room + 1), orders)
+    assert one_more.at(delta)[0] > epsilon * (1 - 1e-9)
+
+
+def test_the_best_order_beats_its_neighbours_and_loses_little_to_hindsight():
+    for epsilon, delta in ((0.5, 1e-6), (2.0, 1e-5), (8.0, 1e-5)):
+        limit = RenyiFilter.suited_to(epsilon, delta)
+        room = limit.fitting(ANSWER, 0)
+        assert room >= max(RenyiFilter(epsilon, delta, limit.order * way).fitting(ANSWER, 0) for way in (0.8, 1.25))
+        hindsight = data_independent.epsilon(Repeated(ANSWER, room + max(2, room // 100)), delta).epsilon
+        assert hindsight > epsilon
+
+
+def test_an_order_can_suit_another_event_than_gaussian_noise():
+    pure = PermuteAndFlip(20.0, 10, ONE_TEACHER)
+    gaussian, suited = RenyiFilter.suited_to(1.0, 1e-5), RenyiFilter.suited_to(1.0, 1e-5, pure)
+    assert suited.fitting(pure, 0) > gaussian.fitting(pure, 0)
+
+
+def test_a_budget_can_be_made_to_measure():
+    for event in (Repeated(ANSWER, 100), Repeated(CHECKED, 7), NoisyArgmaxLaplace(20.0, 3, PATIENT)):
+        limit = RenyiFilter.holding(event, 1e-5)
+        assert 0 <= limit.capacity - limit.cost(event) < 1e-6 / GRAIN
+        known = data_independent.epsilon(event, 1e-5)
+        assert limit.epsilon <= known.epsilon * 1.05
+
+
+def test_rows_are_the_same_query_whatever_their_type():
+    ways = [
+        np.array([[1, 0, 3]]), np.array([[1.0, -0.0, 3.0]]), np.array([[1, 0, 3]], dtype=np.float32),
+        np.array([[True, False, 3]], dtype=object), [[1, 0, 3]], np.array([[1, 0, 3]], dtype=">i2"),
+        np.asfortranarray(np.array([[1.0, 0.0, 3.0]])),
+    ]  # fmt: skip
+    assert len({row_bytes(way)[0] for way in ways}) == 1
+    nans = np.array([[np.nan], [-np.nan], [np.float64(np.frombuffer(b"\1\0\0\0\0\0\xf8\x7f", "<f8")[0])]])
+    assert len(set(row_bytes(nans))) == 1
+    texts = [np.array([["e\u0301", "1"]]), np.array([["\u00e9", "1"]], dtype=object)]
+    assert len({row_bytes(text)[0] for text in texts}) == 1
+
+
+def test_other_rows_are_other_queries():
+    rows = [
+        np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]), np.array([[1.0, 2.0, 0.0]]), np.array([[[1.0], [2.0]]]),
+        np.array([["1", "2"]]), np.array([["1", 2]], dtype=object), np.array([["12", ""]]), np.array([["", "12"]]),
+        np.array([[1.0, np.nextafter(2.0, 3)]]), np.array([[1.0, np.nan]]), np.array([[1.0, np.inf]]),
+        np.array([[2**53, 2**53 + 1]]), np.array([[2**53 + 1, 2**53]]), np.array([[None, 1]], dtype=object),
+        np.array([["None", 1]], dtype=object), np.array([["nan", 1]], dtype=object),
+    ]  # fmt: skip
+    assert len({row_bytes(row)[0] for row in rows}) == len(rows)
+
+
+def test_a_query_hash_depends_on_everything_that_the_answer_depends_on():
+    row, key = np.array([[1.0, 2.0]]), bytes(32)
+    hashes = {
+        query_hashes(key, {"sigma": 1}, row)[0],
+        query_hashes(b"1" * 32, {"sigma": 1}, row)[0],
+        query_hashes(key, {"sigma": 2}, row)[0],
+        query_hashes(key, {"sigma": 1}, row + 1)[0],
+        query_hashes(key, {"sigma": 1}, row, [[0.5, 0.5]])[0],
+        query_hashes(key, {"sigma": 1}, row, [[0.4, 0.6]])[0],
+    }
+    assert len(hashes) == 6
+    with pytest.raises(ValueError, match="zip"):
+        query_hashes(key, {}, row, [[0.5, 0.5], [0.5, 0.5]])
+
+
+def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+    order = np.array([3, 1, 0, 5, 4, 2])
+    assert data_digest(X, y) == data_digest(X[order], y[order])
+    others = [(X[order], y), (X[:5], y[:5]), (np.vstack([X, X[:1]]), np.append(y, 0)), (X, y, y), (X, y, None, y)]
+    assert len({data_digest(X, y), *(data_digest(*other) for other in others)}) == 6

@@ -1,0 +1,137 @@
+"""kill -9 at every step of `ask`: no answer is ever without its debit, and asking again says the same."""
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
+from tutelage.events import NoisyArgmaxGaussian
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.neighboring import ONE_TEACHER
+
+MECHANISM = ConfidentGNMax(threshold=150.0, sigma_threshold=60.0, sigma_vote=40.0)
+COUNTS = np.array([[110, 100, 40], [90, 80, 80], [200, 30, 20], [84, 83, 83]])
+EPSILON, DELTA = 40.0, 1e-5
+
+
+def session(path: Path, queries: int) -> LabelingSession:
+    votes = VoteHistogram(np.resize(COUNTS, (queries, 3)), 250)
+    return LabelingSession(votes, MECHANISM, Ledger.open(path))
+
+
+def rows(batch: int, queries: int) -> np.ndarray:
+    return np.arange(queries * 2.0).reshape(queries, 2) + 1000 * batch
+
+
+def charged(path: Path) -> tuple[int, int, int]:
+    """Return queries reserved, queries answered, and grains spent, from the entries alone, verified."""
+    with Ledger.open(path) as ledger:
+        state = ledger.verify()
+        entries = ledger.export()
+    reserved = sum(entry["queries"] for entry in entries if entry["kind"] == "reserved")
+    assert state.answers == sum(entry["answers"] for entry in entries if entry["kind"] == "answered")
+    return reserved, state.answers, entries[-1]["spent"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Ledger.create(tmp_path / "a.ledger", epsilon=EPSILON, delta=DELTA, unit=ONE_TEACHER).close()
+    SystemNoise().discrete_gaussian(1.0, (1,))  # load the noise library before the forks
+    RenyiFilter.suited_to(EPSILON, DELTA).cost(MECHANISM.event_of_one(3, ONE_TEACHER, simulated=False))
+    return tmp_path / "a.ledger"
+
+
+def killed_at_line(path: Path, line: int) -> tuple[bool, bytes]:
+    """Ask in a process that is killed before its line-th line of ours; return whether it was, and its answers."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        asking, left = session(path, 4), line
+
+        def count(frame, event, _):
+            nonlocal left
+            if "tutelage" not in frame.f_code.co_filename:
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return count
+
+        sys.settrace(count)
+        labels = asking.ask(rows(0, 4)).labels
+        sys.settrace(None)
+        os.write(write, bytes((labels + 1).tolist()))
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as pipe:
+        answers = pipe.read()
+    return answers == b"", answers
+
+
+def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(path):
+    fresh = path.read_bytes()
+    line, died, states = 0, True, Counter()
+    while died:
+        line += 1
+        attempt = path.with_name(f"{line}.ledger")
+        attempt.write_bytes(fresh)
+        died, answers = killed_at_line(attempt, line)
+        reserved, answered, spent = charged(attempt)
+        states[reserved, answered] += 1
+        assert answered <= reserved  # whatever came out, or can come out, is paid
+        assert (spent > 0) == (reserved > 0)
+        replayed = bytes((session(attempt, 4).ask(rows(0, 4)).labels + 1).tolist())
+        if answered:
+            assert charged(attempt) == (reserved, answered, spent)  # the replay was free
+        if not died:
+            assert replayed == answers
+    assert line > 200
+    assert set(states) == {(0, 0), (4, 0), (4, 4)}  # kills fell before the debit, after it, and after the answer
+    assert min(states.values()) > 10
+
+
+def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path):
+    random, said = np.random.default_rng(0), tmp_path / "said"
+    kills = 60
+    for attempt in range(kills):
+        child = os.fork()
+        if child == 0:
+            with said.open("ab", buffering=0) as out:
+                asking = session(path, 4)
+                for batch in range(attempt * 100, attempt * 100 + 100):
+                    labels = asking.ask(rows(batch, 4)).labels
+                    out.write(np.array([batch, *labels], dtype=np.int64).tobytes())
+                os._exit(0)
+        time.sleep(random.uniform(0.005, 0.06))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    reserved, answered, spent = charged(path)
+    released = np.frombuffer(said.read_bytes(), dtype=np.int64).reshape(-1, 5)
+    assert len(released) > kills
+    assert 4 * len(released) <= answered <= reserved <= answered + 4 * kills
+    replay = session(path, 4)
+    for batch, *labels in released.tolist():
+        assert replay.ask(rows(batch, 4)).labels.tolist() == labels
+    assert charged(path)[2] == spent
+
+
+def test_a_crashed_batch_stays_spent_and_is_asked_anew(path):
+    event = NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER)
+    child = os.fork()
+    if child == 0:
+        Ledger.open(path).reserve(event, 10)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().unsettled == 1
+        room = ledger.fitting(event)
+        ledger.reserve(event, 10)
+        assert ledger.fitting(event) == room - 10

@@ -1,0 +1,210 @@
+"""Edits of the ledger's file: every one that changes what the ledger says is found, or the file is refused."""
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.exceptions import LedgerTamperedError, TutelageError
+from tutelage.ledger.entries import Entry, canonical
+from tutelage.neighboring import ONE_TEACHER
+
+_RANGE = 16  # bytes overwritten at a time
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed ledger with a binding, several batches, and one batch that never ended."""
+    made = tmp_path / "a.ledger"
+    votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
+    with Ledger.create(made, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER) as ledger:
+        ledger.bind(b"some data")
+        session = LabelingSession(votes, GNMax(sigma=40.0), ledger)
+        for batch in range(4):
+            session.ask(np.arange(4.0).reshape(2, 2) + 10 * batch)
+        ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
+    assert not Path(f"{made}-wal").exists()
+    return made
+
+
+def says(path: Path) -> tuple[object, ...]:
+    """Return everything that the ledger says, once it has verified itself."""
+    with Ledger.open(path) as ledger:
+        state, entries = ledger.verify(), ledger.export()
+        with ledger._store.transaction() as read:
+            return state, entries, list(read.answers())
+
+
+def test_overwriting_any_range_of_bytes_is_found_or_changes_nothing(path):
+    content, before = path.read_bytes(), says(path)
+    path_tampered = path.with_name("tampered.ledger")
+    random, found, idle = np.random.default_rng(0), 0, []
+    for start in range(0, len(content), _RANGE):
+        garbage = random.bytes(_RANGE)
+        path_tampered.write_bytes(content[:start] + garbage + content[start + _RANGE :])
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path_tampered}{suffix}").unlink(missing_ok=True)
+        try:
+            assert says(path_tampered) == before, f"bytes from {start} changed the ledger unnoticed"
+            idle.append(start)
+        except TutelageError:
+            found += 1
+    # What is not found are bytes that SQLite does not use: rests of pages and reserved parts of its header.
+    used = sum(any(content[start : start + _RANGE]) for start in range(0, len(content), _RANGE))
+    assert found > 0.95 * used
+    for start in idle:
+        assert start < 100 or not any(content[start : start + _RANGE]), start
+
+
+def test_cutting_the_file_off_anywhere_is_found(path):
+    content, cut = path.read_bytes(), path.with_name("cut.ledger")
+    for length in range(0, len(content), 512):
+        cut.write_bytes(content[:length])
+        with pytest.raises(TutelageError):
+            says(cut)
+
+
+def edit(path: Path, *statements: str) -> None:
+    with sqlite3.connect(path) as raw:
+        for statement in statements:
+            raw.execute(statement)
+    raw.close()
+
+
+EDITS = {
+    "an entry is deleted": ["DELETE FROM entries WHERE number = 3"],
+    "the newest entries are deleted, answers stay": ["DELETE FROM entries WHERE number > 7"],
+    "an entry is edited": ["UPDATE entries SET text = replace(text, 'cost\":', 'cost\":1') WHERE number = 2"],
+    "two entries change places": [
+        "UPDATE entries SET number = -1 WHERE number = 2",
+        "UPDATE entries SET number = 2 WHERE number = 4",
+        "UPDATE entries SET number = 4 WHERE number = -1",
+    ],
+    "a blank is added": ["UPDATE entries SET text = text || ' ' WHERE number = 10"],
+    "a hash is replaced": ["UPDATE entries SET hash = zeroblob(32) WHERE number = 10"],
+    "a text becomes a blob": ["UPDATE entries SET text = CAST(text AS BLOB) WHERE number = 2"],
+    "an entry is added": ["INSERT INTO entries SELECT 11, text, hash, NULL FROM entries WHERE number = 10"],
+    "an answer is changed": ["UPDATE answers SET labels = '[2]' WHERE reservation = 2"],
+    "an answer is deleted": ["DELETE FROM answers WHERE query = (SELECT min(query) FROM answers)"],
+    "an answer is added": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 2)"],
+    "an answer is added to an unsettled batch": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 10)"],
+    "an answer changes batches": ["UPDATE answers SET reservation = 4 WHERE reservation = 2"],
+    "a query is changed": ["UPDATE answers SET query = zeroblob(32) WHERE query = (SELECT min(query) FROM answers)"],
+    "the key is changed": ["UPDATE secret SET key = zeroblob(32)"],
+    "the key is deleted": ["DELETE FROM secret"],
+    "a second key is added": ["INSERT INTO secret VALUES (zeroblob(32))"],
+    "a batch is marked as settled": ["UPDATE entries SET settles = 10 WHERE number = 9"],
+    "a table is added": ["CREATE TABLE more (x)"],
+    "a trigger is added": [
+        "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE number = new.number; END"
+    ],
+    "a table loses a constraint": [
+        "ALTER TABLE answers RENAME TO old",
+        "CREATE TABLE answers (query BLOB, labels TEXT NOT NULL, reservation INTEGER NOT NULL)",
+        "INSERT INTO answers SELECT * FROM old",
+        "DROP TABLE old",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_through_sqlite_is_found(name, path):
+    edit(path, *EDITS[name])
+    with pytest.raises(LedgerTamperedError), Ledger.open(path) as ledger:
+        ledger.verify()
+
+
+def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
+    """Rewrite entries and compute the whole chain anew, as someone can who knows how."""
+    with sqlite3.connect(path) as raw:
+        last = None
+        for number, text in raw.execute("SELECT number, text FROM entries ORDER BY number").fetchall():
+            content = {**json.loads(text), **change.get(number, {})}
+            kind, spent = content.pop("kind"), content.pop("spent")
+            entry = Entry.after(last, kind, spent, **content)
+            raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (entry.text, entry.hash, number))
+            last = entry
+    raw.close()
+
+
+def test_the_helper_of_the_next_test_rewrites_faithfully(path):
+    head = says(path)[0].head  # pyright: ignore[reportAttributeAccessIssue]
+    rechained(path, {})
+    assert Ledger.open(path).verify(head).head == head
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {0: {"capacity": 10**18}},
+        {0: {"epsilon": "5"}},
+        {0: {"unit": {"name": "x"}}},
+        {2: {"cost": 1}},
+        {2: {"cost": -(10**12)}},
+        {2: {"cost": 1.5}},
+        {2: {"event": {"event": "Exec"}}},
+        {3: {"refund": 10**11}},
+        {3: {"reservation": 10}},
+        {3: {"reservation": 99}},
+        {3: {"digest": "00" * 32}},
+        {3: {"answers": 0}},
+        {5: {"reservation": 2}},
+        {10: {"spent": 0}},
+        {10: {"kind": "opened"}},
+        {10: {"kind": "erased"}},
+        {10: {"format": 2}},
+        {10: {"queries": 1000}},
+        {10: {"number": 9}},
+    ],
+    ids=canonical,
+)
+def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
+    rechained(path, change)
+    with pytest.raises(LedgerTamperedError), Ledger.open(path) as ledger:
+        ledger.verify()
+
+
+def test_what_a_rewritten_chain_can_hide_the_kept_head_finds(path):
+    with Ledger.open(path) as ledger:
+        head = ledger.state().head
+    rechained(path, {10: {"written": "2020-01-01T00:00:00+00:00"}})
+    with Ledger.open(path) as ledger:
+        ledger.verify()
+        with pytest.raises(LedgerTamperedError, match="does not hold the entry with that hash"):
+            ledger.verify(head)
+
+
+def test_a_rollback_is_found_with_the_kept_head_only(path):
+    older = path.with_name("older.ledger")
+    shutil.copy(path, older)
+    with Ledger.open(path) as ledger:
+        kept = ledger.state().head
+        ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+        newer = ledger.state().head
+        ledger.verify(kept)  # growing is no rollback
+        ledger.verify(newer)
+    shutil.copy(older, path)
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().head == kept
+        with pytest.raises(LedgerTamperedError, match="replaced by an older copy"):
+            ledger.verify(newer)
+
+
+def test_the_tail_cut_off_cleanly_is_found_with_the_kept_head(path):
+    with Ledger.open(path) as ledger:
+        head = ledger.state().head
+    edit(path, "DELETE FROM entries WHERE number = 10")
+    with Ledger.open(path) as ledger, pytest.raises(LedgerTamperedError):
+        ledger.verify(head)
+
+
+def test_an_edit_during_a_session_is_found_at_the_next_charge(path):
+    event = GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False)
+    with Ledger.open(path) as ledger:
+        edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
+        with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
+            ledger.reserve(event, 1)
