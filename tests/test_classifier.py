@@ -9,9 +9,28 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tutelage import GNMax, LNMax, PATEClassifier, SimulationNoise, SystemNoise, VoteHistogram
+from tutelage import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    Ledger,
+    LNMax,
+    MultiLabel,
+    PATEClassifier,
+    SimulationNoise,
+    SystemNoise,
+    VoteHistogram,
+)
+from tutelage.accounting import data_independent
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    OverlappingShardsError,
+)
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 TREE = DecisionTreeClassifier(max_depth=2)
@@ -188,3 +207,77 @@ def test_refusals_of_data_quote_no_row(binary_rows):
     assert "Miller" not in str(caught.value)
     with pytest.raises(ValueError, match="4 features"):
         model().fit(X, y, X_public=X[:, :3])
+
+
+def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    first = model(ledger=path, epsilon=60.0, mechanism=GNMax(2.0)).fit(X, y, X_public=X[:40])
+    assert first.ledger_.budget == 60.0
+    assert first.ledger_.spent > 0
+    assert first.ledger_.spent == pytest.approx(first.release_.cost)
+    with pytest.warns(
+        BudgetContinuedWarning, match=r"continues a budget of ε = 60 at δ = 1e-05: .* before it, 0 by it"
+    ):
+        again = model(ledger=path, random_state=9).fit(X, y, X_public=X[:40])
+    assert again.release_.labels.tolist() == first.release_.labels.tolist()
+    assert again.ledger_.spent == first.ledger_.spent
+    assert again.epsilon_ == first.epsilon_  # what the labels are worth by themselves, whoever paid for them
+    with pytest.warns(BudgetContinuedWarning):
+        more = model(ledger=path).fit(X, y, X_public=X[:60])
+    assert more.ledger_.spent > first.ledger_.spent
+    assert more.release_.labels[:40].tolist() == first.release_.labels.tolist()
+
+
+def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_rows, tmp_path):
+    X, y = binary_rows
+
+    class Untrained(DecisionTreeClassifier):
+        def fit(self, X, y, **options):  # pyright: ignore[reportIncompatibleMethodOverride]
+            if len(X) != 20:  # the trial fit has 20 rows
+                raise AssertionError("a teacher was trained")
+            return super().fit(X, y, **options)
+
+    tight = model(teacher=Untrained(), ledger=tmp_path / "a.ledger", epsilon=0.5, mechanism=GNMax(2.0))
+    with pytest.raises(BudgetExceededError, match="40 more such queries: 0 would still fit"):
+        tight.fit(X, y, X_public=X[:40])
+
+
+def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    model(ledger=path, epsilon=60.0).fit(X, y, X_public=X[:20])
+    with pytest.raises(LedgerMismatchError, match="the ledger of another data set"):
+        model(ledger=path).fit(X, 1 - y, X_public=X[:20])
+    with pytest.raises(LedgerMismatchError, match="was made for ε = 60 at δ = 1e-05, and a budget is set once"):
+        model(ledger=path, epsilon=61.0).fit(X, y, X_public=X[:20])
+    with pytest.raises(LedgerMismatchError, match="a budget is set once"):
+        model(ledger=path, delta=1e-6).fit(X, y, X_public=X[:20])
+    with pytest.raises(LedgerMismatchError, match="this release another unit, 'patient'"):
+        model(ledger=path, unit="patient").fit(X, y, X_public=X[:20], entity_ids=np.arange(400))
+    with pytest.warns(BudgetContinuedWarning):
+        model(ledger=path, data_changed=True).fit(X[:399], y[:399], X_public=X[:20])
+
+
+def test_ledger_parameters_without_a_ledger_and_odd_mechanisms_are_refused(binary_rows):
+    X, y = binary_rows
+    for change, message in (
+        ({"epsilon": 3.0}, "are about a ledger; name its file"),
+        ({"data_changed": True}, "are about a ledger"),
+        ({"mechanism": InteractiveGNMax(9, 9, 9, 0.5)}, "one class per query without predictions"),
+        ({"mechanism": MultiLabel(GNMax(9), 2)}, "one class per query without predictions"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            model(**change).fit(X, y, X_public=X)
+
+
+def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(binary_rows, tmp_path):
+    X, y = binary_rows
+    mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
+    fitted = model(ledger=tmp_path / "a.ledger", epsilon=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
+    assert 0 < fitted.release_.answered.sum() < 60
+    one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
+    assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
+    with Ledger.open(tmp_path / "a.ledger") as ledger:
+        entries = ledger.export()
+    assert entries[-1]["refund"] > 0

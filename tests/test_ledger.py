@@ -234,7 +234,7 @@ def test_it_is_one_budget_however_it_is_passed_around(ledger):
         pickle.dumps(ledger)
     from tutelage import PATEClassifier
 
-    assert clone(PATEClassifier(ledger=ledger)).ledger is ledger
+    assert clone(PATEClassifier(ledger=ledger)).ledger is ledger  # pyright: ignore[reportAttributeAccessIssue]
     assert repr(ledger).startswith("Ledger(")
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import nan
 from typing import final
 
 import numpy as np
@@ -26,15 +27,15 @@ class Release:
         Class index, or −1 where the mechanism gave no answer.
     event : Event
         What was done, as it happened, exactly enough to account for it.
-    cost : float or None
-        What a ledger charged for it, in ε of its budget; None where there was no ledger. It is public.
+    cost : float
+        What a ledger charged for it, in ε of its budget; NaN where no ledger was charged. It is public.
     by_vote : mask of shape (rows of votes,), optional
         Which rows of votes gave an answer under noise; public too. By default those that have a label.
     """
 
     labels: IntArray
     event: Event
-    cost: float | None = None
+    cost: float = nan
     by_vote: npt.NDArray[np.bool_] | None = None
 
     @property

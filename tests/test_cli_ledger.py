@@ -1,0 +1,244 @@
+"""``tutelage ledger``, ``tutelage label`` and the ledger of ``tutelage run``, as a user meets them."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_cli import configure, folder, refusal, tutelage  # noqa: F401  the fixture
+from tutelage import Ledger
+from tutelage.budget import round_up
+
+GNMAX = ("--mechanism", "gnmax", "--sigma", 40)
+
+
+@pytest.fixture
+def voted(tmp_path: Path) -> Path:
+    """A folder with public rows, their votes, and a ledger with room for a hundred or so answers."""
+    random = np.random.default_rng(0)
+    counts = random.multinomial(250, [0.8, 0.15, 0.05], size=60)
+    np.savez(tmp_path / "votes.npz", counts=counts)
+    np.savez(tmp_path / "public.npz", X=random.random((60, 4)))
+    with (tmp_path / "public.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["age", "ward"], *([number, "north"] for number in range(60))])
+    shown = tutelage("ledger", "init", "a.ledger", "--epsilon", 1.2, "--delta", 1e-5, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    return tmp_path
+
+
+def label(where: Path, *options: object, rows: str = "public.npz"):
+    fixed = ("--votes", "votes.npz", "--ledger", "a.ledger", "--output", "labels.csv")
+    return tutelage("label", rows, *fixed, *options, cwd=where)
+
+
+def labels(where: Path) -> list[list[str]]:
+    with (where / "labels.csv").open() as file:
+        return list(csv.reader(file))
+
+
+def state(where: Path, name: str = "a.ledger") -> dict:
+    return json.loads(tutelage("ledger", "show", name, "--json", cwd=where).stdout)
+
+
+def test_show_tells_the_budget_in_public_values(voted):
+    found = state(voted)
+    assert {"budget", "spent", "remaining", "delta", "entries", "head"} <= set(found)
+    assert (found["budget"], found["spent"], found["remaining"], found["delta"]) == (1.2, 0.0, 1.2, 1e-5)
+    assert found["entries"] == 1
+    assert label(voted, *GNMAX).returncode == 0
+    found = state(voted)
+    assert found["spent"] + found["remaining"] == pytest.approx(1.2)
+    assert (found["entries"], found["answers"]) == (3, 60)
+    table = tutelage("ledger", "show", "a.ledger", cwd=voted).stdout
+    assert f"{round_up(found['spent']):.4f}" in table
+    assert found["head"] in table
+    assert f"{found['spent'] / 1.2:.1%} spent" in table
+    assert re.search("█+░+", table)
+
+
+def test_labels_are_written_charged_and_free_the_second_time(voted):
+    first = label(voted, *GNMAX, "--json")
+    report = json.loads(first.stdout)
+    assert (report["asked"], report["answered"]) == (60, 60)
+    assert report["cost"] == pytest.approx(report["ledger"]["spent"])
+    rows = labels(voted)
+    assert rows[0] == ["public_row", "label"]
+    assert [row[0] for row in rows[1:]] == [str(number) for number in range(60)]
+    assert {row[1] for row in rows[1:]} <= {"0", "1", "2"}
+    again = label(voted, *GNMAX)
+    assert "They took 0.0000 of the budget" in again.stdout
+    assert "Every row had been asked before" in again.stdout
+    assert labels(voted) == rows
+
+
+def test_the_overspend_message_as_a_user_sees_it(voted):
+    assert label(voted, *GNMAX).returncode == 0
+    shown = refusal(label(voted, "--mechanism", "gnmax", "--sigma", 30), 1)
+    assert re.fullmatch(
+        r"tutelage: a\.ledger does not allow 60 more such queries: \d+ would still fit\. Of its ε = 1\.2 at δ = 1e-05, "
+        r"0\.\d+ is spent; one of them takes up to 0\.\d+\. Ask fewer, or add more noise\.",
+        shown,
+    )
+    assert state(voted)["entries"] == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--mechanism", "lnmax", "--scale", 40),
+        ("--mechanism", "exponential", "--scale", 40),
+        ("--mechanism", "permute-and-flip", "--scale", 400),
+        ("--mechanism", "confident", "--threshold", 190, "--sigma-threshold", 60, "--sigma", 40),
+    ],
+)
+def test_every_mechanism_labels(options, voted):
+    result = label(voted, *options, "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    given = [row for row in labels(voted)[1:] if row[1]]
+    assert len(given) == report["answered"] > 0
+
+
+def test_the_interactive_mechanism_takes_predictions(voted):
+    np.savez(voted / "student.npz", np.tile([0.8, 0.1, 0.1], (60, 1)))
+    options = ("--mechanism", "interactive", "--threshold", 50, "--sigma-threshold", 60, "--sigma", 60)
+    result = label(voted, *options, "--confidence", 0.5, "--predictions", "student.npz", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["answered"] == 60
+    assert "--predictions goes with the interactive" in refusal(label(voted, *options, "--confidence", 0.5), 2)
+
+
+def test_findings_get_a_column_each(voted):
+    np.savez(voted / "votes.npz", counts=np.tile([[250, 0], [0, 250]], (30, 1)))
+    np.savez(voted / "public.npz", X=np.arange(30.0)[:, None])
+    result = label(voted, *GNMAX, "--findings", 2)
+    assert result.returncode == 0, result.stderr
+    assert labels(voted)[0] == ["public_row", "finding_0", "finding_1"]
+    assert labels(voted)[1:] == [[str(number), "0", "1"] for number in range(30)]
+
+
+def test_public_rows_can_be_a_table(voted):
+    assert label(voted, *GNMAX, rows="public.csv").returncode == 0
+    assert "Every row had been asked before" in label(voted, *GNMAX, rows="public.csv").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings. Got none."),
+        (("--mechanism", "gnmax", "--scale", 4), 2, "Got --scale 4."),
+        (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
+        ((*GNMAX, "--output", "no/labels.csv"), 2, "--output must be in a folder that exists. Got no/labels.csv."),
+        ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
+        ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
+        ((*GNMAX, "--public-array", "Y"), 1, "holds the arrays X; name one"),
+        ((*GNMAX, "--findings", 3), 1, "The votes are about 20 queries, and `X_public` has 60 rows"),
+    ],
+)
+def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, message, voted):
+    assert message in refusal(label(voted, *options), code)
+    assert state(voted)["entries"] == 1
+
+
+def test_rows_and_votes_must_be_about_the_same(voted):
+    np.savez(voted / "public.npz", X=np.zeros((59, 4)))
+    assert "The votes are about 60 queries, and `X_public` has 59 rows" in refusal(label(voted, *GNMAX), 1)
+
+
+def test_verify_and_export(voted):
+    assert label(voted, *GNMAX).returncode == 0
+    head = state(voted)["head"]
+    whole = tutelage("ledger", "verify", "a.ledger", cwd=voted).stdout
+    assert "a.ledger is whole: 3 entries, 60 remembered answers." in whole
+    assert head in whole
+    assert "has not been rolled back" in tutelage("ledger", "verify", "a.ledger", "--head", head, cwd=voted).stdout
+    assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
+    assert "replaced by an older copy" in refusal(
+        tutelage("ledger", "verify", "a.ledger", "--head", "0" * 64, cwd=voted), 1
+    )
+    printed = tutelage("ledger", "export", "a.ledger", cwd=voted).stdout
+    entries = [json.loads(line) for line in printed.splitlines()]
+    assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
+    assert entries[-1]["hash"] == head
+    assert tutelage("ledger", "export", "a.ledger", "--output", "entries.jsonl", cwd=voted).returncode == 0
+    assert (voted / "entries.jsonl").read_text() == printed
+
+
+def test_init_says_whom_the_budget_protects(voted):
+    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbours", "entity", "--unit", "patient_id", "--json")
+    made = json.loads(tutelage("ledger", "init", "b.ledger", *options, cwd=voted).stdout)
+    assert (made["unit"], made["budget"], made["delta"]) == ("patient_id", 3.0, 1e-6)
+    assert "added, removed" in made["neighbouring"]
+    assert "exists already" in refusal(tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1)
+    assert "`epsilon` of the budget" in refusal(
+        tutelage("ledger", "init", "c.ledger", "--epsilon", -1, "--delta", 1e-6, cwd=voted), 2
+    )
+
+
+def test_a_damaged_ledger_is_one_sentence(voted):
+    content = bytearray((voted / "a.ledger").read_bytes())
+    place = content.index(b'"delta":')
+    content[place + 8 : place + 12] = b"0.01"
+    (voted / "a.ledger").write_bytes(content)
+    for verb in ("show", "verify", "export"):
+        assert "Entry 0 does not match its hash" in refusal(tutelage("ledger", verb, "a.ledger", cwd=voted), 1)
+    (voted / "a.ledger").write_bytes(b"nonsense" * 1000)
+    assert "is damaged, or no ledger" in refusal(tutelage("ledger", "show", "a.ledger", cwd=voted), 1)
+
+
+def test_ctrl_c_leaves_a_whole_ledger(voted):
+    command = [sys.executable, "-m", "tutelage", "label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger"]
+    command += ["--output", "labels.csv", *map(str, GNMAX)]
+    for pause in (0.3, 0.9, 1.3, 1.6):
+        process = subprocess.Popen(command, cwd=voted, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    with Ledger.open(voted / "a.ledger") as ledger:
+        ledger.verify()
+
+
+def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"))
+    first = json.loads(tutelage("run", "config.toml", "--json", cwd=folder).stdout)["budget"]
+    found = state(folder, "private.csv.ledger")
+    assert {name: found[name] for name in ("spent", "head", "entries")} == {
+        name: first[name] for name in ("spent", "head", "entries")
+    }
+    assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
+    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
+    assert "Every query had been answered before" in again.stdout
+    assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"), ("sigma = 2.0", "sigma = 3.0"))
+    third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
+    assert third["spent"] > first["spent"]
+    card = (folder / "out" / "card.md").read_text()
+    assert f"{third['spent']:.4f} is spent" in card
+    assert third["head"] in card
+
+
+def test_a_run_without_a_budget_may_be_made_once(folder):  # noqa: F811
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    configure(folder, ("sigma = 2.0", "sigma = 2.5"))
+    assert "0 would still fit" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"))
+    assert "a budget is set once" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
+
+
+def test_other_rows_or_changed_rows_are_noticed(folder):  # noqa: F811
+    room = ("delta = 1e-5", 'delta = 1e-5\nepsilon = 60\nledger = "one.ledger"')
+    configure(folder, room)
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    lines = (folder / "private.csv").read_text().splitlines()
+    (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")
+    refused = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
+    assert "is the ledger of another data set, or of an earlier state of this one" in refused
+    assert tutelage("run", "config.toml", "--overwrite", "--data-changed", cwd=folder).returncode == 0
+    assert (folder / "one.ledger").is_file()
