@@ -10,7 +10,6 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +100,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: here")
     parser.add_argument("--debits", type=int, default=2000)
     options = parser.parse_args()
-    rows: list[tuple[str, Callable[[Path, int], float]]] = [
+    rows = [
         ("plain file, write and fdatasync", appended),
         ("reserve, one by one", reserved),
         ("reserve and settle, one by one", lambda folder, debits: reserved_and_settled(folder, debits, 1)),

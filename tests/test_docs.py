@@ -5,13 +5,17 @@ import doctest
 import io
 import re
 import runpy
+from typing import Any
 
 import pytest
 
 from conftest import REPOSITORY
 from test_cli import configure, tutelage, write_rows
-from tutelage import classifier
+from tutelage import classifier, labeling
+from tutelage.accounting import accountant
 from tutelage.cli.config import load_config
+from tutelage.ledger import ledger
+from tutelage.testing import contract
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
@@ -21,7 +25,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_readme_example_prints_what_it_says():
-    (example,) = blocks("README.md", "python")
+    example, _ = blocks("README.md", "python")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(example, {})  # noqa: S102  our own documentation
@@ -51,9 +55,30 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch):
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_docstring_examples_run():
-    result = doctest.testmod(classifier)
-    assert result.attempted >= 5
+def test_the_readme_session_prints_what_it_says():
+    _, example = blocks("README.md", "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example, {})  # noqa: S102  our own documentation
+    # Each of the three labels comes out otherwise with a probability below 1e-6.
+    assert printed.getvalue().strip() == "[ 0 -1  1] 0.0"
+    assert "`[ 0 -1  1] 0.0`" in (REPOSITORY / "README.md").read_text()
+
+
+def test_the_documented_mechanism_keeps_the_contract():
+    names = {"__name__": "documented"}
+    for example in blocks("docs/mechanisms.md", "python"):
+        exec(example, names)  # noqa: S102  our own documentation
+    suite: Any = names["TestSomeClasses"]
+    for name in dir(suite):
+        if name.startswith("test_"):
+            getattr(suite(), name)()
+
+
+@pytest.mark.parametrize("module", [classifier, labeling, ledger, contract, accountant], ids=lambda it: it.__name__)
+def test_docstring_examples_run(module):
+    result = doctest.testmod(module)
+    assert result.attempted >= 2
     assert result.failed == 0
 
 

@@ -45,7 +45,7 @@ class TestInteractiveGNMax(MechanismContract):
 
     def law(self, counts):
         offsets = InteractiveGNMax.offsets(np.array(self.prediction), int(counts.sum()))
-        law = label_law(self._event_of_one(counts), counts, offsets)
+        law = label_law(self.event_of_one(counts), counts, offsets)
         law[0] += law[-1]  # where the check does not pass, the student is sure enough of class 0
         law[-1] = 0
         return law
@@ -57,7 +57,7 @@ class TestInteractiveGNMaxOfAnUnsureStudent(MechanismContract):
 
     def law(self, counts):
         offsets = InteractiveGNMax.offsets(np.array(self.prediction), int(counts.sum()))
-        return label_law(self._event_of_one(counts), counts, offsets)
+        return label_law(self.event_of_one(counts), counts, offsets)
 
 
 def is_rejected(mechanism) -> bool:

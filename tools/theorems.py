@@ -50,6 +50,10 @@ THEOREMS = {
         ("PATE 2018 Proposition 7", "accounting.bounds_2018:log_q_continuous"),
         ("Cost of a confidence check; PATE 2018", "accounting.bounds_2018:check_costs"),
     ],
+    "ledger.md": [
+        ("A budget at one order holds for adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
+        ("Reserve, draw, settle", "ledger:Ledger"),
+    ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
         ("Composition of Rényi costs; Mironov 2017 Proposition 1", "accounting:Accountant"),
