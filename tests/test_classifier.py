@@ -222,11 +222,29 @@ def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
         again = model(ledger=path, random_state=9).fit(X, y, X_public=X[:40])
     assert again.release_.labels.tolist() == first.release_.labels.tolist()
     assert again.ledger_.spent == first.ledger_.spent
-    assert again.epsilon_ == first.epsilon_  # what the labels are worth by themselves, whoever paid for them
+    assert first.epsilon_.epsilon < 60.0  # nothing came before, so the labels have a guarantee by themselves
+    assert again.epsilon_ == again.ledger_.guarantee()
+    assert (again.epsilon_.epsilon, again.epsilon_.delta) == (60.0, 1e-5)
     with pytest.warns(BudgetContinuedWarning):
         more = model(ledger=path).fit(X, y, X_public=X[:60])
     assert more.ledger_.spent > first.ledger_.spent
     assert more.release_.labels[:40].tolist() == first.release_.labels.tolist()
+
+
+def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    first = model(ledger=path, epsilon=90.0).fit(X, np.where(y == 1, "ill", "well"), X_public=X[:40])
+    with pytest.warns(BudgetContinuedWarning):
+        other = model(ledger=path, data_changed=True).fit(X, np.where(y == 1, "old", "young"), X_public=X[:40])
+    with pytest.warns(BudgetContinuedWarning):
+        named = model(ledger=path, data_changed=True, question="next year").fit(
+            X, np.where(y == 1, "ill", "well"), X_public=X[:40]
+        )
+    costs = [fitted.release_.cost for fitted in (first, other, named)]
+    assert costs == [costs[0]] * 3
+    with pytest.raises(LedgerMismatchError):  # other names of the classes are other data
+        model(ledger=path).fit(X, np.where(y == 1, "dead", "alive"), X_public=X[:40])
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_rows, tmp_path):

@@ -124,6 +124,17 @@ def test_findings_get_a_column_each(voted):
     assert labels(voted)[1:] == [[str(number), "0", "1"] for number in range(30)]
 
 
+def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
+    assert label(voted, *GNMAX, rows="public.csv").returncode == 0
+    lines = (voted / "public.csv").read_text().splitlines()
+    (voted / "more.csv").write_text("\n".join([*lines, "unknown,east"]) + "\n")
+    votes = np.load(voted / "votes.npz")["counts"]
+    np.savez(voted / "votes.npz", counts=np.vstack([votes, votes[:1]]))
+    report = json.loads(label(voted, *GNMAX, "--json", rows="more.csv").stdout)
+    assert report["event"]["count"] == 1
+    assert label(voted, *GNMAX, "--question", "another", rows="more.csv").returncode == 1  # to be paid for again
+
+
 def test_public_rows_can_be_a_table(voted):
     assert label(voted, *GNMAX, rows="public.csv").returncode == 0
     assert "Every row had been asked before" in label(voted, *GNMAX, rows="public.csv").stdout
@@ -135,6 +146,8 @@ def test_public_rows_can_be_a_table(voted):
         (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings. Got none."),
         (("--mechanism", "gnmax", "--scale", 4), 2, "Got --scale 4."),
         (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
+        ((*GNMAX, "--output", "votes.npz"), 2, "--output must be a file of its own. Got votes.npz, which is read."),
+        ((*GNMAX, "--output", "a.ledger"), 2, "--output must be a file of its own."),
         ((*GNMAX, "--output", "no/labels.csv"), 2, "--output must be in a folder that exists. Got no/labels.csv."),
         ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
         ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
@@ -160,6 +173,12 @@ def test_verify_and_export(voted):
     assert head in whole
     assert "has not been rolled back" in tutelage("ledger", "verify", "a.ledger", "--head", head, cwd=voted).stdout
     assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
+    for output in ("a.ledger", "./a.ledger", "a.ledger-journal"):
+        shown = refusal(tutelage("ledger", "export", "a.ledger", "--output", output, cwd=voted), 2)
+        assert "--output must be a file of its own" in shown
+    assert "`head` of Ledger.verify must be 64 hexadecimal digits" in refusal(
+        tutelage("ledger", "verify", "a.ledger", "--head", head[:16], cwd=voted), 2
+    )
     assert "replaced by an older copy" in refusal(
         tutelage("ledger", "verify", "a.ledger", "--head", "0" * 64, cwd=voted), 1
     )

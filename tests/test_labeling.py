@@ -20,7 +20,7 @@ from tutelage import (
 )
 from tutelage.accounting import Accountant
 from tutelage.events import Composed, InteractiveCheck, NoisyArgmaxGaussian, Repeated
-from tutelage.exceptions import BudgetExceededError, InvalidDataError, LedgerMismatchError
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.teachers import EstimatorTeachers
@@ -133,6 +133,21 @@ def test_another_mechanism_is_another_query(ledger):
     for mechanism in (GNMax(40.0), GNMax(41.0), LNMax(40.0), ExponentialMax(40.0), PermuteAndFlip(40.0)):
         assert LabelingSession(VOTES, mechanism, ledger).ask(ROWS).cost > 0
     assert ledger.state().answers == 20
+
+
+def test_another_question_is_another_query(ledger):
+    for question in ("income", "disease"):
+        session = LabelingSession(VOTES, GNMax(40.0), ledger, question=question)
+        assert session.ask(ROWS).cost > 0
+        assert session.ask(ROWS).cost == 0
+
+
+def test_noise_from_elsewhere_is_refused(ledger):
+    class Zeros:
+        simulated = False
+
+    with pytest.raises(InvalidParameterError, match="`noise` of LabelingSession must be something like SystemNoise"):
+        LabelingSession(VOTES, GNMax(40.0), ledger, noise=Zeros())  # pyright: ignore[reportArgumentType]
 
 
 def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger):

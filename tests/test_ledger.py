@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import (
     BudgetExceededError,
+    InvalidDataError,
     InvalidParameterError,
     LedgerError,
     LedgerLockedError,
@@ -42,6 +44,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger import data_digest
+from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -70,10 +73,12 @@ def test_a_new_ledger_has_all_of_its_budget(ledger):
     assert (state.answers, state.unsettled, state.bound, state.simulated) == (0, 0, False, False)
 
 
-def test_its_companion_files_are_private_too(ledger):
+def test_it_is_one_file_and_its_journal_is_private_too(ledger):
     answer(ledger, [b"x" * 32])
-    for suffix in ("-wal", "-shm"):
-        assert Path(f"{ledger.path}{suffix}").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in ledger.path.parent.iterdir()] == ["a.ledger"]
+    with ledger._store.transaction(write=True) as write:
+        write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
+        assert Path(f"{ledger.path}-journal").stat().st_mode & 0o777 == 0o600
 
 
 def test_every_query_takes_the_same_and_the_shares_add_up(ledger):
@@ -126,7 +131,7 @@ def test_no_more_may_happen_than_was_reserved(ledger):
     ):
         reservation = ledger.reserve(event, 5)
         before = ledger.state()
-        with pytest.raises(LedgerError, match="ran more than it had announced"):
+        with pytest.raises(LedgerError, match="The mechanism ran more than it had announced"):
             ledger.settle(reservation, {b"q" * 32: (0,)}, happened)
         assert ledger.state() == before
         assert ledger.recall([b"q" * 32]) == {}
@@ -136,7 +141,7 @@ def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     reservation = ledger.reserve(ANSWER, 1)
     ledger.settle(reservation, {b"q" * 32: (3,)}, ANSWER)
     with pytest.raises(LedgerError, match="no such open reservation"):
-        ledger.settle(reservation, {b"r" * 32: (3,)}, Repeated(ANSWER, 0))
+        ledger.settle(reservation, {b"r" * 32: (3,)}, ANSWER)
     other = Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     with pytest.raises(LedgerError, match="no such open reservation"):
         other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
@@ -162,6 +167,67 @@ def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
         with pytest.raises(InvalidParameterError, match="`queries` of Ledger"):
             ledger.reserve(ANSWER, queries)  # pyright: ignore[reportArgumentType]
     assert ledger.state().entries == 1
+
+
+@pytest.mark.parametrize(
+    ("happened", "labels", "message"),
+    [
+        (Repeated(ANSWER, 0), 0, "fewer answers without a check"),
+        (Composed((Repeated(CHECK, 3), Repeated(ANSWER, 2))), -1, "reports fewer checks"),
+        (Composed((Repeated(CHECK, 4), Repeated(ANSWER, 3))), 0, "gives more labels than it reports answers"),
+    ],
+)
+def test_nothing_is_given_back_on_a_mechanisms_word_alone(happened, labels, message, ledger):
+    event = CHECKED if isinstance(happened, Composed) else ANSWER
+    reservation = ledger.reserve(event, 4)
+    before = ledger.state()
+    with pytest.raises(LedgerError, match=message):
+        ledger.settle(reservation, {bytes([place]) * 32: (labels,) for place in range(4)}, happened)
+    assert ledger.state() == before
+
+
+def test_an_event_that_would_not_come_back_from_the_file_is_refused(ledger):
+    class Mine(Event):
+        pass
+
+    odd = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER, np.bool_(False))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnsupportedEventError, match="cannot be written down"):
+        ledger.reserve(odd, 1)
+    with pytest.raises(UnsupportedEventError):
+        ledger.reserve(Mine(), 1)
+    assert ledger.verify().entries == 1
+
+
+def test_a_file_put_in_its_place_is_noticed(ledger, tmp_path):
+    older = tmp_path / "older"
+    shutil.copy(ledger.path, older)
+    ledger.reserve(ANSWER, 1)
+    older.replace(ledger.path)
+    with pytest.raises(LedgerTamperedError, match="was replaced, by another or an older one"):
+        ledger.reserve(ANSWER, 1)
+    Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    (tmp_path / "b.ledger").replace(ledger.path)
+    with pytest.raises(LedgerTamperedError, match="was replaced"):
+        ledger.state()
+
+
+def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    relative = Ledger.open("a.ledger")
+    (tmp_path / "elsewhere").mkdir()
+    Ledger.create(tmp_path / "elsewhere" / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    relative.reserve(ANSWER, 5)
+    assert ledger.state() == relative.state()
+    assert Ledger.open("a.ledger").state().spent == 0
+
+
+def test_a_head_must_be_whole_and_may_be_in_capitals(ledger):
+    head = ledger.state().head
+    assert ledger.verify(head.upper()).head == head
+    for wrong in (head[:16], head + "0", "nonsense"):
+        with pytest.raises(InvalidParameterError, match="must be 64 hexadecimal digits"):
+            ledger.verify(wrong)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +415,6 @@ def test_a_full_disk_spends_nothing_and_breaks_nothing(ledger):
 def test_it_can_be_read_from_a_read_only_folder(ledger, tmp_path):
     answer(ledger, [b"q" * 32])
     state = ledger.state()
-    ledger.close()
     script = (
         "import os, sys; from tutelage import Ledger; os.setuid(65534) if os.getuid() == 0 else None;"
         "ledger = Ledger.open(sys.argv[1], read_only=True); print(ledger.verify().head)"
@@ -466,9 +531,37 @@ def test_other_rows_are_other_queries():
         np.array([["1", "2"]]), np.array([["1", 2]], dtype=object), np.array([["12", ""]]), np.array([["", "12"]]),
         np.array([[1.0, np.nextafter(2.0, 3)]]), np.array([[1.0, np.nan]]), np.array([[1.0, np.inf]]),
         np.array([[2**53, 2**53 + 1]]), np.array([[2**53 + 1, 2**53]]), np.array([[None, 1]], dtype=object),
-        np.array([["None", 1]], dtype=object), np.array([["nan", 1]], dtype=object),
+        np.array([["None", 1]], dtype=object),
+        np.array([[b"None", 1]], dtype=object),
+        np.array([[2**60, 1.5]], dtype=object), np.array([[2**60 + 1, 1.5]], dtype=object), np.array([["nan", 1]], dtype=object),
     ]  # fmt: skip
     assert len({row_bytes(row)[0] for row in rows}) == len(rows)
+
+
+def test_a_row_is_the_same_whatever_stands_beside_it():
+    batches = [
+        [[1, 2]], [[1, 2], [2**60, 3]], [[1, 2], [None, 0]], [[1, 2], ["x", 0]], [[1.0, 2]], [[1, 2], [0.5, 0.25]],
+        [[True, 2]],
+    ]  # fmt: skip
+    arrays = [np.array(batch, dtype=object) for batch in batches] + [np.array([[1, 2], [3, 4]]), np.array([[1.0, 2.0]])]
+    assert len({row_bytes(batch)[0] for batch in [*batches, *arrays]}) == 1
+    assert row_bytes(np.array([[2**60]]))[0] == row_bytes(np.array([[2.0**60]]))[0] == row_bytes([[2**60]])[0]
+
+
+def test_arrays_as_cells_are_told_apart_to_the_last_digit():
+    images = np.empty((3, 1), dtype=object)
+    images[:, 0] = [np.zeros((50, 50)), np.zeros((50, 50)), np.zeros((50, 50))]
+    images[1, 0][25, 25] = 1e-12
+    assert len(set(row_bytes(images))) == 2
+    assert len({data_digest(images), data_digest(images[[0, 0, 2]])}) == 2
+
+
+@pytest.mark.parametrize("cell", [1j, np.datetime64("2020-01-01"), np.longdouble(1), (1, 2), object(), {1}])
+def test_cells_without_a_spelling_are_refused(cell):
+    column = np.empty((1, 1), dtype=object)
+    column[0, 0] = cell
+    with pytest.raises(InvalidDataError, match="Rows must hold numbers, text, or None"):
+        row_bytes(column)
 
 
 def test_a_query_hash_depends_on_everything_that_the_answer_depends_on():

@@ -14,7 +14,7 @@ from tutelage.exceptions import BudgetExceededError
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.neighboring import ONE_TEACHER
 
-PROCESSES, DEBITS = 64, 50
+PROCESSES = 64
 EVENT = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 
 
@@ -31,8 +31,8 @@ def spend(path: Path, times: int) -> int:
     return granted
 
 
-def race(path: Path) -> int:
-    """Let the processes loose at once, and return how many debits were granted in all."""
+def race(path: Path, debits: int) -> int:
+    """Let the processes loose at once for so many debits each, and return how many debits were granted in all."""
     start_read, start_write = os.pipe()
     result_read, result_write = os.pipe()
     children = []
@@ -41,7 +41,7 @@ def race(path: Path) -> int:
         if child == 0:
             os.close(start_write)
             os.read(start_read, 1)  # until the parent closes the other end
-            os.write(result_write, spend(path, DEBITS).to_bytes(4, "big"))
+            os.write(result_write, spend(path, debits).to_bytes(4, "big"))
             os._exit(0)
         children.append(child)
     os.close(start_write)
@@ -54,16 +54,16 @@ def race(path: Path) -> int:
     return sum(int.from_bytes(results[at : at + 4], "big") for at in range(0, len(results), 4))
 
 
-def one_race(path: Path, room: int) -> None:
+def one_race(path: Path, room: int, debits: int) -> None:
     """Race for a budget with room for so many queries, and account for every grain of it."""
     epsilon = RenyiFilter.holding(Repeated(EVENT, room), 1e-5).epsilon
     with Ledger.create(path, epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, suited_to=EVENT) as ledger:
         room = ledger.fitting(EVENT)
-    granted = race(path)
+    granted = race(path, debits)
     limit = RenyiFilter.suited_to(epsilon, 1e-5, EVENT)
     with Ledger.open(path) as ledger:
         state = ledger.verify()
-        assert granted == min(room, PROCESSES * DEBITS)
+        assert granted == min(room, PROCESSES * debits)
         assert state.entries == 1 + 2 * granted
         assert state.unsettled == 0
         spent = ledger.export()[-1]["spent"]
@@ -73,14 +73,83 @@ def one_race(path: Path, room: int) -> None:
 
 
 def test_64_processes_share_one_budget_to_the_last_query(tmp_path):
-    one_race(tmp_path / "a.ledger", 2000)
+    one_race(tmp_path / "a.ledger", 500, 10)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_20_races_pass_no_budget(tmp_path):
     for number in range(20):
-        one_race(tmp_path / f"{number}.ledger", 500 + 150 * number)  # the last ones leave some of the budget
+        one_race(tmp_path / f"{number}.ledger", 500 + 150 * number, 50)  # the last ones leave some of the budget
+
+
+@pytest.mark.parametrize("opened_in_child", [True, False])
+def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opened_in_child, tmp_path):
+    # What a lock that is kept between transactions gets wrong: see the head of tutelage.ledger.store.
+    path = tmp_path / "a.ledger"
+    parent = Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    parent.reserve(EVENT, 1)
+    room = parent.fitting(EVENT)
+    ready_read, ready_write = os.pipe()
+    os.mkfifo(tmp_path / "go")
+    child = os.fork()
+    if child == 0:
+        mine = Ledger.open(path) if opened_in_child else parent
+        mine.reserve(EVENT, 1)
+        os.write(ready_write, b"x")
+        os.read(os.open(tmp_path / "go", os.O_RDONLY), 1)  # until the parent has let go of the ledger
+        for _ in range(room - 1):
+            mine.reserve(EVENT, 1)
+        os._exit(0)
+    os.read(ready_read, 1)
+    del parent
+    path.read_bytes()  # closing any descriptor of the file drops every lock of this process
+    Ledger.open(path).state()
+    os.close(os.open(tmp_path / "go", os.O_WRONLY))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    after = Ledger.open(path)
+    assert after.fitting(EVENT) == 0
+    assert after.verify().unsettled == 1 + room
+
+
+def test_reading_the_file_by_hand_drops_no_debit(tmp_path):
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    room = ledger.fitting(EVENT)
+    for number in range(room):
+        ledger.reserve(EVENT, 1)
+        path.read_bytes()
+        if number % 10 == 0:
+            child = os.fork()
+            if child == 0:
+                Ledger.open(path).state()
+                os._exit(0)
+            os.waitpid(child, 0)
+    with pytest.raises(BudgetExceededError):
+        Ledger.open(path).reserve(EVENT, 1)
+
+
+def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_path):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=1e-5, unit=ONE_TEACHER)
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            ledger.reserve(EVENT, 1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                ledger.reserve(EVENT, 1)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        thread.join()
+    ledger.verify()
 
 
 def test_threads_share_one_ledger_object(tmp_path):
@@ -108,7 +177,7 @@ def test_threads_share_one_ledger_object(tmp_path):
 def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
     path, rows = tmp_path / "a.ledger", np.arange(40.0).reshape(20, 2)
     votes = VoteHistogram(np.full((20, 10), 25), 250)  # ties: two independent answers would differ
-    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER).close()
+    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
     SystemNoise().discrete_gaussian(1.0, (1,))  # load the noise library once, before the forks
     reads = []
     for _ in range(6):
@@ -138,8 +207,7 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
             from tutelage.ledger import budget_of
 
             try:
-                with budget_of(path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER) as ledger:
-                    ledger.reserve(EVENT, 10)
+                budget_of(path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER).reserve(EVENT, 10)
             except BaseException as error:
                 sys.stderr.write(repr(error))
                 os._exit(1)

@@ -27,7 +27,6 @@ def path(tmp_path: Path) -> Path:
         for batch in range(4):
             session.ask(np.arange(4.0).reshape(2, 2) + 10 * batch)
         ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
-    assert not Path(f"{made}-wal").exists()
     return made
 
 
@@ -46,8 +45,7 @@ def test_overwriting_any_range_of_bytes_is_found_or_changes_nothing(path):
     for start in range(0, len(content), _RANGE):
         garbage = random.bytes(_RANGE)
         path_tampered.write_bytes(content[:start] + garbage + content[start + _RANGE :])
-        for suffix in ("-wal", "-shm"):
-            Path(f"{path_tampered}{suffix}").unlink(missing_ok=True)
+        Path(f"{path_tampered}-journal").unlink(missing_ok=True)
         try:
             assert says(path_tampered) == before, f"bytes from {start} changed the ledger unnoticed"
             idle.append(start)
@@ -93,6 +91,7 @@ EDITS = {
     "an answer is added": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 2)"],
     "an answer is added to an unsettled batch": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 10)"],
     "an answer changes batches": ["UPDATE answers SET reservation = 4 WHERE reservation = 2"],
+    "an answer moves into its query": ["UPDATE answers SET query = query || CAST(labels AS BLOB), labels = ''"],
     "a query is changed": ["UPDATE answers SET query = zeroblob(32) WHERE query = (SELECT min(query) FROM answers)"],
     "the key is changed": ["UPDATE secret SET key = zeroblob(32)"],
     "the key is deleted": ["DELETE FROM secret"],
@@ -159,6 +158,13 @@ def test_the_helper_of_the_next_test_rewrites_faithfully(path):
         {10: {"format": 2}},
         {10: {"queries": 1000}},
         {10: {"number": 9}},
+        {2: {"queries": 0}},
+        {2: {"queries": True}},
+        {0: {"format": 0.5}},
+        {0: {"unit": {"name": ["x"], "neighboring": "one teacher's ballots change arbitrarily"}}},
+        {0: {"unit": {"name": "patient", "neighboring": "one teacher's ballots change arbitrarily"}}},
+        {0: {"epsilon": 10.0}},
+        {3: {"happened": GNMax(sigma=400.0).event_of_one(3, ONE_TEACHER, simulated=False).as_dict()}},
     ],
     ids=canonical,
 )

@@ -21,9 +21,9 @@ from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession, new_queries
-from tutelage.ledger import Ledger, LedgerState, budget_of, data_digest
+from tutelage.ledger import Ledger, LedgerState, budget_of, canonical, data_digest
 from tutelage.mechanisms import GNMax, Mechanism, Release
-from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
+from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.students import fit_supervised
 from tutelage.teachers import EstimatorTeachers, discard_checkpoints
@@ -65,6 +65,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     ledger : path-like or Ledger, optional
         The budget of these private data, charged before anything is drawn. A file that does not exist is made. Queries
         that were answered before are answered from it, at no cost. Default: a ledger for this `fit` alone.
+    question : str, optional
+        What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
+        the same rows is another question. The class values are part of it in any case.
     epsilon : float, optional
         ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`.
     data_changed : bool, default=False
@@ -95,7 +98,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
     epsilon_ : PublicEpsilon
-        The data-independent guarantee of this model's labels by themselves; may be published.
+        The data-independent guarantee; may be published. That of these labels by themselves where nothing else was
+        released through the ledger before; otherwise the ledger's budget, for all of it together.
     ledger_ : LedgerState
         The budget after this `fit`, which bounds everything ever released through the ledger; may be published.
     votes_ : VoteHistogram
@@ -135,6 +139,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         n_queries: int | None = None,
         unit: str | None = None,
         ledger: str | Path | Ledger | None = None,
+        question: str = "",
         epsilon: float | None = None,
         data_changed: bool = False,
         delta: float = 1e-5,
@@ -153,6 +158,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.n_queries = n_queries
         self.unit = unit
         self.ledger = ledger
+        self.question = question
         self.epsilon = epsilon
         self.data_changed = data_changed
         self.delta = delta
@@ -222,20 +228,23 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
-        noise = self.noise or SystemNoise()
+        noise = known_noise(self.noise, "PATEClassifier")
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
-        self.epsilon_ = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
-        with budget_of(
-            self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit
-        ) as ledger:
-            before = ledger.state()
-            if self.ledger is not None:
-                ledger.bind(data_digest(rows[keep], targets[keep], entities, owners), changed=self.data_changed)
-            ledger.require(one, new_queries(ledger, mechanism, one, queries))
-            ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
-            self.votes_ = tally(ballots, len(self.classes_), shards.unit)
-            self.release_ = LabelingSession(self.votes_, mechanism, ledger, noise=noise).ask(queries)
-            self.ledger_ = ledger.state()
+        epsilon = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
+        ledger = budget_of(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
+        before = ledger.state()
+        if self.ledger is not None:
+            ledger.bind(data_digest(rows[keep], labels[keep], entities, owners), changed=self.data_changed)
+        question = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
+        ledger.require(one, new_queries(ledger, mechanism, one, queries, question))
+        ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
+        self.votes_ = tally(ballots, len(self.classes_), shards.unit)
+        session = LabelingSession(self.votes_, mechanism, ledger, question=question, noise=noise)
+        self.release_ = session.ask(queries)
+        self.ledger_ = ledger.state()
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        alone = before.spent == 0 and self.ledger_.spent == self.release_.cost
+        self.epsilon_ = epsilon if alone else self.ledger_.guarantee()
         if before.spent > 0:
             warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=2)
         self.student_ = fit_supervised(
@@ -301,21 +310,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        for name, value, kind, example in (
-            ("mechanism", self.mechanism, Mechanism, "GNMax(sigma=40.0)"),
-            ("noise", self.noise, SystemNoise | SimulationNoise, "SystemNoise()"),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier must be something like {example}. Got a {type(value).__name__}."
-                )
+        known_noise(self.noise, "PATEClassifier")
+        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must be something like GNMax(sigma=40.0). Got a "
+                f"{type(self.mechanism).__name__}."
+            )
         if self.mechanism is not None and (self.mechanism.takes_predictions or self.mechanism.votes_per_query != 1):
             raise InvalidParameterError(
                 "`mechanism` of PATEClassifier must answer one class per query without predictions. Got "
                 f"{type(self.mechanism).__name__}; use a LabelingSession."
             )
-        if isinstance(self.noise, SimulationNoise) and not self.noise.simulated:
-            raise InvalidParameterError("`noise` of PATEClassifier is simulated and must say so.")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
             if not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
                 raise InvalidParameterError(

@@ -12,7 +12,7 @@ from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
-from tutelage.noise import NoiseSource, SystemNoise
+from tutelage.noise import NoiseSource, known_noise
 from tutelage.teachers import TeacherEnsemble
 from tutelage.votes import VoteHistogram, tally, tally_findings
 
@@ -42,8 +42,14 @@ class LabelingSession:
         How votes are released.
     ledger : Ledger
         The budget of the private data that the votes come from.
+    question : str, optional
+        What is voted on, where one data set is asked several things about the same rows: answers are remembered by it.
     noise : NoiseSource, optional
         Default: `SystemNoise`. `SimulationNoise` marks every answer and the ledger as not private.
+
+    Notes
+    -----
+    That the votes come from the data of that ledger is for the caller to see to; units of privacy are compared.
 
     Examples
     --------
@@ -65,10 +71,12 @@ class LabelingSession:
         mechanism: Mechanism,
         ledger: Ledger,
         *,
+        question: str = "",
         noise: NoiseSource | None = None,
     ) -> None:
         self._voters, self._mechanism, self._ledger = voters, mechanism, ledger
-        self._noise = SystemNoise() if noise is None else noise
+        self._question = question
+        self._noise = known_noise(noise, "LabelingSession")
         self._asked: list[_Asked] = []
 
     @property
@@ -111,7 +119,9 @@ class LabelingSession:
         rows = np.asarray(X_public)
         beside = [] if predictions is None else [np.asarray(predictions, dtype=np.float64)]
         self._check_rows(rows, beside)
-        queries = self._ledger.query_hashes(_context(self._mechanism, self._event_of_one()), rows, *beside)
+        queries = self._ledger.query_hashes(
+            _context(self._mechanism, self._event_of_one(), self._question), X_public, *beside
+        )
         answers = self._ledger.recall(queries)
         first_places = {query: place for place, query in reversed(list(enumerate(queries)))}
         fresh = [place for query, place in sorted(first_places.items(), key=lambda at: at[1]) if query not in answers]
@@ -125,10 +135,10 @@ class LabelingSession:
             drawn = self._mechanism.release(votes, self._noise, student)
             labels = drawn.labels.reshape(len(fresh), -1).tolist()
             new = {queries[place]: tuple(row) for place, row in zip(fresh, labels, strict=True)}
+            self._asked.append(_Asked(votes, drawn, self._offsets(student, votes)))
             settled = self._ledger.settle(reservation, new, drawn.event)
             answers |= settled.labels
             event, cost = drawn.event, settled.cost
-            self._asked.append(_Asked(votes, drawn, self._offsets(student, votes)))
         shape = (len(rows),) if self._mechanism.votes_per_query == 1 else (len(rows), self._mechanism.votes_per_query)
         labels = np.array([answers[query] for query in queries], dtype=np.int64).reshape(shape)
         return Release(labels, event, cost)
@@ -188,7 +198,9 @@ class LabelingSession:
         return InteractiveGNMax.offsets(predictions, votes.n_teachers)
 
 
-def new_queries(ledger: Ledger, mechanism: Mechanism, event_of_one: Event, X_public: npt.ArrayLike) -> int:
+def new_queries(
+    ledger: Ledger, mechanism: Mechanism, event_of_one: Event, X_public: npt.ArrayLike, question: str
+) -> int:
     """Return how many of these public rows a session would have to pay for: those asked first now, each once.
 
     Parameters
@@ -201,14 +213,17 @@ def new_queries(ledger: Ledger, mechanism: Mechanism, event_of_one: Event, X_pub
         The most that one query would be.
     X_public : array of shape (queries, ...)
         Public rows.
+    question : str
+        What would be voted on.
     """
-    queries = ledger.query_hashes(_context(mechanism, event_of_one), X_public)
+    queries = ledger.query_hashes(_context(mechanism, event_of_one, question), X_public)
     return len(set(queries)) - len(ledger.recall(queries))
 
 
-def _context(mechanism: Mechanism, event_of_one: Event) -> dict[str, object]:
+def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
     kind = type(mechanism)
     return {
+        "question": question,
         "mechanism": f"{kind.__module__}.{kind.__qualname__}",
         "parameters": repr(mechanism),
         "event": event_of_one.as_dict(),

@@ -4,6 +4,7 @@
 repeated; noise that can be replayed protects nobody, and everything made with it is marked ``simulated``.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, final
@@ -12,7 +13,9 @@ import numpy as np
 
 from tutelage._typing import IntArray
 from tutelage._validation import noise_scale
+from tutelage.exceptions import InvalidParameterError
 
+_FEATURES = threading.Lock()
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -124,6 +127,25 @@ class SimulationNoise:
         return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
 
 
+def known_noise(noise: object, owner: str) -> NoiseSource:
+    """Return `noise`, or the system's where it is None; any other source would have to be believed.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither a `SystemNoise` nor a `SimulationNoise` that says what it is.
+    """
+    if noise is None:
+        return SystemNoise()
+    if not isinstance(noise, SystemNoise | SimulationNoise):
+        raise InvalidParameterError(
+            f"`noise` of {owner} must be something like SystemNoise(). Got a {type(noise).__name__}."
+        )
+    if isinstance(noise, SimulationNoise) and not noise.simulated:
+        raise InvalidParameterError(f"`noise` of {owner} is simulated and must say so.")
+    return noise
+
+
 def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
     """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
     import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
@@ -153,11 +175,12 @@ def _contrib_constructors() -> Iterator[None]:
     """Enable OpenDP's vetted-by-contributors constructors here without changing the setting for the whole process."""
     from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
 
-    if "contrib" in GLOBAL_FEATURES:  # the user's own choice stays as it is
-        yield
-        return
-    enable_features("contrib")
-    try:
-        yield
-    finally:
-        disable_features("contrib")
+    with _FEATURES:  # the setting is one for all threads
+        if "contrib" in GLOBAL_FEATURES:  # the user's own choice stays as it is
+            yield
+            return
+        enable_features("contrib")
+        try:
+            yield
+        finally:
+            disable_features("contrib")

@@ -11,11 +11,11 @@ import typer
 
 from tutelage._files import read_arrays
 from tutelage._typing import Matrix
+from tutelage.cli.ledger import check_output
 from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.features import PublicColumns
 from tutelage.labeling import LabelingSession
-from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger import Ledger, LedgerState, canonical
 from tutelage.mechanisms import MultiLabel, Release
 from tutelage.tables import read_csv
 from tutelage.votes import VoteHistogram
@@ -50,6 +50,7 @@ def label(
     findings: Annotated[
         int | None, typer.Option(help="Yes-or-no findings per public row, each voted on by itself.")
     ] = None,
+    question: Annotated[str, typer.Option(help="What was voted on, if the same rows are asked several things.")] = "",
     array: Annotated[str | None, typer.Option(help="Array of the votes in its file, if it holds several.")] = None,
     public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
@@ -65,25 +66,25 @@ def label(
         released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions goes with the interactive mechanism, which needs it. Pass both or neither.")
-    if not output.parent.is_dir():  # found out before anything is spent
-        raise ConfigError(f"--output must be in a folder that exists. Got {output}.")
-    rows = _rows(public, public_array)
+    check_output(output, ledger, votes, public)
+    rows, question = _rows(public, public_array, question)
     student = None if predictions is None else _array(predictions, None)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
-    with Ledger.open(ledger) as budget:
-        release = LabelingSession(histogram, released_by, budget).ask(rows, student)
-        _write(output, release)
-        state = budget.state()
-    _print(release, state, output, as_json=as_json)
+    budget = Ledger.open(ledger)
+    release = LabelingSession(histogram, released_by, budget, question=question).ask(rows, student)
+    _write(output, release)
+    _print(release, budget.state(), output, as_json=as_json)
 
 
-def _rows(path: Path, array: str | None) -> Matrix:
+def _rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
+    """Return the rows, and the question with the names of their columns, where they have any."""
     if path.suffix.lower() != ".csv":
-        return _array(path, array)
+        return _array(path, array), question
     if array is not None:
         raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
     table = read_csv(path)
-    return PublicColumns.learn(table, tuple(table.columns)).values(table)
+    cells = np.array(list(table.columns.values()), dtype=object).T  # as text: a row is the same row in every file
+    return cells, canonical([question, list(table.columns)])
 
 
 def _array(path: Path, name: str | None) -> Matrix:

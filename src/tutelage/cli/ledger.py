@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.budget import round_up
+from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
@@ -99,11 +100,35 @@ def export(
     output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
 ) -> None:
     """Print every entry with its hash, one JSON object per line; nothing in it is secret."""
+    if output is not None:
+        check_output(output, file)
     lines = "".join(f"{json.dumps(entry)}\n" for entry in Ledger.open(file, read_only=True).export())
     if output is None:
         typer.echo(lines, nl=False)
     else:
         output.write_text(lines, encoding="utf-8")
+
+
+def check_output(output: Path, *inputs: Path) -> None:
+    """Refuse, before anything is spent, to write where there is no folder or over one of the files that are read.
+
+    Parameters
+    ----------
+    output : path
+        Where results are to go.
+    *inputs : paths
+        Files that must stay.
+
+    Raises
+    ------
+    ConfigError
+        If it is one of them, or not in a folder.
+    """
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output must be in a folder that exists. Got {output}.")
+    journals = [path.with_name(f"{path.name}-journal") for path in inputs]
+    if output.resolve() in {path.resolve() for path in (*inputs, *journals)}:
+        raise ConfigError(f"--output must be a file of its own. Got {output}, which is read.")
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:

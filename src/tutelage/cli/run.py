@@ -66,8 +66,9 @@ def run(
             )
     except KeyboardInterrupt:
         typer.secho(
-            "tutelage: interrupted; no label was released. The teachers trained so far are kept in "
-            f"{_shown(checkpoints)}; run the same command again to continue.",
+            "tutelage: interrupted; no results were written. The teachers trained so far are kept in "
+            f"{_shown(checkpoints)}; run the same command again to continue. Labels that were drawn already are "
+            "remembered and will not be paid for twice.",
             err=True,
             fg=typer.colors.YELLOW,
         )
@@ -92,6 +93,7 @@ def _classifier(
         n_queries=settings.public.queries,
         unit=None if settings.private is None else settings.private.entity,
         ledger=settings.ledger,
+        question="adult" if settings.private is None else settings.private.label,
         epsilon=settings.privacy.epsilon,
         data_changed=data_changed,
         delta=settings.privacy.delta,
@@ -208,7 +210,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         console.print("No cost that depends on the votes is known here for this mechanism.")
     if model.release_.cost == 0:
         console.print("Every query had been answered before: the same answers again, at no cost.")
-    console.print(f"Ledger: {_shown(settings.ledger)}, head {ledger.head[:16]}")
+    console.print(f"Ledger: {_shown(settings.ledger)}, head {ledger.head}", soft_wrap=True)
     console.print(f"Card: {_shown(settings.folder / 'card.md')}, {_shown(settings.folder / 'card.json')}")
 
 

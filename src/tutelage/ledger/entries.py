@@ -70,14 +70,15 @@ class Entry:
         content: dict[str, Any] = {}
         try:
             content = json.loads(text)
-            fits = canonical(content) == text and content["number"] == number and content["kind"] in set(Kind)
-            fits = fits and type(content["spent"]) is int and isinstance(content["written"], str)
-            if fits and content["format"] > FORMAT:
+            whole = all(type(content[name]) is int for name in ("number", "format", "spent"))
+            fits = whole and canonical(content) == text and content["number"] == number
+            fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
+            if whole and content["format"] > FORMAT:
                 raise LedgerTamperedError(
                     f"Entry {number} has format {content['format']}; this version reads up to {FORMAT}. Upgrade "
                     "tutelage."
                 )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             fits = False
         if not fits:
             raise LedgerTamperedError(f"Entry {number} is not in the form in which entries are written.")

@@ -3,18 +3,31 @@
 import hashlib
 import json
 import os
+import re
 import secrets
-from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
 import numpy.typing as npt
 
+from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import Event
-from tutelage.exceptions import BudgetExceededError, LedgerError, LedgerMismatchError, LedgerStorageError
+from tutelage.budget import PublicEpsilon
+from tutelage.events import Event, event_from_dict
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerError,
+    LedgerMismatchError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
+from tutelage.ledger.bookkeeping import AnswerDigest, what_is_wrong
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.queries import fingerprint, query_hashes
@@ -23,6 +36,7 @@ from tutelage.ledger.verification import verified
 from tutelage.neighboring import PrivacyUnit
 
 _TIMEOUT = 60.0
+_HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
 
 
@@ -35,6 +49,8 @@ class Reservation:
     ----------
     number : int
         Its entry in the ledger.
+    hash : bytes
+        The hash of that entry.
     event : Event
         The most that one query can be.
     queries : int
@@ -44,6 +60,7 @@ class Reservation:
     """
 
     number: int
+    hash: bytes
     event: Event
     queries: int
     cost: int
@@ -101,6 +118,11 @@ class LedgerState:
     bound: bool
     simulated: bool
 
+    def guarantee(self) -> PublicEpsilon:
+        """Return the (ε, δ) of everything that is ever released through the ledger."""
+        method = "budget of a ledger: a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
+        return PublicEpsilon(self.budget, self.delta, self.unit, method, self.order, self.simulated)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -134,7 +156,7 @@ class Ledger:
         with store.transaction() as read:
             found = verified(read)
             self._key = read.key()
-        self._filter, self._unit = found.filter, found.unit
+        self._filter, self._unit, self._newest = found.filter, found.unit, found.last
 
     @classmethod
     def create(
@@ -248,7 +270,7 @@ class Ledger:
             If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
-        with self._store.transaction(write=True) as write:
+        with self._held(write=True) as write:
             known = [entry.content["fingerprint"] for entry, _ in write.entries() if entry.kind is Kind.BOUND]
             if known and known[-1] == found:
                 return
@@ -258,7 +280,9 @@ class Ledger:
                     "right ledger; if rows were only added, removed or corrected, say that the data changed."
                 )
             last = write.last()
-            write.append(Entry.after(last, Kind.BOUND, last.spent, fingerprint=found))
+            entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found)
+            write.append(entry)
+        self._newest = entry
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -266,14 +290,14 @@ class Ledger:
         For what is expensive to prepare; only `reserve` keeps the room.
         """
         self._check_unit(event)
-        with self._store.transaction() as read:
+        with self._held() as read:
             spent = read.last().spent
         if spent + queries * self._filter.cost(event) > self._filter.capacity:
             raise self._exceeded(event, queries, spent)
 
     def fitting(self, event: Event) -> int:
         """Return how many more times `event`, what one query is at most, fits into what remains."""
-        with self._store.transaction() as read:
+        with self._held() as read:
             return self._filter.fitting(event, read.last().spent)
 
     def reserve(self, event: Event, queries: int) -> Reservation:
@@ -299,8 +323,9 @@ class Ledger:
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_unit(event)
+        _check_storable(event)
         cost = queries * self._filter.cost(event)
-        with self._store.transaction(write=True) as write:
+        with self._held(write=True) as write:
             last = write.last()
             if last.spent + cost > self._filter.capacity:
                 raise self._exceeded(event, queries, last.spent)
@@ -308,7 +333,8 @@ class Ledger:
                 last, Kind.RESERVED, last.spent + cost, event=event.as_dict(), queries=queries, cost=cost
             )
             write.append(entry)
-        return Reservation(entry.number, event, queries, cost)
+        self._newest = entry
+        return Reservation(entry.number, entry.hash, event, queries, cost)
 
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
@@ -331,15 +357,22 @@ class Ledger:
         LedgerLockedError, LedgerStorageError, LedgerTamperedError
             If the answers could not be stored. They must then not be released, and stay spent.
         """
-        self._check_within(reservation, happened)
+        _check_storable(happened)
+        given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
+        why = what_is_wrong(reservation.event, reservation.queries, happened, given)
+        if why is not None:
+            raise LedgerError(f"The mechanism {why}. Its answers are withheld and stay charged.")
         refund = reservation.cost - self._filter.cost(happened)
-        with self._store.transaction(write=True) as write:
-            _check_open(write.reservation(reservation.number), reservation)
-            last, digest, kept = write.last(), hashlib.sha256(), 0
+        with self._held(write=True) as write:
+            if write.hash_of(reservation.number) != reservation.hash or write.is_settled(reservation.number):
+                raise LedgerError(
+                    "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
+                )
+            last, digest, kept = write.last(), AnswerDigest(), 0
             for query, labels in sorted(answers.items()):
                 text = canonical(labels)
                 if write.remember(query, text, reservation.number):
-                    digest.update(query + text.encode())
+                    digest.add(query, text)
                     kept += 1
             entry = Entry.after(
                 last,
@@ -353,6 +386,7 @@ class Ledger:
             )
             write.append(entry, reservation.number)
             labels = _recalled(write, list(answers))
+        self._newest = entry
         return Settled(labels, self._filter.share(reservation.cost - refund))
 
     def recall(self, queries: list[bytes]) -> dict[bytes, Labels]:
@@ -363,7 +397,7 @@ class Ledger:
         queries : list of bytes
             `query_hashes`.
         """
-        with self._store.transaction() as read:
+        with self._held() as read:
             return _recalled(read, queries)
 
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
@@ -382,8 +416,9 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """Return what the ledger says now, after checking every entry and answer."""
-        with self._store.transaction() as read:
+        with self._held() as read:
             found = verified(read)
+        self._newest = found.last
         spent = self._filter.share(found.last.spent)
         return LedgerState(
             budget=self.epsilon,
@@ -412,27 +447,27 @@ class Ledger:
 
         Raises
         ------
+        InvalidParameterError
+            If `head` is no whole hash.
         LedgerTamperedError
             At the first thing that is wrong.
         """
-        with self._store.transaction() as read:
-            verified(read, thoroughly=True, head=head)
+        if head is not None and not _HEAD.fullmatch(head):
+            raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
+        with self._held() as read:
+            verified(read, thoroughly=True, head=None if head is None else head.lower())
         return self.state()
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
-        with self._store.transaction() as read:
+        with self._held() as read:
             return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
-
-    def close(self) -> None:
-        """Close the file; whatever was recorded stays."""
-        self._store.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Do nothing: the file is closed after every transaction."""
 
     def __repr__(self) -> str:
         return f"Ledger({self._name}, epsilon={self.epsilon:g}, delta={self.delta:g}, unit={self.unit.name!r})"
@@ -455,16 +490,15 @@ class Ledger:
                 "unit. Use the ledger of the data set that they come from."
             )
 
-    def _check_within(self, reservation: Reservation, happened: Event) -> None:
-        allowed = Counter[Event]()
-        for part in flatten(reservation.event, reservation.queries):
-            allowed[part.event] += part.times
-        for part in flatten(happened):
-            allowed[part.event] -= part.times
-        if min(allowed.values()) < 0:
-            raise LedgerError(
-                "The mechanism ran more than it had announced. Its answers are withheld and stay charged."
-            )
+    @contextmanager
+    def _held(self, *, write: bool = False) -> Iterator[Transaction]:
+        """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
+        with self._store.transaction(write=write) as held:
+            if held.key() != self._key or held.hash_of(self._newest.number) != self._newest.hash:
+                raise LedgerTamperedError(
+                    f"{self._name} was replaced, by another or an older one, while it was in use."
+                )
+            yield held
 
     def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
         fitting = self._filter.fitting(event, spent)
@@ -498,12 +532,14 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
     )
 
 
-def _check_open(stored: str | None, reservation: Reservation) -> None:
-    content = {} if stored is None else json.loads(stored)
-    if (content.get("kind"), content.get("cost")) != (Kind.RESERVED, reservation.cost):
-        raise LedgerError(
-            "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
-        )
+def _check_storable(event: Event) -> None:
+    """Refuse an event that would not come back from the file as it is."""
+    try:
+        stored = event_from_dict(json.loads(canonical(event.as_dict())))
+    except (TypeError, ValueError, RecursionError):
+        stored = None
+    if stored != event:
+        raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
 
 
 def _recalled(read: Transaction, queries: list[bytes]) -> dict[bytes, Labels]:

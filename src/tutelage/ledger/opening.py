@@ -1,8 +1,6 @@
 """Find the ledger that a release is to be charged to: given, on file, made now, or for this release alone."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.events import Event, Repeated
@@ -12,7 +10,6 @@ from tutelage.ledger.ledger import Ledger
 from tutelage.neighboring import PrivacyUnit
 
 
-@contextmanager
 def budget_of(
     where: str | os.PathLike[str] | Ledger | None,
     event: Event,
@@ -21,8 +18,8 @@ def budget_of(
     epsilon: float | None,
     delta: float,
     unit: PrivacyUnit,
-) -> Iterator[Ledger]:
-    """Give the ledger at `where`, making it if there is none; one that was opened here is closed at the end.
+) -> Ledger:
+    """Return the ledger at `where`, making it if there is none.
 
     Parameters
     ----------
@@ -44,18 +41,15 @@ def budget_of(
     LedgerMismatchError
         If the ledger has another budget or unit.
     """
-    if isinstance(where, Ledger):
-        _check_budget(where, epsilon, delta, unit)
-        yield where
-        return
     if where is None:
-        with _new(None, event, queries, epsilon, delta, unit) as ledger:
-            yield ledger
-        return
-    path = Path(where)
-    with Ledger.open(path) if path.exists() else _new(path, event, queries, epsilon, delta, unit) as ledger:
-        _check_budget(ledger, epsilon, delta, unit)
-        yield ledger
+        return _new(None, event, queries, epsilon, delta, unit)
+    if isinstance(where, Ledger):
+        ledger = where
+    else:
+        path = Path(where)
+        ledger = Ledger.open(path) if path.exists() else _new(path, event, queries, epsilon, delta, unit)
+    _check_budget(ledger, epsilon, delta, unit)
+    return ledger
 
 
 def _new(

@@ -1,7 +1,11 @@
-"""The ledger's file: SQLite with a write-ahead log, every commit on the disk before the call returns.
+"""The ledger's file: SQLite with a rollback journal, every commit on the disk before the call returns.
 
 One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``), so
-whatever a transaction decides on is still true when it commits. Connections are never shared between processes.
+whatever a transaction decides on is still true when it commits.
+
+Every transaction opens the file anew and closes it. POSIX locks belong to a process, are forgotten by a fork, and
+vanish when anybody in the process closes the file; so a lock that is kept between transactions, as a write-ahead log
+needs one, can be lost, and with it the commits of whoever still believes in it.
 """
 
 import os
@@ -12,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import final
+from weakref import WeakSet
 
 from tutelage.exceptions import (
     LedgerError,
@@ -68,21 +73,21 @@ class Transaction:
     def entries(self) -> Iterator[tuple[Entry, int | None]]:
         """Yield every entry in order, each checked against the one before it, and the reservation that it settles."""
         last = None
-        for place, (number, text, found, settles) in enumerate(
-            self._run("SELECT number, text, hash, settles FROM entries ORDER BY number")
-        ):
+        rows = self._run("SELECT number, text, hash, settles FROM entries ORDER BY number").fetchall()
+        for place, (number, text, found, settles) in enumerate(rows):
             if number != place:
                 raise LedgerTamperedError(f"Entry {place} is missing.")
             last = Entry.read(last, text, found)
             yield last, settles
 
-    def reservation(self, number: int) -> str | None:
-        """Return the text of the entry `number` if it is not settled yet."""
-        row = self._run(
-            "SELECT text FROM entries WHERE number = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE settles = ?)",
-            (number, number),
-        ).fetchone()
+    def hash_of(self, number: int) -> bytes | None:
+        """Return the hash of the entry `number`."""
+        row = self._run("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return None if row is None else row[0]
+
+    def is_settled(self, number: int) -> bool:
+        """Return whether the reservation `number` has been settled."""
+        return self._run("SELECT 1 FROM entries WHERE settles = ?", (number,)).fetchone() is not None
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry."""
@@ -97,9 +102,9 @@ class Transaction:
         row = self._run("SELECT labels FROM answers WHERE query = ?", (query,)).fetchone()
         return None if row is None else row[0]
 
-    def answers(self) -> Iterator[tuple[int, bytes, str]]:
-        """Yield reservation, query and labels of every stored answer, in the order of the queries' hashes."""
-        yield from self._run("SELECT reservation, query, labels FROM answers ORDER BY query")
+    def answers(self) -> list[tuple[int, bytes, str]]:
+        """Return reservation, query and labels of every stored answer, in the order of the queries' hashes."""
+        return self._run("SELECT reservation, query, labels FROM answers ORDER BY query").fetchall()
 
     def found_faults(self) -> bool:
         """Return whether SQLite finds its own structures damaged, or a table, index or trigger that is none of ours."""
@@ -125,14 +130,15 @@ class Store:
 
     def __init__(self, path: Path | None, *, timeout: float, read_only: bool = False) -> None:
         self.path = path
+        self._file = None if path is None else path.resolve()  # another working directory is not another ledger
         self._timeout = timeout
         self._read_only = read_only
         self._lock = threading.RLock()
         self._process = os.getpid()
-        self._inherited: list[sqlite3.Connection] = []
-        with _explained(path, timeout):
-            self._connection = self._connect()
-            if path is not None:
+        self._memory = None if path is not None else _connected(":memory:", timeout)
+        _STORES.add(self)
+        if path is not None:
+            with _explained(path, timeout):
                 self._check_header()
 
     @classmethod
@@ -148,7 +154,9 @@ class Store:
         """
         if path is None:
             store = cls(None, timeout=timeout)
-            _write_schema(store._connection, first, key)
+            if store._memory is not None:
+                _write_schema(store._memory, first, key)
+                store._memory.execute("COMMIT")
             return store
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -156,82 +164,91 @@ class Store:
             raise
         except OSError as error:
             raise LedgerStorageError(f"{path} cannot be made: {error.strerror}.") from None
-        try:
-            with (
-                _explained(path, timeout),
-                closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as made,
-            ):
-                made.execute("PRAGMA journal_mode = WAL")
-                made.execute("PRAGMA synchronous = FULL")
+        with _explained(path, timeout), closing(_connected(str(path), timeout)) as made:
+            committing = False
+            try:
                 _write_schema(made, first, key)
-        except BaseException:
-            for suffix in ("", "-wal", "-shm", "-journal"):  # nothing was released through it
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
-            raise
+                committing = True
+                made.execute("COMMIT")
+            except BaseException as error:
+                if not committing or isinstance(error, sqlite3.Error):  # otherwise it may be in use by now
+                    path.unlink(missing_ok=True)
+                raise
         _sync_folder(path.parent)
         return cls(path, timeout=timeout)
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self._lock, _explained(self.path, self._timeout):
-            connection = self._own_connection()
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        with self._lock, _explained(self.path, self._timeout), self._connection() as connection:
+            opened_as = self._identity()
             try:
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield Transaction(connection)
+                if self._identity() != opened_as:
+                    raise LedgerTamperedError(f"{self.path} was replaced while it was in use. Nothing was written.")
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
 
-    def close(self) -> None:
-        """Close the file; whatever was committed stays."""
-        with self._lock:
-            if self._process == os.getpid():
-                self._connection.close()
+    @property
+    def lock(self) -> threading.RLock:
+        """Held during every transaction of this process."""
+        return self._lock
 
-    def _connect(self) -> sqlite3.Connection:
-        if self.path is None:
-            return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        if not self.path.is_file():
-            raise LedgerStorageError(f"{self.path} does not exist. Make it with `tutelage ledger init`.")
-        if self.path.stat().st_nlink > 1:  # two names would have two write-ahead logs, and so two budgets
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if self._memory is not None:
+            if self._process != os.getpid():
+                raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
+            yield self._memory
+            return
+        self._identity()
+        with closing(_connected(f"{self._uri()}?{self._mode()}", self._timeout)) as connection:
+            if not self._read_only:
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
+            yield connection
+
+    def _uri(self) -> str:
+        return "" if self._file is None else self._file.as_uri()
+
+    def _mode(self) -> str:
+        if not self._read_only or self._file is None:
+            return "mode=rw"
+        resting = not Path(f"{self._file}-journal").exists() and not os.access(self._file.parent, os.W_OK)
+        return "mode=ro&immutable=1" if resting else "mode=ro"
+
+    def _identity(self) -> tuple[int, int]:
+        """Return which file it is, refusing one that is not there or has a second name."""
+        if self._file is None:
+            return 0, 0
+        try:
+            found = self._file.stat()
+        except OSError:
+            raise LedgerStorageError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
+        if found.st_nlink > 1:  # two names would have two journals, and a crash would restore the wrong one
             raise LedgerStorageError(
                 f"{self.path} has a second name (a hard link). Keep one, so that there is one budget."
             )
-        connection = self._connect_to("mode=ro" if self._read_only else "mode=rw")
-        if self._read_only and not Path(f"{self.path}-wal").exists() and not os.access(self.path.parent, os.W_OK):
-            connection.close()
-            return self._connect_to("mode=ro&immutable=1")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    def _connect_to(self, mode: str) -> sqlite3.Connection:
-        uri = f"{self.path.resolve().as_uri()}?{mode}" if self.path else ""
-        return sqlite3.connect(uri, uri=True, timeout=self._timeout, isolation_level=None, check_same_thread=False)
-
-    def _own_connection(self) -> sqlite3.Connection:
-        """Return this process's connection; one that came through a fork is set aside unused and unclosed."""
-        if self._process != os.getpid():
-            if self.path is None:
-                raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
-            self._inherited.append(self._connection)
-            self._connection, self._process = self._connect(), os.getpid()
-        return self._connection
+        return found.st_dev, found.st_ino
 
     def _check_header(self) -> None:
         """Refuse what is no ledger, waiting a little for one that is just being made."""
         until = time.monotonic() + _UNFINISHED
         while True:
-            application = self._connection.execute("PRAGMA application_id").fetchone()[0]
-            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if (application, version) != (0, 0):
+            with self._connection() as connection:
+                application = connection.execute("PRAGMA application_id").fetchone()[0]
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if (application, version, tables) != (0, 0, 0):
                 break
-            if time.monotonic() > until or self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            if time.monotonic() > until:
                 raise LedgerTamperedError(
                     f"{self.path} is no ledger, or one whose making was cut short, through which nothing was released. "
-                    "Name another file."
+                    "Name another file, or delete this one."
                 )
             time.sleep(0.02)
         if application != _APPLICATION:
@@ -242,7 +259,32 @@ class Store:
             )
 
 
+_STORES: "WeakSet[Store]" = WeakSet()
+
+
+def _connected(database: str, timeout: float) -> sqlite3.Connection:
+    uri = database.startswith("file:")
+    return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
+
+
+def _hold_all() -> None:
+    """Wait until no thread is in a transaction: a fork would copy its lock without the thread that lets go of it."""
+    for store in sorted(_STORES, key=id):
+        store.lock.acquire()
+
+
+def _release_all() -> None:
+    for store in sorted(_STORES, key=id):
+        store.lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
+
+
 def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> None:
+    """Write everything that a new ledger holds, up to the commit."""
+    connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("BEGIN IMMEDIATE")
     for statement in _SCHEMA.values():
         connection.execute(statement)
@@ -250,7 +292,6 @@ def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> N
     Transaction(connection).append(first)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.execute(f"PRAGMA user_version = {_VERSION}")
-    connection.execute("COMMIT")
 
 
 @contextmanager

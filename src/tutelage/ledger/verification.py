@@ -6,18 +6,23 @@ elsewhere.
 """
 
 import hashlib
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
+from tutelage._typing import ABSTAIN
+from tutelage.accounting.data_independent import flatten
 from tutelage.events import Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerTamperedError, TutelageError
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.bookkeeping import AnswerDigest, what_is_wrong
+from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.store import Transaction
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
+_HASH_BYTES = 32
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
 
@@ -60,7 +65,7 @@ def verified(read: Transaction, *, thoroughly: bool = False, head: str | None = 
     read : Transaction
         The open file.
     thoroughly : bool
-        Also check SQLite's own structures, and that every cost covers its event by today's theorems.
+        Also check SQLite's own structures, and that every charge covers its event by today's theorems.
     head : str, optional
         Hash of an entry that the ledger must hold.
 
@@ -98,6 +103,12 @@ def verified(read: Transaction, *, thoroughly: bool = False, head: str | None = 
     )
 
 
+class _Reserved(NamedTuple):
+    event: Event
+    queries: int
+    cost: int
+
+
 @dataclass(slots=True)
 class _Book:
     """The sums of a ledger, kept entry by entry."""
@@ -107,7 +118,7 @@ class _Book:
     last: Entry | None = None
     bound: bool = False
     simulated: bool = False
-    reserved: dict[int, tuple[Event, int]] = field(default_factory=dict)
+    reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -133,11 +144,11 @@ class _Book:
                 raise LedgerTamperedError("A ledger starts with its budget, and has one.")
             change = add[entry.kind](entry)
             whole = settles == entry.content.get("reservation") and entry.spent == before + change
-            if not whole or not 0 <= entry.spent <= self.opening["capacity"]:
+            if not whole or not 0 <= entry.spent <= self.filter.capacity / _SLACK:
                 raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
         except LedgerTamperedError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, TutelageError):
             raise LedgerTamperedError(
                 f"Entry {entry.number} is not in the form in which entries are written."
             ) from None
@@ -145,24 +156,30 @@ class _Book:
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
-        found: dict[int, Any] = defaultdict(hashlib.sha256)
-        count: dict[int, int] = defaultdict(int)
+        digests: dict[int, AnswerDigest] = defaultdict(AnswerDigest)
+        stored, given = Counter[int](), Counter[int]()
         for reservation, query, labels in answers:
-            if not (isinstance(reservation, int) and isinstance(query, bytes) and isinstance(labels, str)):
+            if type(query) is not bytes or len(query) != _HASH_BYTES or type(labels) is not str:
                 raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
-            found[reservation].update(query + labels.encode())
-            count[reservation] += 1
+            digests[reservation].add(query, labels)
+            stored[reservation] += 1
+            given[reservation] += sum(label != ABSTAIN for label in _read_labels(labels))
         for reservation, entry in self.settled.items():
-            if found[reservation].hexdigest() != entry["digest"] or count[reservation] != entry["answers"]:
+            if digests[reservation].hexdigest() != entry["digest"] or stored[reservation] != entry["answers"]:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
-        if set(found) - set(self.settled):
+            event, queries, _ = self.reserved[reservation]
+            wrong = what_is_wrong(event, queries, event_from_dict(entry["happened"]), given[reservation])
+            if wrong is not None or stored[reservation] > queries:
+                raise LedgerTamperedError(f"The answers of entry {reservation} are not those that it was charged for.")
+        if set(stored) - set(self.settled):
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
-        return sum(count.values())
+        return stored.total()
 
     def _opened(self, entry: Entry) -> int:
         self.opening = entry.content
-        if self.unit is None or not 0 < entry.content["capacity"] <= self.filter.capacity / _SLACK:
-            raise LedgerTamperedError("The budget holds more than its epsilon and delta allow.")
+        capacity = _whole(entry.content["capacity"])
+        if type(self.unit.name) is not str or not _SLACK <= capacity / self.filter.capacity <= 1 / _SLACK:
+            raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
         return 0
 
     def _bound(self, entry: Entry) -> int:
@@ -170,20 +187,42 @@ class _Book:
         return 0
 
     def _reserved(self, entry: Entry) -> int:
-        event, queries, cost = event_from_dict(entry.content["event"]), entry.content["queries"], entry.content["cost"]
-        self.reserved[entry.number] = event, cost
+        event = event_from_dict(entry.content["event"])
+        queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
+        if any(part.event.unit != self.unit for part in flatten(event)):
+            raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
+        self.reserved[entry.number] = _Reserved(event, queries, cost)
         self.simulated |= event.is_simulated
         if self.thoroughly and cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost
 
     def _answered(self, entry: Entry) -> int:
-        number, refund = entry.content["reservation"], entry.content["refund"]
-        _, cost = self.reserved[number]
+        number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])
+        cost = self.reserved[number].cost
         happened = event_from_dict(entry.content["happened"])
-        if number in self.settled or not 0 <= refund <= cost:
+        _whole(entry.content["answers"])
+        if number in self.settled or refund > cost:
             raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
         if self.thoroughly and cost - refund < _SLACK * self.filter.cost(happened):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
         self.settled[number] = entry.content
         return -refund
+
+
+def _whole(value: object) -> int:
+    """Return a stored whole number that may not be negative; anything else, True and 2.0 included, is not one."""
+    if type(value) is not int or value < 0:
+        raise TypeError
+    return value
+
+
+def _read_labels(text: str) -> list[int]:
+    """Return the labels of a remembered answer."""
+    try:
+        labels = json.loads(text)
+    except (ValueError, RecursionError):
+        labels = None
+    if not isinstance(labels, list) or canonical(labels) != text or any(type(label) is not int for label in labels):
+        raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
+    return labels

@@ -1,0 +1,61 @@
+"""What a settled batch must keep to, whoever asks: the ledger before it gives anything back, and `verify` later on."""
+
+import hashlib
+from collections import Counter
+from typing import final
+
+from tutelage.accounting.data_independent import flatten
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck
+
+_CHECKS = ConfidenceCheck | InteractiveCheck
+
+
+def what_is_wrong(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
+    """Return what a batch that "the mechanism …" reports does not keep to, or None.
+
+    Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
+    check stood before them, and only as many as there are queries without a label.
+
+    Parameters
+    ----------
+    reserved : Event
+        The most that one query can be.
+    queries : int
+        How many were reserved.
+    happened : Event
+        What is said to have been run.
+    given : int
+        Labels that were given.
+    """
+    allowed, ran = Counter[Event](), Counter[Event]()
+    for part in flatten(reserved, queries):
+        allowed[part.event] += part.times
+    for part in flatten(happened):
+        ran[part.event] += part.times
+    if ran - allowed:
+        return "ran more than it had announced"
+    checks = [event for event in allowed if isinstance(event, _CHECKS)]
+    if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
+        return "reports fewer checks, or fewer answers without a check, than it had announced"
+    answers = sum(times for event, times in ran.items() if not isinstance(event, _CHECKS))
+    confirms = any(isinstance(event, InteractiveCheck) for event in checks)  # some labels are then the student's own
+    if given > answers and not confirms:
+        return "gives more labels than it reports answers"
+    return None
+
+
+@final
+class AnswerDigest:
+    """A digest of the answers of one batch, in the order of their queries' hashes."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, query: bytes, labels: str) -> None:
+        """Take in one answer."""
+        text = labels.encode()
+        self._digest.update(len(query).to_bytes(8, "big") + query + len(text).to_bytes(8, "big") + text)
+
+    def hexdigest(self) -> str:
+        """Return the digest of the answers so far."""
+        return self._digest.hexdigest()
