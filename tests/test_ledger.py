@@ -533,7 +533,9 @@ def test_other_rows_are_other_queries():
         np.array([[2**53, 2**53 + 1]]), np.array([[2**53 + 1, 2**53]]), np.array([[None, 1]], dtype=object),
         np.array([["None", 1]], dtype=object),
         np.array([[b"None", 1]], dtype=object),
-        np.array([[2**60, 1.5]], dtype=object), np.array([[2**60 + 1, 1.5]], dtype=object), np.array([["nan", 1]], dtype=object),
+        np.array([[2**60, 1.5]], dtype=object),
+        np.array([[2**60 + 1, 1.5]], dtype=object),
+        np.array([["nan", 1]], dtype=object),
     ]  # fmt: skip
     assert len({row_bytes(row)[0] for row in rows}) == len(rows)
 

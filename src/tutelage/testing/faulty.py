@@ -27,10 +27,10 @@ class FaultyArgmax(Mechanism):
     Parameters
     ----------
     fault : callable
-        Returns labels from counts and a noise source.
+        Returns labels from votes and a noise source.
     """
 
-    fault: Callable[[IntArray, NoiseSource], IntArray]
+    fault: Callable[[VoteHistogram, NoiseSource], IntArray]
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is claimed to be."""
@@ -39,7 +39,7 @@ class FaultyArgmax(Mechanism):
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query, wrongly."""
         self.check(votes, predictions)
-        return Release(self.fault(votes.counts, noise), self.event(votes, simulated=noise.simulated))
+        return Release(self.fault(votes, noise), self.event(votes, simulated=noise.simulated))
 
     def __repr__(self) -> str:
         return f"FaultyArgmax({self.fault.__name__})"
@@ -82,78 +82,129 @@ class FaultyCheck(Mechanism):
         return f"FaultyCheck({self.noise_on_check}, {self.report.__name__})"
 
 
-def half_noise(counts: IntArray, noise: NoiseSource) -> IntArray:
+def half_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with half the σ that is claimed: a forgotten factor 2."""
-    return np.argmax(counts + noise.discrete_gaussian(_SIGMA / 2, counts.shape), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA / 2, votes.counts.shape), axis=1)
 
 
-def noise_of_0_7(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_of_0_7(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 0.7 of the σ that is claimed: a forgotten √2."""
-    return np.argmax(counts + noise.discrete_gaussian(0.7 * _SIGMA, counts.shape), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(0.7 * _SIGMA, votes.counts.shape), axis=1)
 
 
-def noise_of_1_3(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_of_1_3(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 1.3 of the σ that is claimed: private, but not what the event says."""
-    return np.argmax(counts + noise.discrete_gaussian(1.3 * _SIGMA, counts.shape), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(1.3 * _SIGMA, votes.counts.shape), axis=1)
 
 
-def inverse_scale(counts: IntArray, noise: NoiseSource) -> IntArray:
+def inverse_scale(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 1/σ in place of σ: γ taken for the scale."""
-    return np.argmax(counts + noise.discrete_gaussian(1 / _SIGMA, counts.shape), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(1 / _SIGMA, votes.counts.shape), axis=1)
 
 
-def no_noise(counts: IntArray, noise: NoiseSource) -> IntArray:
+def no_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Report the plurality itself."""
-    return np.argmax(counts, axis=1)
+    return np.argmax(votes.counts, axis=1)
 
 
-def noise_shared_by_classes(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_shared_by_classes(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Add one draw to all classes of a query, which changes nothing."""
-    return np.argmax(counts + noise.discrete_gaussian(_SIGMA, (len(counts), 1)), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, (votes.n_queries, 1)), axis=1)
 
 
-def noise_shared_by_queries(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_shared_by_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Add the same draws to every query."""
-    return np.argmax(counts + noise.discrete_gaussian(_SIGMA, counts.shape[1:]), axis=1)
+    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape[1:]), axis=1)
 
 
-def noise_after_the_argmax(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_after_the_argmax(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Add noise to the winner's count only, once it has won."""
-    winners = np.argmax(counts, axis=1)
-    noisy = counts.copy()
-    noisy[np.arange(len(counts)), winners] += noise.discrete_gaussian(_SIGMA, (len(counts),))
+    winners = np.argmax(votes.counts, axis=1)
+    noisy = votes.counts.copy()
+    noisy[np.arange(votes.n_queries), winners] += noise.discrete_gaussian(_SIGMA, (votes.n_queries,))
     return np.argmax(noisy, axis=1)
 
 
-def noise_on_the_first_class_only(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_on_the_first_class_only(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Forget the other classes."""
-    noisy = counts.copy()
-    noisy[:, 0] += noise.discrete_gaussian(_SIGMA, (len(counts),))
+    noisy = votes.counts.copy()
+    noisy[:, 0] += noise.discrete_gaussian(_SIGMA, (votes.n_queries,))
     return np.argmax(noisy, axis=1)
 
 
-def ties_to_the_last_class(counts: IntArray, noise: NoiseSource) -> IntArray:
+def ties_to_the_last_class(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Break ties the other way than the accounting assumes."""
-    noisy = counts + noise.discrete_gaussian(_SIGMA, counts.shape)
-    return counts.shape[1] - 1 - np.argmax(noisy[:, ::-1], axis=1)
+    noisy = votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape)
+    return votes.counts.shape[1] - 1 - np.argmax(noisy[:, ::-1], axis=1)
 
 
-def other_kind_of_noise(counts: IntArray, noise: NoiseSource) -> IntArray:
+def other_kind_of_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw Laplace noise of the scale that is claimed for a Gaussian."""
-    return np.argmax(counts + noise.discrete_laplace(_SIGMA, counts.shape), axis=1)
+    return np.argmax(votes.counts + noise.discrete_laplace(_SIGMA, votes.counts.shape), axis=1)
 
 
-def noise_of_its_own(counts: IntArray, noise: NoiseSource) -> IntArray:
+def noise_of_its_own(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw from a seeded generator of its own, the same every time."""
-    drawn = np.random.default_rng(0).integers(-3, 4, counts.shape)
-    return np.argmax(counts + drawn, axis=1)
+    drawn = np.random.default_rng(0).integers(-3, 4, votes.counts.shape)
+    return np.argmax(votes.counts + drawn, axis=1)
 
 
-def abstains_on_ties(counts: IntArray, noise: NoiseSource) -> IntArray:
+def abstains_on_ties(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Give no answer where the clean votes are tied, which tells that they are."""
-    labels = np.argmax(counts + noise.discrete_gaussian(_SIGMA, counts.shape), axis=1)
-    ordered = np.sort(counts, axis=1)
+    labels = np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
+    ordered = np.sort(votes.counts, axis=1)
     return np.where(ordered[:, -1] == ordered[:, -2], ABSTAIN, labels)
+
+
+def no_noise_on_single_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Draw for batches only."""
+    return _right(votes, noise) if votes.n_queries > 1 else no_noise(votes, noise)
+
+
+def no_noise_where_teachers_agree(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Leave a unanimous vote as it is, which tells that it was one."""
+    agreed = votes.counts.max(axis=1) == votes.counts.sum(axis=1)
+    return np.where(agreed, no_noise(votes, noise), _right(votes, noise))
+
+
+def less_noise_for_many_classes(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Draw with less noise where there are more than three classes."""
+    sigma = _SIGMA if votes.counts.shape[1] <= 3 else _SIGMA / 2
+    return np.argmax(votes.counts + noise.discrete_gaussian(sigma, votes.counts.shape), axis=1)
+
+
+def less_noise_for_many_teachers(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Draw with less noise where there are more than a hundred teachers."""
+    sigma = _SIGMA if votes.n_teachers <= 100 else _SIGMA / 10
+    return np.argmax(votes.counts + noise.discrete_gaussian(sigma, votes.counts.shape), axis=1)
+
+
+def noise_on_the_first_three_classes_only(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Forget the classes beyond the third."""
+    noisy = votes.counts.copy()
+    noisy[:, :3] += noise.discrete_gaussian(_SIGMA, votes.counts[:, :3].shape)
+    return np.argmax(noisy, axis=1)
+
+
+def noise_drawn_for_half_of_the_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Use every draw twice, once in each half of the batch."""
+    drawn = noise.discrete_gaussian(_SIGMA, (-(-votes.n_queries // 2), votes.counts.shape[1]))
+    return np.argmax(votes.counts + np.concatenate([drawn, drawn])[: votes.n_queries], axis=1)
+
+
+def noise_shared_by_neighbouring_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Use every draw twice, for two queries in a row."""
+    drawn = noise.discrete_gaussian(_SIGMA, (votes.n_queries // 2 + 1, votes.counts.shape[1]))
+    return np.argmax(votes.counts + np.repeat(drawn, 2, axis=0)[1 : votes.n_queries + 1], axis=1)
+
+
+def abstains_without_a_quorum(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Give no answer where not every teacher voted, which tells that one did not."""
+    return np.where(votes.counts.sum(axis=1) == votes.n_teachers, _right(votes, noise), ABSTAIN)
+
+
+def _right(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
 
 
 def as_it_happened(passed: np.ndarray) -> tuple[int, int]:
@@ -176,6 +227,11 @@ def no_checks(passed: np.ndarray) -> tuple[int, int]:
     return 0, int(passed.sum())
 
 
+def no_answers_in_small_batches(passed: np.ndarray) -> tuple[int, int]:
+    """Report answers in large batches only, and have them given back in small ones."""
+    return len(passed), int(passed.sum()) if len(passed) > 100 else 0
+
+
 def faulty_mechanisms() -> list[Mechanism]:
     """Return one mechanism per fault."""
     draws = [
@@ -192,6 +248,15 @@ def faulty_mechanisms() -> list[Mechanism]:
         other_kind_of_noise,
         noise_of_its_own,
         abstains_on_ties,
+        no_noise_on_single_queries,
+        no_noise_where_teachers_agree,
+        less_noise_for_many_classes,
+        less_noise_for_many_teachers,
+        noise_on_the_first_three_classes_only,
+        noise_drawn_for_half_of_the_queries,
+        noise_shared_by_neighbouring_queries,
+        abstains_without_a_quorum,
     ]
-    checks = [FaultyCheck(True, report) for report in (checks_of_answers_only, expected_answers, no_checks)]
+    reports = checks_of_answers_only, expected_answers, no_checks, no_answers_in_small_batches
+    checks = [FaultyCheck(True, report) for report in reports]
     return [*map(FaultyArgmax, draws), FaultyCheck(False, as_it_happened), *checks]
