@@ -44,23 +44,23 @@ def appended(folder: Path, debits: int) -> float:
 
 def reserved(folder: Path, debits: int) -> float:
     """Reserve every query by itself."""
-    with new_ledger(folder) as ledger:
-        start = time.perf_counter()
-        for _ in range(debits):
-            ledger.reserve(EVENT, 1)
-        return time.perf_counter() - start
+    ledger = new_ledger(folder)
+    start = time.perf_counter()
+    for _ in range(debits):
+        ledger.reserve(EVENT, 1)
+    return time.perf_counter() - start
 
 
 def reserved_and_settled(folder: Path, debits: int, batch: int) -> float:
     """Reserve a batch, then store its answers, for every batch."""
     queries = [os.urandom(32) for _ in range(debits)]
-    with new_ledger(folder) as ledger:
-        start = time.perf_counter()
-        for first in range(0, debits, batch):
-            asked = queries[first : first + batch]
-            reservation = ledger.reserve(EVENT, len(asked))
-            ledger.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
-        return time.perf_counter() - start
+    ledger = new_ledger(folder)
+    start = time.perf_counter()
+    for first in range(0, debits, batch):
+        asked = queries[first : first + batch]
+        reservation = ledger.reserve(EVENT, len(asked))
+        ledger.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
+    return time.perf_counter() - start
 
 
 def asked(folder: Path, debits: int, batch: int) -> float:
@@ -69,29 +69,29 @@ def asked(folder: Path, debits: int, batch: int) -> float:
     rows = random.random((debits, 64))
     votes = VoteHistogram(random.multinomial(250, np.full(CLASSES, 1 / CLASSES), size=batch), 250)
     SystemNoise().discrete_gaussian(SIGMA, (1,))
-    with new_ledger(folder) as ledger:
-        session = LabelingSession(votes, GNMax(SIGMA), ledger)
-        start = time.perf_counter()
-        for first in range(0, debits, batch):
-            session.ask(rows[first : first + batch])
-        return time.perf_counter() - start
+    ledger = new_ledger(folder)
+    session = LabelingSession(votes, GNMax(SIGMA), ledger)
+    start = time.perf_counter()
+    for first in range(0, debits, batch):
+        session.ask(rows[first : first + batch])
+    return time.perf_counter() - start
 
 
 def raced(folder: Path, debits: int, processes: int) -> float:
     """Let several processes reserve and settle one by one on the same ledger."""
-    with new_ledger(folder) as ledger:
-        path, start, children = ledger.path, time.perf_counter(), []
-        for _ in range(processes):
-            child = os.fork()
-            if child == 0:
-                mine = Ledger.open(str(path))
-                for _ in range(debits // processes):
-                    mine.settle(mine.reserve(EVENT, 1), {os.urandom(32): (1,)}, EVENT)
-                os._exit(0)
-            children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
-        return time.perf_counter() - start
+    ledger = new_ledger(folder)
+    path, start, children = ledger.path, time.perf_counter(), []
+    for _ in range(processes):
+        child = os.fork()
+        if child == 0:
+            mine = Ledger.open(str(path))
+            for _ in range(debits // processes):
+                mine.settle(mine.reserve(EVENT, 1), {os.urandom(32): (1,)}, EVENT)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    return time.perf_counter() - start
 
 
 def main() -> None:

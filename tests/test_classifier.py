@@ -267,7 +267,7 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
     model(ledger=path, epsilon=60.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="the ledger of another data set"):
         model(ledger=path).fit(X, 1 - y, X_public=X[:20])
-    with pytest.raises(LedgerMismatchError, match="was made for ε = 60 at δ = 1e-05, and a budget is set once"):
+    with pytest.raises(LedgerMismatchError, match="must be 60, as when the ledger was made: a budget is set once"):
         model(ledger=path, epsilon=61.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="a budget is set once"):
         model(ledger=path, delta=1e-6).fit(X, y, X_public=X[:20])
@@ -296,6 +296,6 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
     assert 0 < fitted.release_.answered.sum() < 60
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
-    with Ledger.open(tmp_path / "a.ledger") as ledger:
-        entries = ledger.export()
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    entries = ledger.export()
     assert entries[-1]["refund"] > 0

@@ -131,7 +131,7 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     public = [f"{card['student_accuracy']:.2%}"[:-1], f"{round_up(card['public_epsilon']):.4f}", "1e-05", "2.0"]
     public += [str(card["queries"]), str(card["teachers"])]
     budget = card["budget"]
-    public += [f"{budget['budget']:.4f}", f"{budget['spent']:.4f}", f"{budget['spent']:.4f}"]
+    public += [f"{budget['budget']:.4f}", f"{round_up(budget['spent']):.4f}", f"{round_up(budget['spent']):.4f}"]
     shown = result.stdout.replace(budget["head"], "")
     assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
     assert result.stderr == ""
@@ -222,7 +222,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("sigma = 2.0", "scale = 2.0")],
             {},
-            "gnmax takes `sigma` and no other settings. Got `scale` 2.",
+            "gnmax takes `sigma` and no other settings: `sigma` missing, `scale` too much.",
         ),
         (
             [('"gnmax"', '"gaussian"')],

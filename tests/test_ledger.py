@@ -56,9 +56,8 @@ PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_EN
 
 
 @pytest.fixture
-def ledger(tmp_path: Path):
-    with Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER) as made:
-        yield made
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
 
 
 def answer(ledger: Ledger, queries: list[bytes], event: Event = ANSWER) -> None:
@@ -119,8 +118,8 @@ def test_what_did_not_happen_is_given_back(ledger):
     happened = Composed((Repeated(CHECK, 100), Repeated(ANSWER, 30)))
     settled = ledger.settle(reservation, {bytes([place]) * 32: (-1,) for place in range(100)}, happened)
     limit = RenyiFilter.suited_to(2.0, 1e-5)
-    assert settled.cost == limit.share(100 * limit.cost(CHECK) + 30 * limit.cost(ANSWER))
-    assert ledger.state().spent == settled.cost < reserved
+    assert settled.share == limit.share(100 * limit.cost(CHECK) + 30 * limit.cost(ANSWER))
+    assert ledger.state().spent == settled.share < reserved
 
 
 def test_no_more_may_happen_than_was_reserved(ledger):
@@ -276,9 +275,9 @@ def test_it_knows_its_data_set(ledger):
 
 def test_opening_again_finds_everything(ledger):
     answer(ledger, [b"q" * 32, b"r" * 32])
-    with Ledger.open(ledger.path) as again:
-        assert again.state() == ledger.state()
-        assert again.recall([b"q" * 32, b"s" * 32]) == {b"q" * 32: (1,)}
+    again = Ledger.open(ledger.path)
+    assert again.state() == ledger.state()
+    assert again.recall([b"q" * 32, b"s" * 32]) == {b"q" * 32: (1,)}
     assert ledger.verify(ledger.state().head) == ledger.state()
 
 
@@ -345,7 +344,7 @@ def test_what_is_no_ledger_is_refused(content, tmp_path, monkeypatch):
     monkeypatch.setattr("tutelage.ledger.store._UNFINISHED", 0.1)
     path = tmp_path / "a.ledger"
     path.write_bytes(content)
-    with pytest.raises(LedgerTamperedError, match="no ledger"):
+    with pytest.raises(LedgerStorageError, match="no ledger"):
         Ledger.open(path)
     assert path.read_bytes() == content
 
@@ -354,12 +353,22 @@ def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("PRAGMA application_id = 7")
         other.execute("CREATE TABLE t (x)")
-    with pytest.raises(LedgerTamperedError, match="is a database, but no ledger of tutelage"):
+    with pytest.raises(LedgerStorageError, match="is a database, but no ledger of tutelage"):
         Ledger.open(tmp_path / "other.db")
     with sqlite3.connect(ledger.path) as raw:
         raw.execute("PRAGMA user_version = 2")
-    with pytest.raises(LedgerTamperedError, match="has format 2; this version reads 1"):
+    with pytest.raises(LedgerStorageError, match="has format 2; this version reads 1"):
         Ledger.open(ledger.path)
+
+
+def test_the_order_is_chosen_in_one_way_only():
+    with pytest.raises(InvalidParameterError, match="both choose the order"):
+        Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=ONE_TEACHER, order=9.0, suited_to=ANSWER)
+
+
+def test_a_folder_is_no_ledger(tmp_path):
+    with pytest.raises(LedgerStorageError, match="is not a file"):
+        Ledger.open(tmp_path)
 
 
 def test_a_missing_file_and_a_second_name_are_refused(ledger, tmp_path):
@@ -372,10 +381,10 @@ def test_a_missing_file_and_a_second_name_are_refused(ledger, tmp_path):
 
 def test_a_symbolic_link_leads_to_the_same_budget(ledger, tmp_path):
     (tmp_path / "link").symlink_to(ledger.path)
-    with Ledger.open(tmp_path / "link") as linked:
-        linked.reserve(ANSWER, 5)
-        ledger.reserve(ANSWER, 5)
-        assert linked.state().entries == 3
+    linked = Ledger.open(tmp_path / "link")
+    linked.reserve(ANSWER, 5)
+    ledger.reserve(ANSWER, 5)
+    assert linked.state().entries == 3
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
@@ -440,12 +449,12 @@ def test_a_ledger_of_format_1_still_opens_adds_up_and_goes_on(tmp_path):
     stored = tmp_path / "old.ledger"
     stored.write_bytes((GOLDEN / "ledger-format-1.ledger").read_bytes())
     expected = json.loads((GOLDEN / "ledger-format-1.json").read_text())
-    with Ledger.open(stored) as old:
-        assert old.verify(expected["head"]).as_dict() == expected
-        key = bytes.fromhex("aa" * 32)
-        assert old.recall([key]) == {key: (2,)}
-        old.reserve(NoisyArgmaxGaussian(40.0, 10, old.unit), 5)
-        assert old.verify(expected["head"]).entries == expected["entries"] + 1
+    old = Ledger.open(stored)
+    assert old.verify(expected["head"]).as_dict() == expected
+    key = bytes.fromhex("aa" * 32)
+    assert old.recall([key]) == {key: (2,)}
+    old.reserve(NoisyArgmaxGaussian(40.0, 10, old.unit), 5)
+    assert old.verify(expected["head"]).entries == expected["entries"] + 1
 
 
 EVENTS = [

@@ -31,9 +31,9 @@ def rows(batch: int, queries: int) -> np.ndarray:
 
 def charged(path: Path) -> tuple[int, int, int]:
     """Return queries reserved, queries answered, and grains spent, from the entries alone, verified."""
-    with Ledger.open(path) as ledger:
-        state = ledger.verify()
-        entries = ledger.export()
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    entries = ledger.export()
     reserved = sum(entry["queries"] for entry in entries if entry["kind"] == "reserved")
     assert state.answers == sum(entry["answers"] for entry in entries if entry["kind"] == "answered")
     return reserved, state.answers, entries[-1]["spent"]
@@ -130,8 +130,8 @@ def test_a_crashed_batch_stays_spent_and_is_asked_anew(path):
         Ledger.open(path).reserve(event, 10)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    with Ledger.open(path) as ledger:
-        assert ledger.verify().unsettled == 1
-        room = ledger.fitting(event)
-        ledger.reserve(event, 10)
-        assert ledger.fitting(event) == room - 10
+    ledger = Ledger.open(path)
+    assert ledger.verify().unsettled == 1
+    room = ledger.fitting(event)
+    ledger.reserve(event, 10)
+    assert ledger.fitting(event) == room - 10

@@ -57,19 +57,19 @@ def race(path: Path, debits: int) -> int:
 def one_race(path: Path, room: int, debits: int) -> None:
     """Race for a budget with room for so many queries, and account for every grain of it."""
     epsilon = RenyiFilter.holding(Repeated(EVENT, room), 1e-5).epsilon
-    with Ledger.create(path, epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, suited_to=EVENT) as ledger:
-        room = ledger.fitting(EVENT)
+    ledger = Ledger.create(path, epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, suited_to=EVENT)
+    room = ledger.fitting(EVENT)
     granted = race(path, debits)
     limit = RenyiFilter.suited_to(epsilon, 1e-5, EVENT)
-    with Ledger.open(path) as ledger:
-        state = ledger.verify()
-        assert granted == min(room, PROCESSES * debits)
-        assert state.entries == 1 + 2 * granted
-        assert state.unsettled == 0
-        spent = ledger.export()[-1]["spent"]
-        assert spent == granted * limit.cost(EVENT)
-        assert state.remaining == limit.share(limit.capacity - spent)
-        assert ledger.fitting(EVENT) == room - granted
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    assert granted == min(room, PROCESSES * debits)
+    assert state.entries == 1 + 2 * granted
+    assert state.unsettled == 0
+    spent = ledger.export()[-1]["spent"]
+    assert spent == granted * limit.cost(EVENT)
+    assert state.remaining == limit.share(limit.capacity - spent)
+    assert ledger.fitting(EVENT) == room - granted
 
 
 def test_64_processes_share_one_budget_to_the_last_query(tmp_path):
@@ -154,24 +154,24 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
 
 def test_threads_share_one_ledger_object(tmp_path):
     path = tmp_path / "a.ledger"
-    with Ledger.create(path, epsilon=2.0, delta=1e-5, unit=ONE_TEACHER) as ledger:
-        room, granted = ledger.fitting(EVENT), []
+    ledger = Ledger.create(path, epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    room, granted = ledger.fitting(EVENT), []
 
-        def work() -> None:
-            for _ in range(60):
-                try:
-                    granted.append(ledger.reserve(EVENT, 1))
-                except BudgetExceededError:
-                    return
+    def work() -> None:
+        for _ in range(60):
+            try:
+                granted.append(ledger.reserve(EVENT, 1))
+            except BudgetExceededError:
+                return
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(granted) == room
-        assert len({reservation.number for reservation in granted}) == room
-        ledger.verify()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == room
+    assert len({reservation.number for reservation in granted}) == room
+    ledger.verify()
 
 
 def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
@@ -195,8 +195,8 @@ def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
         assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
     assert len(answers) == 1
     assert len(answers.pop()) == 20
-    with Ledger.open(path) as ledger:
-        assert ledger.verify().answers == 20
+    ledger = Ledger.open(path)
+    assert ledger.verify().answers == 20
 
 
 def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
@@ -204,15 +204,15 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
     for _ in range(8):
         child = os.fork()
         if child == 0:
-            from tutelage.ledger import budget_of
+            from tutelage.ledger import open_or_make
 
             try:
-                budget_of(path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER).reserve(EVENT, 10)
+                open_or_make(path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER).reserve(EVENT, 10)
             except BaseException as error:
                 sys.stderr.write(repr(error))
                 os._exit(1)
             os._exit(0)
         children.append(child)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
-    with Ledger.open(path) as ledger:
-        assert ledger.verify().unsettled == 8
+    ledger = Ledger.open(path)
+    assert ledger.verify().unsettled == 8

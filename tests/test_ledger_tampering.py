@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
-from tutelage.exceptions import LedgerTamperedError, TutelageError
+from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
 from tutelage.ledger.entries import Entry, canonical
 from tutelage.neighboring import ONE_TEACHER
 
@@ -21,21 +21,21 @@ def path(tmp_path: Path) -> Path:
     """A closed ledger with a binding, several batches, and one batch that never ended."""
     made = tmp_path / "a.ledger"
     votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
-    with Ledger.create(made, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER) as ledger:
-        ledger.bind(b"some data")
-        session = LabelingSession(votes, GNMax(sigma=40.0), ledger)
-        for batch in range(4):
-            session.ask(np.arange(4.0).reshape(2, 2) + 10 * batch)
-        ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
+    ledger = Ledger.create(made, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger.bind(b"some data")
+    session = LabelingSession(votes, GNMax(sigma=40.0), ledger)
+    for batch in range(4):
+        session.ask(np.arange(4.0).reshape(2, 2) + 10 * batch)
+    ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
     return made
 
 
 def says(path: Path) -> tuple[object, ...]:
     """Return everything that the ledger says, once it has verified itself."""
-    with Ledger.open(path) as ledger:
-        state, entries = ledger.verify(), ledger.export()
-        with ledger._store.transaction() as read:
-            return state, entries, list(read.answers())
+    ledger = Ledger.open(path)
+    state, entries = ledger.verify(), ledger.export()
+    with ledger._store.transaction() as read:
+        return state, entries, list(read.answers())
 
 
 def test_overwriting_any_range_of_bytes_is_found_or_changes_nothing(path):
@@ -113,8 +113,8 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_through_sqlite_is_found(name, path):
     edit(path, *EDITS[name])
-    with pytest.raises(LedgerTamperedError), Ledger.open(path) as ledger:
-        ledger.verify()
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
 
 
 def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
@@ -170,47 +170,48 @@ def test_the_helper_of_the_next_test_rewrites_faithfully(path):
 )
 def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
     rechained(path, change)
-    with pytest.raises(LedgerTamperedError), Ledger.open(path) as ledger:
-        ledger.verify()
+    with pytest.raises((LedgerTamperedError, LedgerStorageError)):
+        Ledger.open(path).verify()
 
 
 def test_what_a_rewritten_chain_can_hide_the_kept_head_finds(path):
-    with Ledger.open(path) as ledger:
-        head = ledger.state().head
+    ledger = Ledger.open(path)
+    head = ledger.state().head
     rechained(path, {10: {"written": "2020-01-01T00:00:00+00:00"}})
-    with Ledger.open(path) as ledger:
-        ledger.verify()
-        with pytest.raises(LedgerTamperedError, match="does not hold the entry with that hash"):
-            ledger.verify(head)
+    ledger = Ledger.open(path)
+    ledger.verify()
+    with pytest.raises(LedgerTamperedError, match="does not hold the entry with that hash"):
+        ledger.verify(head)
 
 
 def test_a_rollback_is_found_with_the_kept_head_only(path):
     older = path.with_name("older.ledger")
     shutil.copy(path, older)
-    with Ledger.open(path) as ledger:
-        kept = ledger.state().head
-        ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
-        newer = ledger.state().head
-        ledger.verify(kept)  # growing is no rollback
-        ledger.verify(newer)
+    ledger = Ledger.open(path)
+    kept = ledger.state().head
+    ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+    newer = ledger.state().head
+    ledger.verify(kept)  # growing is no rollback
+    ledger.verify(newer)
     shutil.copy(older, path)
-    with Ledger.open(path) as ledger:
-        assert ledger.verify().head == kept
-        with pytest.raises(LedgerTamperedError, match="replaced by an older copy"):
-            ledger.verify(newer)
+    ledger = Ledger.open(path)
+    assert ledger.verify().head == kept
+    with pytest.raises(LedgerTamperedError, match="replaced by an older copy"):
+        ledger.verify(newer)
 
 
 def test_the_tail_cut_off_cleanly_is_found_with_the_kept_head(path):
-    with Ledger.open(path) as ledger:
-        head = ledger.state().head
+    ledger = Ledger.open(path)
+    head = ledger.state().head
     edit(path, "DELETE FROM entries WHERE number = 10")
-    with Ledger.open(path) as ledger, pytest.raises(LedgerTamperedError):
+    ledger = Ledger.open(path)
+    with pytest.raises(LedgerTamperedError):
         ledger.verify(head)
 
 
 def test_an_edit_during_a_session_is_found_at_the_next_charge(path):
     event = GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False)
-    with Ledger.open(path) as ledger:
-        edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
-        with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
-            ledger.reserve(event, 1)
+    ledger = Ledger.open(path)
+    edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
+    with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
+        ledger.reserve(event, 1)

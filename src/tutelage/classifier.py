@@ -21,7 +21,8 @@ from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession, new_queries
-from tutelage.ledger import Ledger, LedgerState, budget_of, canonical, data_digest
+from tutelage.ledger import Ledger, LedgerState, data_digest, open_or_make
+from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
@@ -231,7 +232,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         noise = known_noise(self.noise, "PATEClassifier")
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
         epsilon = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
-        ledger = budget_of(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
+        ledger = open_or_make(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
         before = ledger.state()
         if self.ledger is not None:
             ledger.bind(data_digest(rows[keep], labels[keep], entities, owners), changed=self.data_changed)

@@ -12,7 +12,7 @@
     │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
     │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
     │   ├── LedgerLockedError      another process holds it for too long
-    │   └── LedgerStorageError     its file cannot be read or written
+    │   └── LedgerStorageError     its file is missing, no ledger, read-only or cannot grow
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
@@ -83,7 +83,7 @@ class LedgerLockedError(LedgerError):
 
 
 class LedgerStorageError(LedgerError):
-    """The ledger's file cannot be read or written: missing, read-only, or no room on the disk."""
+    """The ledger's file cannot be used: missing, no ledger, of a later format, read-only, or without room to grow."""
 
 
 class BudgetContinuedWarning(UserWarning):

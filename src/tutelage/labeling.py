@@ -5,12 +5,12 @@ from typing import NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._typing import FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
-from tutelage.exceptions import InvalidDataError
-from tutelage.ledger import Ledger
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.ledger import Ledger, Settled
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.teachers import TeacherEnsemble
@@ -22,7 +22,7 @@ class _Asked(NamedTuple):
 
     votes: VoteHistogram
     release: Release
-    offsets: IntArray | None
+    predictions: FloatArray | None
 
 
 @final
@@ -74,6 +74,11 @@ class LabelingSession:
         question: str = "",
         noise: NoiseSource | None = None,
     ) -> None:
+        for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
+            if not isinstance(value, kind):
+                raise InvalidParameterError(
+                    f"`{name}` of LabelingSession must be a {kind.__name__}. Got a {type(value).__name__}."
+                )
         self._voters, self._mechanism, self._ledger = voters, mechanism, ledger
         self._question = question
         self._noise = known_noise(noise, "LabelingSession")
@@ -111,37 +116,31 @@ class LabelingSession:
         ------
         BudgetExceededError
             If the new rows do not all fit; the message says how many would. Nothing was spent.
+        UnsupportedEventError
+            If no budget could ever pay for one answer of the mechanism. Nothing was spent.
         InvalidDataError
             If rows, votes and predictions do not fit each other. Nothing was spent.
         LedgerError
             If the ledger cannot be used. Whatever it had reserved stays spent.
         """
         rows = np.asarray(X_public)
-        beside = [] if predictions is None else [np.asarray(predictions, dtype=np.float64)]
-        self._check_rows(rows, beside)
-        queries = self._ledger.query_hashes(
-            _context(self._mechanism, self._event_of_one(), self._question), X_public, *beside
-        )
-        answers = self._ledger.recall(queries)
-        first_places = {query: place for place, query in reversed(list(enumerate(queries)))}
-        fresh = [place for query, place in sorted(first_places.items(), key=lambda at: at[1]) if query not in answers]
-        event, cost = Repeated(self._event_of_one(), 0), 0.0
+        student = None if predictions is None else np.asarray(predictions, dtype=np.float64)
+        self._check_rows(rows, student)
+        one, beside = self._event_of_one(), [] if student is None else [student]
+        hashes = self._ledger.query_hashes(_context(self._mechanism, one, self._question), X_public, *beside)
+        answers = self._ledger.recall(hashes)
+        fresh: dict[bytes, int] = {}  # where each new query stands first
+        for place, query in enumerate(hashes):
+            if query not in answers:
+                fresh.setdefault(query, place)
+        event, cost = Repeated(one, 0), 0.0
         if fresh:
-            self._ledger.require(self._event_of_one(), len(fresh))  # before teachers vote in vain
-            votes = self._votes(rows, fresh)
-            student = beside[0][fresh] if beside else None
-            self._mechanism.check(votes, student)
-            reservation = self._ledger.reserve(self._event_of_one(), len(fresh))
-            drawn = self._mechanism.release(votes, self._noise, student)
-            labels = drawn.labels.reshape(len(fresh), -1).tolist()
-            new = {queries[place]: tuple(row) for place, row in zip(fresh, labels, strict=True)}
-            self._asked.append(_Asked(votes, drawn, self._offsets(student, votes)))
-            settled = self._ledger.settle(reservation, new, drawn.event)
+            settled, event = self._answer(one, fresh, rows, student)
             answers |= settled.labels
-            event, cost = drawn.event, settled.cost
-        shape = (len(rows),) if self._mechanism.votes_per_query == 1 else (len(rows), self._mechanism.votes_per_query)
-        labels = np.array([answers[query] for query in queries], dtype=np.int64).reshape(shape)
-        return Release(labels, event, cost)
+            cost = settled.share
+        per_query = self._mechanism.votes_per_query
+        shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
+        return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
 
     def accountant(self, *, progress: bool = False) -> Accountant:
         """Return an accountant of everything that this session was charged for, as it happened, with its private votes.
@@ -157,29 +156,45 @@ class LabelingSession:
                 event = Repeated(part.event, part.times)
                 if isinstance(part.event, ConfidenceCheck):
                     accountant.add(event, asked.votes)
-                elif isinstance(part.event, InteractiveCheck):
-                    accountant.add(event, asked.votes, offsets=np.asarray(asked.offsets, dtype=np.float64))
+                elif isinstance(part.event, InteractiveCheck) and asked.predictions is not None:
+                    offsets = InteractiveGNMax.offsets(asked.predictions, asked.votes.n_teachers)
+                    accountant.add(event, asked.votes, offsets=offsets.astype(np.float64))
                 else:
                     answered = asked.votes.select(asked.release.voted)
                     accountant.add(event, answered, at_most=asked.votes.n_queries)
         return accountant
 
+    def _answer(
+        self, one: Event, fresh: dict[bytes, int], rows: Matrix, student: FloatArray | None
+    ) -> tuple[Settled, Event]:
+        """Reserve, draw and settle the new queries; return what counts of them, and what was run."""
+        places = list(fresh.values())
+        self._ledger.require(one, len(places))  # before teachers vote in vain
+        votes, predictions = self._votes(rows, places), None if student is None else student[places]
+        self._mechanism.check(votes, predictions)
+        reservation = self._ledger.reserve(one, len(places))
+        drawn = self._mechanism.release(votes, self._noise, predictions)
+        self._asked.append(_Asked(votes, drawn, predictions))
+        labels = drawn.labels.reshape(len(places), -1).tolist()
+        answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
+        return self._ledger.settle(reservation, answers, drawn.event), drawn.event
+
     def _event_of_one(self) -> Event:
         voters = self._voters
         return self._mechanism.event_of_one(voters.n_classes, voters.unit, simulated=self._noise.simulated)
 
-    def _check_rows(self, rows: Matrix, beside: list[FloatArray]) -> None:
+    def _check_rows(self, rows: Matrix, student: FloatArray | None) -> None:
         if rows.ndim == 0 or len(rows) == 0:
             raise InvalidDataError(f"`X_public` must hold at least one row. Got shape {rows.shape}.")
-        if beside and beside[0].shape[:1] != rows.shape[:1]:
+        if student is not None and student.shape[:1] != rows.shape[:1]:
             raise InvalidDataError(
-                f"`predictions` must have one row per public row. Got {beside[0].shape} for {len(rows)} rows."
+                f"`predictions` must have one row per public row. Got shape {student.shape} for {len(rows)} rows."
             )
         per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram) and self._voters.n_queries != len(rows) * per_query:
             raise InvalidDataError(
-                f"The votes are about {self._voters.n_queries // per_query} queries, and `X_public` has {len(rows)} "
-                "rows. Pass the rows that were voted on, in the same order."
+                f"The votes are about {self._voters.n_queries // per_query} queries, and there are {len(rows)} "
+                "public rows. Pass the rows that were voted on, in the same order."
             )
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
@@ -191,11 +206,6 @@ class LabelingSession:
         if per_query > 1:
             return tally_findings(ballots, self._voters.unit)
         return tally(ballots, self._voters.n_classes, self._voters.unit)
-
-    def _offsets(self, predictions: FloatArray | None, votes: VoteHistogram) -> IntArray | None:
-        if predictions is None:
-            return None
-        return InteractiveGNMax.offsets(predictions, votes.n_teachers)
 
 
 def new_queries(
@@ -221,10 +231,6 @@ def new_queries(
 
 
 def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
-    kind = type(mechanism)
-    return {
-        "question": question,
-        "mechanism": f"{kind.__module__}.{kind.__qualname__}",
-        "parameters": repr(mechanism),
-        "event": event_of_one.as_dict(),
-    }
+    # repr: class and parameters. What an answer is remembered by must never change, or it would be drawn anew; a golden
+    # hash in tests/test_labeling.py holds it fixed.
+    return {"question": question, "mechanism": repr(mechanism), "event": event_of_one.as_dict()}

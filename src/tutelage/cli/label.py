@@ -11,11 +11,13 @@ import typer
 
 from tutelage._files import read_arrays
 from tutelage._typing import Matrix
-from tutelage.cli.ledger import check_output
+from tutelage.budget import round_up
 from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
+from tutelage.cli.outputs import check_output, spent_and_remaining
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.labeling import LabelingSession
-from tutelage.ledger import Ledger, LedgerState, canonical
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import MultiLabel, Release
 from tutelage.tables import read_csv
 from tutelage.votes import VoteHistogram
@@ -47,6 +49,9 @@ def label(
     predictions: Annotated[
         Path | None, typer.Option(help="interactive: npz file with the student's probabilities, rows x classes.")
     ] = None,
+    predictions_array: Annotated[
+        str | None, typer.Option(help="Array of the predictions in their file, if it holds several.")
+    ] = None,
     findings: Annotated[
         int | None, typer.Option(help="Yes-or-no findings per public row, each voted on by itself.")
     ] = None,
@@ -66,12 +71,23 @@ def label(
         released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions goes with the interactive mechanism, which needs it. Pass both or neither.")
-    check_output(output, ledger, votes, public)
+    inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
+    check_output(output, *inputs)
     rows, question = _rows(public, public_array, question)
-    student = None if predictions is None else _array(predictions, None)
+    student = None if predictions is None else _array(predictions, predictions_array)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     budget = Ledger.open(ledger)
-    release = LabelingSession(histogram, released_by, budget, question=question).ask(rows, student)
+    session = LabelingSession(histogram, released_by, budget, question=question)
+    try:
+        release = session.ask(rows, student)
+    except KeyboardInterrupt:
+        typer.secho(
+            "tutelage: interrupted; no labels were written. What had been reserved stays spent, and labels that had "
+            "been stored are remembered.",
+            err=True,
+            fg=typer.colors.YELLOW,
+        )
+        raise typer.Exit(130) from None
     _write(output, release)
     _print(release, budget.state(), output, as_json=as_json)
 
@@ -89,10 +105,12 @@ def _rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
 
 def _array(path: Path, name: str | None) -> Matrix:
     arrays = read_arrays(path)
-    found = name or ("X" if "X" in arrays else next(iter(arrays)))
-    if found not in arrays or (name is None and found != "X" and len(arrays) > 1):
-        raise InvalidDataError(f"{path} holds the arrays {', '.join(sorted(arrays))}; name one, or call it X.")
-    return arrays[found]
+    known = ", ".join(sorted(arrays))
+    if name is not None and name not in arrays:
+        raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
+    if name is None and "X" not in arrays and len(arrays) > 1:
+        raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it X.")
+    return arrays[name or ("X" if "X" in arrays else known)]
 
 
 def _write(output: Path, release: Release) -> None:
@@ -111,10 +129,9 @@ def _print(release: Release, state: LedgerState, output: Path, *, as_json: bool)
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         typer.echo(json.dumps({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()}, indent=2))
         return
-    typer.echo(f"{answered:,} of {asked:,} labels were given; the others abstained. They are in {output}.")
-    typer.echo(
-        f"They took {release.cost:.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}; "
-        f"{state.spent:.4f} is spent, {state.remaining:.4f} remains."
-    )
+    others = "" if answered == asked else " For the others the mechanism abstained."
+    typer.echo(f"{answered:,} of {asked:,} labels were given; they are in {output}.{others}")
+    typer.echo(f"They took {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
+    typer.echo(spent_and_remaining(state))
     if release.cost == 0:
         typer.echo("Every row had been asked before: the same answers again.")

@@ -1,6 +1,7 @@
 """``tutelage ledger``: make the budget of a data set, look at it, check it, hand it to an auditor."""
 
 import json
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.budget import round_up
+from tutelage.cli.outputs import check_output
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
@@ -83,6 +85,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check every entry, answer and sum of a ledger, and that it was not rolled back behind --head."""
+    if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
+        raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
     state = Ledger.open(file, read_only=True).verify(head)
     if as_json:
         typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
@@ -107,28 +111,6 @@ def export(
         typer.echo(lines, nl=False)
     else:
         output.write_text(lines, encoding="utf-8")
-
-
-def check_output(output: Path, *inputs: Path) -> None:
-    """Refuse, before anything is spent, to write where there is no folder or over one of the files that are read.
-
-    Parameters
-    ----------
-    output : path
-        Where results are to go.
-    *inputs : paths
-        Files that must stay.
-
-    Raises
-    ------
-    ConfigError
-        If it is one of them, or not in a folder.
-    """
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output must be in a folder that exists. Got {output}.")
-    journals = [path.with_name(f"{path.name}-journal") for path in inputs]
-    if output.resolve() in {path.resolve() for path in (*inputs, *journals)}:
-        raise ConfigError(f"--output must be a file of its own. Got {output}, which is read.")
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:

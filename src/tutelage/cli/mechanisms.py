@@ -67,8 +67,11 @@ def build_mechanism(name: str, given: Mapping[str, float | None], spelled: Calla
     kind, settings = MECHANISMS[name]
     found = {key: value for key, value in given.items() if value is not None}
     if set(found) != set(settings):
-        needed = " and ".join(map(spelled, settings))
-        shown = ", ".join(f"{spelled(key)} {value:g}" for key, value in found.items()) or "none"
-        raise ConfigError(f"{name} takes {needed} and no other settings. Got {shown}.")
+        needed, given_too = [spelled(key) for key in settings], [spelled(key) for key in found if key not in settings]
+        missing = [spelled(key) for key in settings if key not in found]
+        wrong = [
+            f"{' and '.join(keys)} {what}" for keys, what in ((missing, "missing"), (given_too, "too much")) if keys
+        ]
+        raise ConfigError(f"{name} takes {', '.join(needed)} and no other settings: {', '.join(wrong)}.")
     parameters: dict[str, Any] = {settings[key]: value for key, value in found.items()}
     return kind(**parameters)

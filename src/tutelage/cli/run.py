@@ -180,7 +180,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
 
     accuracy = shown(card.student_accuracy, ".2%", "not measured")
     row("student accuracy", accuracy, shown(published.student_accuracy, ".2%"))
-    row("ε to publish (data-independent)", f"{round_up(card.epsilon.epsilon):.4f}")
+    alone = card.epsilon != model.ledger_.guarantee()
+    of = "of this release" if alone else "of the whole budget, for others came before"
+    row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     scale = settings.mechanism.scale if isinstance(settings.mechanism, LNMax) else None
     if reveal_private and scale is not None:
         paper = bounds_2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
@@ -194,7 +196,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
     ledger = model.ledger_
     row("budget of these data (ε)", f"{ledger.budget:.4f}")
-    row("spent by this run, and in all", f"{model.release_.cost:.4f}, {ledger.spent:.4f}")
+    row("spent by this run, and in all", f"{round_up(model.release_.cost):.4f}, {round_up(ledger.spent):.4f}")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)

@@ -10,7 +10,7 @@ from tutelage.events import ConfidenceCheck, Event, InteractiveCheck
 _CHECKS = ConfidenceCheck | InteractiveCheck
 
 
-def what_is_wrong(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
+def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
     """Return what a batch that "the mechanism …" reports does not keep to, or None.
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, final
 
-from tutelage.exceptions import LedgerTamperedError
+from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 1
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
@@ -74,7 +74,7 @@ class Entry:
             fits = whole and canonical(content) == text and content["number"] == number
             fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
             if whole and content["format"] > FORMAT:
-                raise LedgerTamperedError(
+                raise LedgerStorageError(
                     f"Entry {number} has format {content['format']}; this version reads up to {FORMAT}. Upgrade "
                     "tutelage."
                 )

@@ -27,12 +27,12 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.bookkeeping import AnswerDigest, what_is_wrong
+from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import verified
+from tutelage.ledger.verification import Verified, verified
 from tutelage.neighboring import PrivacyUnit
 
 _TIMEOUT = 60.0
@@ -55,22 +55,22 @@ class Reservation:
         The most that one query can be.
     queries : int
         How many of them.
-    cost : int
-        Grains reserved.
+    grains : int
+        What is reserved, in the unit of `RenyiFilter`.
     """
 
     number: int
     hash: bytes
     event: Event
     queries: int
-    cost: int
+    grains: int
 
 
 class Settled(NamedTuple):
-    """What a batch came to."""
+    """What a batch came to: the labels that count, per query hash, and its share of ε."""
 
     labels: dict[bytes, Labels]
-    cost: float
+    share: float
 
 
 @final
@@ -213,7 +213,13 @@ class Ledger:
         order: float | None = None,
         suited_to: Event | None = None,
     ) -> Self:
-        """Make a ledger that is forgotten with this process, as `create` does; for a single release or a trial."""
+        """Make a ledger that is forgotten with this process, for a single release or a trial.
+
+        Parameters
+        ----------
+        epsilon, delta, unit, order, suited_to
+            As for `create`.
+        """
         key = secrets.token_bytes(32)
         first = _first(_limit(epsilon, delta, order, suited_to), unit, key)
         return cls(Store.create(None, first, key, timeout=_TIMEOUT))
@@ -221,6 +227,15 @@ class Ledger:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
         """Open a ledger, checking every entry and every answer in it.
+
+        Parameters
+        ----------
+        path : path-like
+            Its file.
+        read_only : bool
+            Open it for looking only, which works on a read-only disk.
+        timeout : float
+            Seconds to wait while another process writes.
 
         Raises
         ------
@@ -287,7 +302,7 @@ class Ledger:
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
 
-        For what is expensive to prepare; only `reserve` keeps the room.
+        For what is expensive to prepare; only `reserve` keeps the room. It raises what `reserve` would.
         """
         self._check_unit(event)
         with self._held() as read:
@@ -359,10 +374,10 @@ class Ledger:
         """
         _check_storable(happened)
         given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
-        why = what_is_wrong(reservation.event, reservation.queries, happened, given)
-        if why is not None:
-            raise LedgerError(f"The mechanism {why}. Its answers are withheld and stay charged.")
-        refund = reservation.cost - self._filter.cost(happened)
+        breach = breach_of(reservation.event, reservation.queries, happened, given)
+        if breach is not None:
+            raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")
+        refund = reservation.grains - self._filter.cost(happened)
         with self._held(write=True) as write:
             if write.hash_of(reservation.number) != reservation.hash or write.is_settled(reservation.number):
                 raise LedgerError(
@@ -387,18 +402,18 @@ class Ledger:
             write.append(entry, reservation.number)
             labels = _recalled(write, list(answers))
         self._newest = entry
-        return Settled(labels, self._filter.share(reservation.cost - refund))
+        return Settled(labels, self._filter.share(reservation.grains - refund))
 
-    def recall(self, queries: list[bytes]) -> dict[bytes, Labels]:
-        """Return the remembered answers among `queries`; repeating them costs nothing.
+    def recall(self, hashes: list[bytes]) -> dict[bytes, Labels]:
+        """Return the remembered answers among queries; repeating them costs nothing.
 
         Parameters
         ----------
-        queries : list of bytes
-            `query_hashes`.
+        hashes : list of bytes
+            `query_hashes` of the queries.
         """
         with self._held() as read:
-            return _recalled(read, queries)
+            return _recalled(read, hashes)
 
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
@@ -418,6 +433,9 @@ class Ledger:
         """Return what the ledger says now, after checking every entry and answer."""
         with self._held() as read:
             found = verified(read)
+        return self._state_of(found)
+
+    def _state_of(self, found: Verified) -> LedgerState:
         self._newest = found.last
         spent = self._filter.share(found.last.spent)
         return LedgerState(
@@ -455,19 +473,13 @@ class Ledger:
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._held() as read:
-            verified(read, thoroughly=True, head=None if head is None else head.lower())
-        return self.state()
+            found = verified(read, thoroughly=True, head=None if head is None else head.lower())
+        return self._state_of(found)
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
         with self._held() as read:
             return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: the file is closed after every transaction."""
 
     def __repr__(self) -> str:
         return f"Ledger({self._name}, epsilon={self.epsilon:g}, delta={self.delta:g}, unit={self.unit.name!r})"
@@ -485,9 +497,11 @@ class Ledger:
 
     def _check_unit(self, event: Event) -> None:
         if any(part.event.unit != self.unit for part in flatten(event)):
+            other = flatten(event)[0].event.unit
             raise LedgerMismatchError(
-                f"{self._name} protects one '{self.unit.name}' ({self.unit.neighboring}); these votes protect another "
-                "unit. Use the ledger of the data set that they come from."
+                f"{self._name} protects one '{self.unit.name}' ({self.unit.neighboring}), these votes one "
+                f"'{other.name}' ({other.neighboring}). Use the ledger of their data set, or a vote file that says "
+                "whose votes it holds."
             )
 
     @contextmanager
@@ -513,6 +527,8 @@ class Ledger:
 
 
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None) -> RenyiFilter:
+    if order is not None and suited_to is not None:
+        raise InvalidParameterError("`order` and `suited_to` of Ledger both choose the order. Pass one of them.")
     if order is None:
         return RenyiFilter.suited_to(epsilon, delta, suited_to)
     return RenyiFilter(epsilon, delta, order)
@@ -542,6 +558,6 @@ def _check_storable(event: Event) -> None:
         raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
 
 
-def _recalled(read: Transaction, queries: list[bytes]) -> dict[bytes, Labels]:
-    found = ((query, read.recall(query)) for query in queries)
+def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:
+    found = ((query, read.recall(query)) for query in hashes)
     return {query: tuple(json.loads(labels)) for query, labels in found if labels is not None}

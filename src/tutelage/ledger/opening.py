@@ -10,7 +10,7 @@ from tutelage.ledger.ledger import Ledger
 from tutelage.neighboring import PrivacyUnit
 
 
-def budget_of(
+def open_or_make(
     where: str | os.PathLike[str] | Ledger | None,
     event: Event,
     queries: int,
@@ -70,13 +70,11 @@ def _new(
 
 
 def _check_budget(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
-    wanted = delta if epsilon is None else (epsilon, delta)
-    found = ledger.delta if epsilon is None else (ledger.epsilon, ledger.delta)
-    if wanted != found:
-        raise LedgerMismatchError(
-            f"The ledger was made for ε = {ledger.epsilon:g} at δ = {ledger.delta:g}, and a budget is set once. Ask "
-            "for that, or leave `epsilon` out."
-        )
+    for name, wanted, found in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
+        if wanted is not None and wanted != found:
+            raise LedgerMismatchError(
+                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+            )
     if ledger.unit != unit:
         raise LedgerMismatchError(
             f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), this release another unit, "

@@ -10,6 +10,7 @@ needs one, can be lost, and with it the commits of whoever still believes in it.
 
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -40,8 +41,6 @@ _SCHEMA = {
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
 }
 _UNFINISHED = 5.0  # seconds to wait for another process that is just making the file
-
-Answer = tuple[bytes, str]  # keyed hash of a query, its labels
 
 
 @final
@@ -133,7 +132,7 @@ class Store:
         self._file = None if path is None else path.resolve()  # another working directory is not another ledger
         self._timeout = timeout
         self._read_only = read_only
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
         _STORES.add(self)
@@ -180,7 +179,7 @@ class Store:
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self._lock, _explained(self.path, self._timeout), self._connection() as connection:
+        with self.lock, _explained(self.path, self._timeout), self._connection() as connection:
             opened_as = self._identity()
             try:
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -193,11 +192,6 @@ class Store:
                     connection.execute("ROLLBACK")
                 raise
 
-    @property
-    def lock(self) -> threading.RLock:
-        """Held during every transaction of this process."""
-        return self._lock
-
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         if self._memory is not None:
@@ -206,20 +200,18 @@ class Store:
             yield self._memory
             return
         self._identity()
-        with closing(_connected(f"{self._uri()}?{self._mode()}", self._timeout)) as connection:
+        with closing(_connected(self._uri(), self._timeout)) as connection:
             if not self._read_only:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
             yield connection
 
     def _uri(self) -> str:
-        return "" if self._file is None else self._file.as_uri()
-
-    def _mode(self) -> str:
-        if not self._read_only or self._file is None:
-            return "mode=rw"
-        resting = not Path(f"{self._file}-journal").exists() and not os.access(self._file.parent, os.W_OK)
-        return "mode=ro&immutable=1" if resting else "mode=ro"
+        file = Path() if self._file is None else self._file
+        if not self._read_only:
+            return f"{file.as_uri()}?mode=rw"
+        resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
+        return f"{file.as_uri()}?mode=ro{'&immutable=1' if resting else ''}"
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
@@ -229,6 +221,8 @@ class Store:
             found = self._file.stat()
         except OSError:
             raise LedgerStorageError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerStorageError(f"{self.path} is not a file. Name the ledger's file.")
         if found.st_nlink > 1:  # two names would have two journals, and a crash would restore the wrong one
             raise LedgerStorageError(
                 f"{self.path} has a second name (a hard link). Keep one, so that there is one budget."
@@ -246,15 +240,15 @@ class Store:
             if (application, version, tables) != (0, 0, 0):
                 break
             if time.monotonic() > until:
-                raise LedgerTamperedError(
+                raise LedgerStorageError(
                     f"{self.path} is no ledger, or one whose making was cut short, through which nothing was released. "
                     "Name another file, or delete this one."
                 )
             time.sleep(0.02)
         if application != _APPLICATION:
-            raise LedgerTamperedError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
+            raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
         if version != _VERSION:
-            raise LedgerTamperedError(
+            raise LedgerStorageError(
                 f"{self.path} has format {version}; this version reads {_VERSION}. Upgrade tutelage."
             )
 
@@ -307,11 +301,11 @@ def _explanation(path: Path | None, error: Exception, timeout: float) -> LedgerE
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LedgerLockedError(
-            f"{path} was held by another process for {timeout:g} seconds. Nothing was written; try again when it is "
-            "done."
+            f"{path} was held by another process for {timeout:g} seconds. Nothing was written this time, and what "
+            "had been reserved before stays spent; try again when it is done."
         )
     if code == sqlite3.SQLITE_FULL:
-        return LedgerStorageError(f"{path} cannot grow: no room on its disk. Nothing was written; make room.")
+        return LedgerStorageError(f"{path} cannot grow: no room on its disk. Nothing more was written; make room.")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
         return LedgerStorageError(
             f"{path} is read-only here. Nothing was written; make the file and its folder writable."
@@ -320,7 +314,9 @@ def _explanation(path: Path | None, error: Exception, timeout: float) -> LedgerE
         return LedgerStorageError(
             f"{path} cannot be read or written ({error}). Look at its disk and its folder's rights."
         )
-    return LedgerTamperedError(f"{path} is damaged, or no ledger ({error}). Restore it from a copy that verifies.")
+    if code == sqlite3.SQLITE_NOTADB:
+        return LedgerStorageError(f"{path} is no ledger. Name another file, or restore this one.")
+    return LedgerTamperedError(f"{path} is damaged ({error}). Restore it from a copy that verifies.")
 
 
 def _sync_folder(folder: Path) -> None:

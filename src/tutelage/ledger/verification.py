@@ -8,7 +8,7 @@ elsewhere.
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
@@ -16,7 +16,7 @@ from tutelage._typing import ABSTAIN
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerTamperedError, TutelageError
-from tutelage.ledger.bookkeeping import AnswerDigest, what_is_wrong
+from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.store import Transaction
@@ -115,36 +115,24 @@ class _Book:
 
     thoroughly: bool
     opening: dict[str, Any] = field(default_factory=dict)
+    filter: RenyiFilter = field(init=False)
+    unit: PrivacyUnit = field(init=False)
+    capacity: int = 0
     last: Entry | None = None
     bound: bool = False
     simulated: bool = False
     reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    @property
-    def filter(self) -> RenyiFilter:
-        return RenyiFilter(self.opening["epsilon"], self.opening["delta"], self.opening["order"])
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        unit = self.opening["unit"]
-        return PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
-
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""
-        add: dict[Kind, Callable[[Entry], int]] = {
-            Kind.OPENED: self._opened,
-            Kind.BOUND: self._bound,
-            Kind.RESERVED: self._reserved,
-            Kind.ANSWERED: self._answered,
-        }
         before = 0 if self.last is None else self.last.spent
         try:
             if (entry.number == 0) != (entry.kind is Kind.OPENED):
                 raise LedgerTamperedError("A ledger starts with its budget, and has one.")
-            change = add[entry.kind](entry)
+            change = self._change(entry)
             whole = settles == entry.content.get("reservation") and entry.spent == before + change
-            if not whole or not 0 <= entry.spent <= self.filter.capacity / _SLACK:
+            if not whole or not 0 <= entry.spent <= self.capacity:
                 raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
         except LedgerTamperedError:
             raise
@@ -168,17 +156,31 @@ class _Book:
             if digests[reservation].hexdigest() != entry["digest"] or stored[reservation] != entry["answers"]:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
             event, queries, _ = self.reserved[reservation]
-            wrong = what_is_wrong(event, queries, event_from_dict(entry["happened"]), given[reservation])
-            if wrong is not None or stored[reservation] > queries:
+            breach = breach_of(event, queries, event_from_dict(entry["happened"]), given[reservation])
+            if breach is not None or stored[reservation] > queries:
                 raise LedgerTamperedError(f"The answers of entry {reservation} are not those that it was charged for.")
         if set(stored) - set(self.settled):
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
         return stored.total()
 
+    def _change(self, entry: Entry) -> int:
+        """Return by how many grains the entry changes what is spent."""
+        match entry.kind:
+            case Kind.OPENED:
+                return self._opened(entry)
+            case Kind.BOUND:
+                return self._bound(entry)
+            case Kind.RESERVED:
+                return self._reserved(entry)
+            case Kind.ANSWERED:
+                return self._answered(entry)
+
     def _opened(self, entry: Entry) -> int:
-        self.opening = entry.content
-        capacity = _whole(entry.content["capacity"])
-        if type(self.unit.name) is not str or not _SLACK <= capacity / self.filter.capacity <= 1 / _SLACK:
+        self.opening, unit = entry.content, entry.content["unit"]
+        self.filter = RenyiFilter(self.opening["epsilon"], self.opening["delta"], self.opening["order"])
+        self.unit = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
+        self.capacity = _whole(self.opening["capacity"])
+        if type(self.unit.name) is not str or not _SLACK <= self.capacity / self.filter.capacity <= 1 / _SLACK:
             raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
         return 0
 

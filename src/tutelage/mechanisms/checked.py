@@ -37,7 +37,8 @@ class ConfidentGNMax(Mechanism):
 
     Notes
     -----
-    Papernot et al. 2018, Algorithm 1. The check costs λ/2σ₁² at most, whether it passes or not; an answer λ/σ₂².
+    Papernot et al. 2018, Algorithm 1. The check costs λ/2σ₁² at most, whether it passes or not; an answer λ/σ₂². The
+    threshold is a number of votes, not a share: teachers that do not vote make it harder to reach and cost nothing.
     """
 
     threshold: float

@@ -161,7 +161,7 @@ _NOT_PROTECTED = (
 def _budget_line(budget: dict[str, Any]) -> str:
     return (
         f"everything released through the ledger is ({round_up(budget['budget'])}, {budget['delta']:g})-differentially "
-        f"private; {budget['spent']:.4f} is spent, {budget['remaining']:.4f} remains"
+        f"private; {round_up(budget['spent']):.4f} is spent"
     )
 
 
