@@ -15,6 +15,7 @@ import pytest
 from test_cli import configure, folder, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
 from tutelage.budget import round_up
+from tutelage.neighboring import ONE_TEACHER
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 40)
 
@@ -28,8 +29,7 @@ def voted(tmp_path: Path) -> Path:
     np.savez(tmp_path / "public.npz", X=random.random((60, 4)))
     with (tmp_path / "public.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["age", "ward"], *([number, "north"] for number in range(60))])
-    shown = tutelage("ledger", "init", "a.ledger", "--epsilon", 1.2, "--delta", 1e-5, cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    Ledger.create(tmp_path / "a.ledger", epsilon=1.2, delta=1e-5, unit=ONE_TEACHER)
     return tmp_path
 
 
@@ -44,16 +44,14 @@ def labels(where: Path) -> list[list[str]]:
 
 
 def state(where: Path, name: str = "a.ledger") -> dict:
-    return json.loads(tutelage("ledger", "show", name, "--json", cwd=where).stdout)
+    return Ledger.open(where / name).state().as_dict()
 
 
 def test_show_tells_the_budget_in_public_values(voted):
-    found = state(voted)
-    assert {"budget", "spent", "remaining", "delta", "entries", "head"} <= set(found)
-    assert (found["budget"], found["spent"], found["remaining"], found["delta"]) == (1.2, 0.0, 1.2, 1e-5)
-    assert found["entries"] == 1
     assert label(voted, *GNMAX).returncode == 0
-    found = state(voted)
+    found = json.loads(tutelage("ledger", "show", "a.ledger", "--json", cwd=voted).stdout)
+    assert {"budget", "spent", "remaining", "delta", "entries", "head"} <= set(found)
+    assert found == state(voted)
     assert found["spent"] + found["remaining"] == pytest.approx(1.2)
     assert (found["entries"], found["answers"]) == (3, 60)
     table = tutelage("ledger", "show", "a.ledger", cwd=voted).stdout
@@ -93,8 +91,6 @@ def test_the_overspend_message_as_a_user_sees_it(voted):
     "options",
     [
         ("--mechanism", "lnmax", "--scale", 40),
-        ("--mechanism", "exponential", "--scale", 40),
-        ("--mechanism", "permute-and-flip", "--scale", 400),
         ("--mechanism", "confident", "--threshold", 190, "--sigma-threshold", 60, "--sigma", 40),
     ],
 )
@@ -168,14 +164,13 @@ def test_rows_and_votes_must_be_about_the_same(voted):
 def test_verify_and_export(voted):
     assert label(voted, *GNMAX).returncode == 0
     head = state(voted)["head"]
-    whole = tutelage("ledger", "verify", "a.ledger", cwd=voted).stdout
+    whole = tutelage("ledger", "verify", "a.ledger", "--head", head, cwd=voted).stdout
     assert "a.ledger is whole: 3 entries, 60 remembered answers." in whole
+    assert "has not been rolled back" in whole
     assert head in whole
-    assert "has not been rolled back" in tutelage("ledger", "verify", "a.ledger", "--head", head, cwd=voted).stdout
     assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
-    for output in ("a.ledger", "./a.ledger", "a.ledger-journal"):
-        shown = refusal(tutelage("ledger", "export", "a.ledger", "--output", output, cwd=voted), 2)
-        assert "--output must be a file of its own" in shown
+    over = tutelage("ledger", "export", "a.ledger", "--output", "./a.ledger", cwd=voted)
+    assert "--output must be a file of its own" in refusal(over, 2)
     assert "--head must be the 64 hexadecimal digits" in refusal(
         tutelage("ledger", "verify", "a.ledger", "--head", head[:16], cwd=voted), 2
     )
@@ -206,8 +201,7 @@ def test_a_damaged_ledger_is_one_sentence(voted):
     place = content.index(b'"delta":')
     content[place + 8 : place + 12] = b"0.01"
     (voted / "a.ledger").write_bytes(content)
-    for verb in ("show", "verify", "export"):
-        assert "Entry 0 does not match its hash" in refusal(tutelage("ledger", verb, "a.ledger", cwd=voted), 1)
+    assert "Entry 0 does not match its hash" in refusal(tutelage("ledger", "show", "a.ledger", cwd=voted), 1)
     (voted / "a.ledger").write_bytes(b"nonsense" * 1000)
     assert "a.ledger is no ledger." in refusal(tutelage("ledger", "show", "a.ledger", cwd=voted), 1)
 

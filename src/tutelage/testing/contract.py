@@ -20,7 +20,7 @@ ALPHA = 1e-7  # chance that a right mechanism fails one comparison
 _MOST_COMPARISONS = 500
 _DELTAS = (1e-3, 0.03, 0.2)
 _SIZES = (1, 2, 3, 7, 40, 150)
-_SINGLE_RELEASES = 1_000
+_SINGLE_RELEASES = 600
 
 
 class MechanismContract:
@@ -60,7 +60,7 @@ class MechanismContract:
         (2, 3, 3, 1, 2, 3),
     )
     prediction: ClassVar[tuple[float, ...] | None] = None
-    draws: ClassVar[int] = 8_000
+    draws: ClassVar[int] = 5_000
 
     def law(self, counts: IntArray) -> FloatArray:
         """Return the probability of each class, and last of an abstention, for one query with these votes."""
