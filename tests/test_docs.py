@@ -7,6 +7,7 @@ import re
 import runpy
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import REPOSITORY
@@ -17,6 +18,7 @@ from tutelage.cli.config import load_config
 from tutelage.ledger import ledger
 from tutelage.testing import contract
 
+README = (REPOSITORY / "README.md").read_text()
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
 
@@ -63,6 +65,24 @@ def test_the_readme_session_prints_what_it_says():
     # Each of the three labels comes out otherwise with a probability below 1e-6.
     assert printed.getvalue().strip() == "[ 0 -1  1] 0.0"
     assert "`[ 0 -1  1] 0.0`" in (REPOSITORY / "README.md").read_text()
+
+
+def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("docs/ledger.md", "python")
+    exec(example, {})  # noqa: S102  our own documentation
+    printed = capsys.readouterr().out.strip()
+    assert f"`{printed}`" in (REPOSITORY / "docs" / "ledger.md").read_text()
+
+
+def test_the_documented_commands_work(tmp_path):
+    (commands,) = [block for block in re.findall(r"^```\n(.*?)^```", README, re.M | re.S) if "ledger init" in block]
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "votes.npz", counts=random.multinomial(250, [0.9, 0.1], size=30))
+    (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(30)))
+    for command in commands.splitlines():
+        result = tutelage(*command.split()[1:], cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
 
 
 def test_the_documented_mechanism_keeps_the_contract():

@@ -13,7 +13,7 @@ from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.neighboring import PrivacyUnit
-from tutelage.noise import NoiseSource
+from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.votes import VoteHistogram
 
 _SIGMA, _THRESHOLD = 2.0, 6.0
@@ -143,10 +143,25 @@ def other_kind_of_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     return np.argmax(votes.counts + noise.discrete_laplace(_SIGMA, votes.counts.shape), axis=1)
 
 
-def noise_of_its_own(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
-    """Draw from a seeded generator of its own, the same every time."""
+def the_same_noise_every_time(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Draw from a seeded generator."""
     drawn = np.random.default_rng(0).integers(-3, 4, votes.counts.shape)
     return np.argmax(votes.counts + drawn, axis=1)
+
+
+def noise_of_its_own(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Draw from elsewhere than the source, which nobody has vetted."""
+    return right(votes, SystemNoise())
+
+
+def labels_from_one_on(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Count classes from one."""
+    return right(votes, noise) + 1
+
+
+def right(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Do what is claimed: a control that must be accepted."""
+    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
 
 
 def abstains_on_ties(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -158,13 +173,13 @@ def abstains_on_ties(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
 
 def no_noise_on_single_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw for batches only."""
-    return _right(votes, noise) if votes.n_queries > 1 else no_noise(votes, noise)
+    return right(votes, noise) if votes.n_queries > 1 else no_noise(votes, noise)
 
 
 def no_noise_where_teachers_agree(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Leave a unanimous vote as it is, which tells that it was one."""
     agreed = votes.counts.max(axis=1) == votes.counts.sum(axis=1)
-    return np.where(agreed, no_noise(votes, noise), _right(votes, noise))
+    return np.where(agreed, no_noise(votes, noise), right(votes, noise))
 
 
 def less_noise_for_many_classes(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -200,11 +215,7 @@ def noise_shared_by_neighbouring_queries(votes: VoteHistogram, noise: NoiseSourc
 
 def abstains_without_a_quorum(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Give no answer where not every teacher voted, which tells that one did not."""
-    return np.where(votes.counts.sum(axis=1) == votes.n_teachers, _right(votes, noise), ABSTAIN)
-
-
-def _right(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
-    return np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
+    return np.where(votes.counts.sum(axis=1) == votes.n_teachers, right(votes, noise), ABSTAIN)
 
 
 def as_it_happened(passed: np.ndarray) -> tuple[int, int]:
@@ -232,31 +243,95 @@ def no_answers_in_small_batches(passed: np.ndarray) -> tuple[int, int]:
     return len(passed), int(passed.sum()) if len(passed) > 100 else 0
 
 
-def faulty_mechanisms() -> list[Mechanism]:
-    """Return one mechanism per fault."""
-    draws = [
-        half_noise,
-        noise_of_0_7,
-        noise_of_1_3,
-        inverse_scale,
-        no_noise,
-        noise_shared_by_classes,
-        noise_shared_by_queries,
-        noise_after_the_argmax,
-        noise_on_the_first_class_only,
-        ties_to_the_last_class,
-        other_kind_of_noise,
-        noise_of_its_own,
-        abstains_on_ties,
-        no_noise_on_single_queries,
-        no_noise_where_teachers_agree,
-        less_noise_for_many_classes,
-        less_noise_for_many_teachers,
-        noise_on_the_first_three_classes_only,
-        noise_drawn_for_half_of_the_queries,
-        noise_shared_by_neighbouring_queries,
-        abstains_without_a_quorum,
+@final
+@dataclass(frozen=True)
+class Untold(Mechanism):
+    """A right argmax whose event says of seeded noise that it was real, or is of a kind without a cost.
+
+    Parameters
+    ----------
+    costs : bool
+        Whether the event has a cost.
+    """
+
+    costs: bool
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return what answering one query is claimed to be."""
+        return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated=False) if self.costs else Event()
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query."""
+        self.check(votes, predictions)
+        return Release(right(votes, noise), self.event(votes, simulated=noise.simulated))
+
+
+@final
+@dataclass
+class Changing(Mechanism):
+    """An argmax with less noise after every release.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of the next release.
+    """
+
+    sigma: float
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return what answering one query is, this time."""
+        return NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query, and change."""
+        drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
+        release = Release(np.argmax(votes.counts + drawn, axis=1), self.event(votes, simulated=noise.simulated))
+        self.sigma *= 0.999
+        return release
+
+
+_BY_LAW = (
+    half_noise,
+    noise_of_0_7,
+    noise_of_1_3,
+    inverse_scale,
+    noise_shared_by_classes,
+    noise_after_the_argmax,
+    noise_on_the_first_class_only,
+    ties_to_the_last_class,
+    other_kind_of_noise,
+    no_noise_where_teachers_agree,
+    less_noise_for_many_classes,
+    less_noise_for_many_teachers,
+    noise_on_the_first_three_classes_only,
+)
+_BY_OTHERS = {
+    "test_neighbours_are_as_close_as_it_claims": (half_noise, no_noise, inverse_scale),
+    "test_every_release_draws_anew": (no_noise, the_same_noise_every_time, noise_shared_by_queries),
+    "test_queries_do_not_share_noise": (noise_drawn_for_half_of_the_queries, noise_shared_by_neighbouring_queries),
+    "test_a_query_by_itself_is_released_as_in_a_batch": (no_noise_on_single_queries,),
+    "test_abstaining_teachers_change_nothing_else": (abstains_without_a_quorum,),
+    "test_all_its_noise_comes_from_the_source": (noise_of_its_own,),
+    "test_labels_are_classes_or_abstentions": (labels_from_one_on,),
+    "test_it_reports_what_it_runs": (abstains_on_ties,),
+}
+_REPORTS = checks_of_answers_only, expected_answers, no_checks, no_answers_in_small_batches
+
+
+def faulty_mechanisms() -> list[tuple[Mechanism, str]]:
+    """Return mechanisms with one fault each, and the test of `MechanismContract` that must reject it."""
+    return [
+        *((FaultyArgmax(fault), "test_labels_follow_the_law_of_the_event") for fault in _BY_LAW),
+        *((FaultyArgmax(fault), name) for name, faults in _BY_OTHERS.items() for fault in faults),
+        (FaultyCheck(False, as_it_happened), "test_labels_follow_the_law_of_the_event"),
+        *((FaultyCheck(True, report), "test_it_reports_what_it_runs") for report in _REPORTS),
+        (Untold(costs=True), "test_seeded_noise_is_told"),
+        (Untold(costs=False), "test_what_it_announces_has_a_cost_for_all_votes"),
+        (Changing(_SIGMA), "test_its_fields_are_fixed_and_shown"),
     ]
-    reports = checks_of_answers_only, expected_answers, no_checks, no_answers_in_small_batches
-    checks = [FaultyCheck(True, report) for report in reports]
-    return [*map(FaultyArgmax, draws), FaultyCheck(False, as_it_happened), *checks]
+
+
+def right_controls() -> list[Mechanism]:
+    """Return what the faulty mechanisms would be without their faults; the contract must accept them."""
+    return [FaultyArgmax(right), FaultyCheck(True, as_it_happened)]
