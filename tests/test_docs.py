@@ -76,7 +76,8 @@ def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch, capsys):
 
 
 def test_the_documented_commands_work(tmp_path):
-    (commands,) = [block for block in re.findall(r"^```\n(.*?)^```", README, re.M | re.S) if "ledger init" in block]
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    (commands,) = [block for language, block in fenced if not language and "ledger init" in block]
     random = np.random.default_rng(0)
     np.savez(tmp_path / "votes.npz", counts=random.multinomial(250, [0.9, 0.1], size=30))
     (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(30)))
