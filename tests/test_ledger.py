@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,13 @@ def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     with pytest.raises(LedgerError, match="no such open reservation"):
         other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
     assert ledger.recall([b"r" * 32]) == {}
+    true = ledger.reserve(ANSWER, 2)
+    for forged in (replace(true, grains=10 * true.grains), replace(true, event=CHECK), replace(true, queries=9)):
+        happened = Repeated(forged.event, forged.queries)
+        with pytest.raises(LedgerError, match="no such open reservation"):
+            ledger.settle(forged, {}, happened)
+    ledger.settle(true, {}, Repeated(ANSWER, 2))
+    ledger.verify()
 
 
 def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):

@@ -379,7 +379,7 @@ class Ledger:
             raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")
         refund = reservation.grains - self._filter.cost(happened)
         with self._held(write=True) as write:
-            if write.hash_of(reservation.number) != reservation.hash or write.is_settled(reservation.number):
+            if not _is_open(write, reservation):
                 raise LedgerError(
                     "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
                 )
@@ -556,6 +556,15 @@ def _check_storable(event: Event) -> None:
         stored = None
     if stored != event:
         raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
+
+
+def _is_open(read: Transaction, reservation: Reservation) -> bool:
+    """Return whether this very reservation is in the ledger and not settled yet."""
+    if read.hash_of(reservation.number) != reservation.hash or read.is_settled(reservation.number):
+        return False
+    stored = json.loads(read.text_of(reservation.number) or "{}")
+    known = {"event": reservation.event.as_dict(), "queries": reservation.queries, "cost": reservation.grains}
+    return canonical({name: stored.get(name) for name in known}) == canonical(known)
 
 
 def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:

@@ -84,6 +84,11 @@ class Transaction:
         row = self._run("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
         return None if row is None else row[0]
 
+    def text_of(self, number: int) -> str | None:
+        """Return the text of the entry `number`."""
+        row = self._run("SELECT text FROM entries WHERE number = ?", (number,)).fetchone()
+        return None if row is None else row[0]
+
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
         return self._run("SELECT 1 FROM entries WHERE settles = ?", (number,)).fetchone() is not None
