@@ -176,6 +176,8 @@ def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger
         (GNMax(40.0), np.float64(3), None, "must hold at least one row"),
         (GNMax(40.0), ROWS, np.full((4, 3), 1 / 3), "GNMax takes no predictions"),
         (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
+        (GNMax(40.0), [[1], [2, 3], [4], [5]], None, "`X_public` must be an array of values, rows of equal length"),
+        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, [["a", "b", "c"]] * 4, "`predictions` must be an array of numbers"),
         (MultiLabel(GNMax(40.0), 2), ROWS[:2], None, "must have two classes, absent and present. Got 3"),
         (MultiLabel(GNMax(40.0), 3), ROWS, None, "The votes are about 1 queries"),
         (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
@@ -335,6 +337,8 @@ class Interrupted(Mechanism):
 
 
 def test_what_a_session_cannot_use_is_refused(ledger):
+    with pytest.raises(InvalidParameterError, match="must be a VoteHistogram or fitted teachers"):
+        LabelingSession(VOTES.counts, GNMax(40.0), ledger)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidParameterError, match="must be a Ledger"):
         LabelingSession(VOTES, GNMax(40.0), "patients.ledger")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidParameterError, match="must be a Mechanism"):

@@ -1,6 +1,6 @@
 """Public rows in, released labels out, and the ledger charged in between."""
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,11 @@ class LabelingSession:
         question: str = "",
         noise: NoiseSource | None = None,
     ) -> None:
+        if not isinstance(voters, VoteHistogram) and not callable(getattr(voters, "ballots", None)):
+            raise InvalidParameterError(
+                "`voters` of LabelingSession must be a VoteHistogram or fitted teachers. Got a "
+                f"{type(voters).__name__}."
+            )
         for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
             if not isinstance(value, kind):
                 raise InvalidParameterError(
@@ -123,8 +128,8 @@ class LabelingSession:
         LedgerError
             If the ledger cannot be used. Whatever it had reserved stays spent.
         """
-        rows = np.asarray(X_public)
-        student = None if predictions is None else np.asarray(predictions, dtype=np.float64)
+        rows = _as_array(X_public, "X_public", None)
+        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         self._check_rows(rows, student)
         one, beside = self._event_of_one(), [] if student is None else [student]
         hashes = self._ledger.query_hashes(_context(self._mechanism, one, self._question), X_public, *beside)
@@ -228,6 +233,14 @@ def new_queries(
     """
     queries = ledger.query_hashes(_context(mechanism, event_of_one, question), X_public)
     return len(set(queries)) - len(ledger.recall(queries))
+
+
+def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (ValueError, TypeError):
+        kind = "values" if dtype is None else "numbers"
+        raise InvalidDataError(f"`{name}` must be an array of {kind}, rows of equal length.") from None
 
 
 def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
