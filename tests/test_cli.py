@@ -90,6 +90,11 @@ def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> sub
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does to commands in the background: they, and all that they start, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def refusal(result: subprocess.CompletedProcess[str], code: int) -> str:
     """Return the one sentence of a refusal."""
     assert result.returncode == code, result.stderr
@@ -323,7 +328,13 @@ def test_an_interrupted_run_says_so_and_continues(folder):
     )
     command = [sys.executable, "-m", "tutelage", "run", "config.toml"]
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     checkpoints = folder / "out" / "private-checkpoints"
     deadline = time.monotonic() + 90

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_cli import configure, folder, refusal, tutelage  # noqa: F401  the fixture
+from test_cli import configure, folder, heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
 from tutelage.budget import round_up
 from tutelage.neighboring import ONE_TEACHER
@@ -211,7 +211,8 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
     np.savez(voted / "public.npz", X=np.arange(100_000.0)[:, None])
     command = [sys.executable, "-m", "tutelage", "label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger"]
     command += ["--output", "labels.csv", "--mechanism", "gnmax", "--sigma", "4000"]
-    process = subprocess.Popen(command, cwd=voted, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=voted, preexec_fn=heed_interrupts, **pipes)
     ledger, deadline = Ledger.open(voted / "a.ledger"), time.monotonic() + 60
     while ledger.state().entries < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
