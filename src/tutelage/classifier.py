@@ -1,6 +1,7 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -228,26 +229,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
-        mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
-        noise = known_noise(self.noise, "PATEClassifier")
-        one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
-        epsilon = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
-        ledger = open_or_make(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
-        before = ledger.state()
-        if self.ledger is not None:
-            ledger.bind(data_digest(rows[keep], labels[keep], entities, owners), changed=self.data_changed)
-        question = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
-        ledger.require(one, new_queries(ledger, mechanism, one, queries, question))
-        ballots = self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed))
-        self.votes_ = tally(ballots, len(self.classes_), shards.unit)
-        session = LabelingSession(self.votes_, mechanism, ledger, question=question, noise=noise)
-        self.release_ = session.ask(queries)
-        self.ledger_ = ledger.state()
-        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
-        alone = before.spent == 0 and self.ledger_.spent == self.release_.cost
-        self.epsilon_ = epsilon if alone else self.ledger_.guarantee()
-        if before.spent > 0:
-            warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=2)
+        digest = b"" if self.ledger is None else data_digest(rows[keep], labels[keep], entities, owners)
+        self._release_labels(
+            queries,
+            shards,
+            digest,
+            lambda: self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed)),
+        )
         self.student_ = fit_supervised(
             self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
         )
@@ -407,6 +395,28 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if entity_ids is not None:
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
+
+    def _release_labels(self, queries: Matrix, shards: Shards, digest: bytes, vote: Callable[[], Ballots]) -> None:
+        """Set `votes_`, `release_`, `ledger_` and `epsilon_`; `vote` trains the teachers, once the budget allows."""
+        mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
+        noise = known_noise(self.noise, "PATEClassifier")
+        one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
+        epsilon = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
+        ledger = open_or_make(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
+        before = ledger.state()
+        if self.ledger is not None:
+            ledger.bind(digest, changed=self.data_changed)
+        question = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
+        ledger.require(one, new_queries(ledger, mechanism, one, queries, question))
+        self.votes_ = tally(vote(), len(self.classes_), shards.unit)
+        session = LabelingSession(self.votes_, mechanism, ledger, question=question, noise=noise)
+        self.release_ = session.ask(queries)
+        self.ledger_ = ledger.state()
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        alone = before.spent == 0 and self.ledger_.spent == self.release_.cost
+        self.epsilon_ = epsilon if alone else self.ledger_.guarantee()
+        if before.spent > 0:
+            warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
         teachers = EstimatorTeachers(

@@ -16,7 +16,15 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
+from tutelage.cli.mechanisms import (
+    MECHANISMS,
+    Scale,
+    Sigma,
+    SigmaThreshold,
+    Threshold,
+    as_option,
+    build_mechanism,
+)
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
@@ -34,18 +42,10 @@ def account(
     votes: Annotated[Path, typer.Argument(help="npz file with vote counts, queries x classes.", show_default=False)],
     mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
-    scale: Annotated[
-        float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")
-    ] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="gnmax, confident: sigma of the answer's noise, in votes.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="confident: votes that the noisy plurality must reach.")
-    ] = None,
-    sigma_threshold: Annotated[
-        float | None, typer.Option(help="confident: sigma of the check's noise, in votes.")
-    ] = None,
+    scale: Scale = None,
+    sigma: Sigma = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
     array: Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")] = None,
     first: Annotated[int | None, typer.Option(help="Account for the first so many queries only.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,

@@ -12,7 +12,15 @@ import typer
 from tutelage._files import read_arrays
 from tutelage._typing import Matrix
 from tutelage.budget import round_up
-from tutelage.cli.mechanisms import MECHANISMS, as_option, build_mechanism
+from tutelage.cli.mechanisms import (
+    MECHANISMS,
+    Scale,
+    Sigma,
+    SigmaThreshold,
+    Threshold,
+    as_option,
+    build_mechanism,
+)
 from tutelage.cli.outputs import check_output, spent_and_remaining
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.labeling import LabelingSession
@@ -31,18 +39,10 @@ def label(
     ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
     mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
-    scale: Annotated[
-        float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")
-    ] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="confident, interactive: votes that a class must reach under noise.")
-    ] = None,
-    sigma_threshold: Annotated[
-        float | None, typer.Option(help="confident, interactive: sigma of the check's noise, in votes.")
-    ] = None,
+    scale: Scale = None,
+    sigma: Sigma = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
     confidence: Annotated[
         float | None, typer.Option(help="interactive: probability from which on the student is confirmed.")
     ] = None,

@@ -1,7 +1,9 @@
 """The mechanisms that the command line and the run configuration know by name, and the settings that each takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms import (
@@ -13,6 +15,17 @@ from tutelage.mechanisms import (
     Mechanism,
     PermuteAndFlip,
 )
+
+Scale = Annotated[float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")]
+Sigma = Annotated[
+    float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
+]
+Threshold = Annotated[
+    float | None, typer.Option(help="confident, interactive: votes that a class must reach under noise.")
+]
+SigmaThreshold = Annotated[
+    float | None, typer.Option(help="confident, interactive: sigma of the check's noise, in votes.")
+]
 
 
 class Known(NamedTuple):
