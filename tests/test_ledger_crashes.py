@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian
 from tutelage.ledger.filter import RenyiFilter
@@ -119,17 +121,22 @@ def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path
     random, said = np.random.default_rng(0), tmp_path / "said"
     kills = 60
     for attempt in range(kills):
+        started, start = os.pipe()
         child = os.fork()
         if child == 0:
             with said.open("ab", buffering=0) as out:
                 asking = session(path, 4)
+                os.write(start, b"x")
                 for batch in range(attempt * 100, attempt * 100 + 100):
                     labels = asking.ask(rows(batch, 4)).labels
                     out.write(np.array([batch, *labels], dtype=np.int64).tobytes())
                 os._exit(0)
-        time.sleep(random.uniform(0.005, 0.1))
+        os.read(started, 1)
+        time.sleep(random.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(started)
+        os.close(start)
     reserved, answered, spent = charged(path)
     released = np.frombuffer(said.read_bytes(), dtype=np.int64).reshape(-1, 5)
     assert len(released) > 10
@@ -152,3 +159,22 @@ def test_a_crashed_batch_stays_spent_and_is_asked_anew(path):
     room = ledger.fitting(event)
     ledger.reserve(event, 10)
     assert ledger.fitting(event) == room - 10
+
+
+def test_a_write_that_a_crash_cut_short_in_the_file_is_undone(path):
+    ledger = Ledger.open(path)
+    ledger.reserve(NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER), 1)
+    before = ledger.verify()
+    child = os.fork()
+    if child == 0:
+        raw = sqlite3.connect(path, isolation_level=None)
+        raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
+        raw.execute("BEGIN IMMEDIATE")
+        for _ in range(2000):
+            raw.execute("INSERT INTO answers VALUES (?, '[1]', 1)", (os.urandom(32),))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert path.with_name("a.ledger-journal").exists()
+    assert tutelage("ledger", "verify", path, "--head", before.head).returncode == 0
+    assert Ledger.open(path).verify() == before
+    assert not path.with_name("a.ledger-journal").exists()

@@ -1,6 +1,7 @@
 """``tutelage ledger``: make the budget of a data set, look at it, check it, hand it to an auditor."""
 
 import json
+import os
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -73,7 +74,7 @@ def init(
 @ledger.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Print what is spent and what remains; public values only."""
-    _print(Ledger.open(file, read_only=True).state(), file, as_json=as_json)
+    _print(_opened(file).state(), file, as_json=as_json)
 
 
 @ledger.command()
@@ -87,7 +88,7 @@ def verify(
     """Check every entry, answer and sum of a ledger, and that it was not rolled back behind --head."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
-    state = Ledger.open(file, read_only=True).verify(head)
+    state = _opened(file).verify(head)
     if as_json:
         typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
         return
@@ -106,11 +107,16 @@ def export(
     """Print every entry with its hash, one JSON object per line; nothing in it is secret."""
     if output is not None:
         check_output(output, file)
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in Ledger.open(file, read_only=True).export())
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in _opened(file).export())
     if output is None:
         typer.echo(lines, nl=False)
     else:
         output.write_text(lines, encoding="utf-8")
+
+
+def _opened(file: Path) -> Ledger:
+    """Open a ledger to look at it; where it may be written, so that a write that a crash cut short is undone first."""
+    return Ledger.open(file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)))
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
