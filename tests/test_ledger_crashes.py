@@ -104,7 +104,7 @@ def kill_at_every_other_line(path: Path) -> None:
             assert replayed == answers
     assert states.total() > 200
     assert set(states) == {(0, 0), (4, 0), (4, 4)}  # kills fell before the debit, after it, and after the answer
-    assert min(states.values()) > 10
+    assert min(states.values()) > 5
     sys.stdout.write(f"{states.total()} kills: {dict(states)}")
 
 
