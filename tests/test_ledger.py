@@ -218,6 +218,19 @@ def test_a_file_put_in_its_place_is_noticed(ledger, tmp_path):
         ledger.state()
 
 
+def test_a_file_replaced_during_a_transaction_takes_no_debit(ledger, tmp_path):
+    shutil.copy(ledger.path, tmp_path / "older")
+
+    def replaced_meanwhile() -> None:
+        with ledger._store.transaction(write=True) as write:
+            write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
+            (tmp_path / "older").replace(ledger.path)
+
+    with pytest.raises(LedgerTamperedError, match="was replaced while in use"):
+        replaced_meanwhile()
+    assert Ledger.open(ledger.path).state().entries == 1
+
+
 def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Ledger.open("a.ledger")

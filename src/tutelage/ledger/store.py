@@ -184,18 +184,19 @@ class Store:
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self.lock, _explained(self.path, self._timeout), self._connection() as connection:
-            opened_as = self._identity()
-            try:
-                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                yield Transaction(connection)
-                if self._identity() != opened_as:
-                    raise LedgerTamperedError(f"{self.path} was replaced while it was in use. Nothing was written.")
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self.lock, _explained(self.path, self._timeout):
+            before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
+            with self._connection() as connection:
+                try:
+                    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                    yield Transaction(connection)
+                    if self._identity() != before:
+                        raise LedgerTamperedError(f"{self.path} was replaced while in use. Nothing was written.")
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -204,7 +205,6 @@ class Store:
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
             yield self._memory
             return
-        self._identity()
         with closing(_connected(self._uri(), self._timeout)) as connection:
             if not self._read_only:
                 connection.execute("PRAGMA journal_mode = DELETE")
@@ -238,6 +238,7 @@ class Store:
         """Refuse what is no ledger, waiting a little for one that is just being made."""
         until = time.monotonic() + _UNFINISHED
         while True:
+            self._identity()
             with self._connection() as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
