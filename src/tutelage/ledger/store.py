@@ -260,6 +260,7 @@ class Store:
 
 
 _STORES: "WeakSet[Store]" = WeakSet()
+_FORKING = threading.local()
 
 
 def _connected(database: str, timeout: float) -> sqlite3.Connection:
@@ -269,13 +270,15 @@ def _connected(database: str, timeout: float) -> sqlite3.Connection:
 
 def _hold_all() -> None:
     """Wait until no thread is in a transaction: a fork would copy its lock without the thread that lets go of it."""
-    for store in sorted(_STORES, key=id):
+    _FORKING.held = sorted(_STORES, key=id)  # kept, because another thread may make or drop one meanwhile
+    for store in _FORKING.held:
         store.lock.acquire()
 
 
 def _release_all() -> None:
-    for store in sorted(_STORES, key=id):
+    for store in _FORKING.held:
         store.lock.release()
+    _FORKING.held = []
 
 
 if hasattr(os, "register_at_fork"):
