@@ -1,0 +1,528 @@
+"""Images with labels: MNIST, Fashion-MNIST, SVHN and scikit-learn's digits, in their publishers' splits.
+
+No file is taken at its name's word. MNIST and Fashion-MNIST name theirs alike, so the arrays themselves are compared
+with the checksums below, whatever container they came in; SVHN's files are compared before anything reads into them.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.io import loadmat
+
+from tutelage._files import read_arrays
+from tutelage._typing import Matrix
+from tutelage.datasets import sources
+from tutelage.datasets.idx import read_idx
+from tutelage.datasets.sources import RemoteFile
+from tutelage.exceptions import InvalidDataError
+
+DIGIT_NAMES = tuple("0123456789")
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
+IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+DIGITS_TEST_ROWS = 360
+SVHN_SHAPE = (32, 32, 3)
+SVHN_SUBFOLDERS = ("svhn",)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageSplit:
+    """Images and their labels, split by their publisher into training and test rows.
+
+    Parameters
+    ----------
+    X_train, X_test : uint8 arrays of shape (rows, features)
+        One image a row: its pixels row by row, the channels of a pixel side by side.
+    y_train, y_test : int64 arrays of shape (rows,)
+        Labels: indices into `classes`.
+    image_shape : tuple of int
+        (height, width), or (height, width, channels).
+    classes : tuple of str
+        Class names in label order.
+    name : str
+        What this is, in full.
+    """
+
+    X_train: npt.NDArray[np.uint8]
+    y_train: npt.NDArray[np.int64]
+    X_test: npt.NDArray[np.uint8]
+    y_test: npt.NDArray[np.int64]
+    image_shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    name: str
+
+    def images(self, X: Matrix) -> Matrix:
+        """Return rows of this data set as images, shape (rows, *image_shape).
+
+        Raises
+        ------
+        InvalidDataError
+            If a row has another number of features than an image has values.
+        """
+        values = int(np.prod(self.image_shape))
+        if X.ndim != 2 or X.shape[1] != values:
+            raise InvalidDataError(f"`X` of ImageSplit.images must have {values} columns. Got the shape {X.shape}.")
+        return X.reshape(-1, *self.image_shape)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an array must be: unsigned bytes of this shape and, where known, of this SHA-256 in C order."""
+
+    shape: tuple[int, ...]
+    sha256: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdxRelease:
+    """MNIST, or a data set that was published in its form.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    classes : tuple of str
+        Class names in label order.
+    subfolders : tuple of str
+        Folders that are its own by name; downloads go to the first.
+    npz_names : tuple of str
+        Names of a file that holds it whole, as Keras has it.
+    remote : tuple of RemoteFile
+        The idx files, in the order of `ARRAYS`.
+    contents : mapping of str to Content
+        What each of `ARRAYS` must be.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    subfolders: tuple[str, ...]
+    npz_names: tuple[str, ...]
+    remote: tuple[RemoteFile, ...]
+    contents: Mapping[str, Content]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatRelease:
+    """A part of SVHN: MATLAB's file, and how many images it holds."""
+
+    remote: RemoteFile
+    rows: int
+
+
+# The checksums of compressed files are those that TensorFlow Datasets publishes (url_checksums/mnist.txt,
+# fashion_mnist.txt, svhn_cropped.txt); Keras lists the same ones for Fashion-MNIST. Those of contents were computed
+# from files whose uncompressed form has the MD5 sums published for it (for example 6bbc9ace898e44ae57da46a324031adb for
+# MNIST's training images and f4a8712d7a061bf5bd6d2ca38dc4d50a for Fashion-MNIST's).
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"  # PyTorch's mirror; the first home closed
+MNIST = IdxRelease(
+    name="MNIST",
+    classes=DIGIT_NAMES,
+    subfolders=("mnist", "MNIST/raw"),
+    npz_names=("mnist.npz",),
+    remote=(
+        RemoteFile(
+            f"{_MNIST_URL}/train-images-idx3-ubyte.gz",
+            9_912_422,
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        ),
+        RemoteFile(
+            f"{_MNIST_URL}/train-labels-idx1-ubyte.gz",
+            28_881,
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        ),
+        RemoteFile(
+            f"{_MNIST_URL}/t10k-images-idx3-ubyte.gz",
+            1_648_877,
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        ),
+        RemoteFile(
+            f"{_MNIST_URL}/t10k-labels-idx1-ubyte.gz",
+            4_542,
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
+    ),
+    contents={
+        "x_train": Content((60_000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"),
+        "y_train": Content((60_000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"),
+        "x_test": Content((10_000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"),
+        "y_test": Content((10_000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
+    },
+)
+_FASHION_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"  # Zalando's own has no https
+FASHION_MNIST = IdxRelease(
+    name="Fashion-MNIST",
+    classes=(
+        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+    ),
+    subfolders=("fashion-mnist", "FashionMNIST/raw"),
+    npz_names=("fashion-mnist.npz", "fashion_mnist.npz"),
+    remote=(
+        RemoteFile(
+            f"{_FASHION_URL}/train-images-idx3-ubyte.gz",
+            26_421_880,
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        ),
+        RemoteFile(
+            f"{_FASHION_URL}/train-labels-idx1-ubyte.gz",
+            29_515,
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        ),
+        RemoteFile(
+            f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz",
+            4_422_102,
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        ),
+        RemoteFile(
+            f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz",
+            5_148,
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
+    ),
+    contents={
+        "x_train": Content((60_000, 28, 28), "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012"),
+        "y_train": Content((60_000,), "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"),
+        "x_test": Content((10_000, 28, 28), "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a"),
+        "y_test": Content((10_000,), "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9"),
+    },
+)  # fmt: skip
+_SVHN_URL = "http://ufldl.stanford.edu/housenumbers"  # the only address that its authors give
+SVHN: Mapping[str, MatRelease] = {
+    "train": MatRelease(
+        RemoteFile(
+            f"{_SVHN_URL}/train_32x32.mat",
+            182_040_794,
+            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+        ),
+        73_257,
+    ),
+    "test": MatRelease(
+        RemoteFile(
+            f"{_SVHN_URL}/test_32x32.mat",
+            64_275_384,
+            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+        ),
+        26_032,
+    ),
+    "extra": MatRelease(
+        RemoteFile(
+            f"{_SVHN_URL}/extra_32x32.mat",
+            1_329_278_602,
+            "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
+        ),
+        531_131,
+    ),
+}
+# Nobody publishes checksums of SVHN's arrays; those of its labels, the digit 0 as 0, were computed from a copy with as
+# many rows as the authors count, whose test labels are what 88 % of the majorities that PATE 2018 published say.
+SVHN_CONTENTS: Mapping[str, Content] = {
+    "x_train": Content((73_257, *SVHN_SHAPE)),
+    "y_train": Content((73_257,), "6a6e359bb9ecc6ce40896703f7b224715776155fe39710e0ddb8008a18172c6f"),
+    "x_test": Content((26_032, *SVHN_SHAPE)),
+    "y_test": Content((26_032,), "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a"),
+}
+_SAMPLE_NAME = re.compile(r"svhn_(train|test)_first([1-9]\d*)\.npz")
+
+
+def load_mnist(folder: str | Path | None = None, *, download: bool = False) -> ImageSplit:
+    """Return MNIST: 60,000 training and 10,000 test images of 28 x 28 values, of ten handwritten digits.
+
+    Read are the four idx files, compressed or not, in `folder` or in ``mnist`` or ``MNIST/raw`` there; or ``mnist.npz``
+    as Keras has it.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
+        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+    download : bool
+        Fetch the files if they are not found, 12 MB, into ``mnist`` in `folder` or, without one, in the cache.
+
+    Raises
+    ------
+    InvalidDataError
+        If the files are not found or cannot be downloaded, or are not MNIST.
+
+    References
+    ----------
+    LeCun, Cortes and Burges, The MNIST database of handwritten digits, 1998.
+    """
+    return _load_idx_release(MNIST, folder, download=download)
+
+
+def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = False) -> ImageSplit:
+    """Return Fashion-MNIST: 60,000 training and 10,000 test images of 28 x 28 values, of ten kinds of clothing.
+
+    Read are the four idx files, compressed or not, in `folder` or in ``fashion-mnist`` or ``FashionMNIST/raw`` there;
+    or ``fashion-mnist.npz`` with the array names of Keras. They are found where Debian's package dataset-fashion-mnist
+    puts them.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
+        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+    download : bool
+        Fetch the files if they are not found, 31 MB, into ``fashion-mnist`` in `folder` or, without one, in the cache.
+
+    Raises
+    ------
+    InvalidDataError
+        If the files are not found or cannot be downloaded, or are not Fashion-MNIST.
+
+    References
+    ----------
+    Xiao, Rasul and Vollgraf, arXiv:1708.07747v2, 2017; MIT licence.
+    """
+    return _load_idx_release(FASHION_MNIST, folder, download=download)
+
+
+def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download: bool = False) -> ImageSplit:
+    """Return SVHN's cropped digits: 73,257 training and 26,032 test images of 32 x 32 pixels in three colours.
+
+    Read are ``train_32x32.mat`` and ``test_32x32.mat`` in `folder` or in ``svhn`` there; or ``svhn.npz`` with the
+    arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``, of whose images only the shape can be checked. The label of
+    the digit 0, which the files write as 10, becomes 0.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
+        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+    extra : bool
+        Append the 531,131 easier images of ``extra_32x32.mat`` to the training rows; takes 3.5 GB of memory.
+    download : bool
+        Fetch what is not found, 246 MB and with `extra` 1.6 GB, into ``svhn`` in `folder` or, without one, in the
+        cache.
+
+    Raises
+    ------
+    InvalidDataError
+        If the files are not found or cannot be downloaded, or are not SVHN.
+
+    See Also
+    --------
+    load_svhn_sample : where only the first images are at hand.
+
+    References
+    ----------
+    Netzer, Wang, Coates, Bissacco, Wu and Ng, Reading digits in natural images with unsupervised feature learning,
+    NIPS workshop 2011; for non-commercial use.
+    """
+    places = _svhn_places(folder)
+    parts = [SVHN[part] for part in (("train", "test", "extra") if extra else ("train", "test"))]
+    paths = [sources.first_complete(places, [(part.remote.name,)]) for part in parts]
+    if not all(paths) and not extra and (npz := sources.first_complete(places, [("svhn.npz",)])):
+        return _read_svhn_npz(npz[0])
+    if download:
+        target = _download_folder(folder) / SVHN_SUBFOLDERS[0]
+        paths = [found or (sources.fetch(part.remote, target),) for found, part in zip(paths, parts, strict=True)]
+    if not all(paths):
+        names = " and ".join(part.remote.name for part in parts)
+        raise sources.not_found(
+            "SVHN",
+            names if extra else f"{names}, or svhn.npz",
+            sources.search_folders(folder),
+            SVHN_SUBFOLDERS,
+            "Put them into one, pass `download=True`, or load a part of SVHN with load_svhn_sample.",
+        )
+    train, test, *more = ((part, found[0]) for part, found in zip(parts, paths, strict=True))
+    X_train, y_train = _read_mats([train, *more])
+    X_test, y_test = _read_mats([test])
+    name = "SVHN with its extra images" if extra else "SVHN"
+    return ImageSplit(X_train, y_train, X_test, y_test, SVHN_SHAPE, DIGIT_NAMES, name)
+
+
+def load_svhn_sample(folder: str | Path | None = None) -> ImageSplit:
+    """Return the first images of SVHN's training and test files, as many as are at hand; `name` says how many.
+
+    This is for trying things out where the whole of SVHN is not at hand: a result on it is no result on SVHN. Read are
+    ``svhn_train_first<rows>.npz`` and ``svhn_test_first<rows>.npz``, each with the arrays ``x`` of shape
+    (rows, 32, 32, 3) and ``y`` of shape (rows,), in `folder` or in ``svhn`` there. Nothing tells whether their images
+    are SVHN's but their names.
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
+        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+
+    Raises
+    ------
+    InvalidDataError
+        If a file is not found, is one of several, or holds other than its name says.
+    """
+    X_train, y_train = _read_sample("train", folder)
+    X_test, y_test = _read_sample("test", folder)
+    name = f"sample of SVHN: the first {len(y_train)} training and {len(y_test)} test images"
+    return ImageSplit(X_train, y_train, X_test, y_test, SVHN_SHAPE, DIGIT_NAMES, name)
+
+
+def load_digits() -> ImageSplit:
+    """Return scikit-learn's digits: 1437 training and 360 test images of 8 x 8 values between 0 and 16.
+
+    It needs no file. The test rows are the last 360.
+
+    References
+    ----------
+    Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI 1998; CC BY 4.0.
+    """
+    # Imported here because it takes longer than everything else in this module.
+    from sklearn import datasets
+
+    X, y = datasets.load_digits(return_X_y=True)
+    X, y = np.asarray(X).astype(np.uint8), np.asarray(y).astype(np.int64)
+    last = len(y) - DIGITS_TEST_ROWS
+    return ImageSplit(X[:last], y[:last], X[last:], y[last:], (8, 8), DIGIT_NAMES, "digits")
+
+
+def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, download: bool) -> ImageSplit:
+    paths = _find_idx_release(release, folder)
+    if not paths and download:
+        target = _download_folder(folder) / release.subfolders[0]
+        paths = tuple(sources.fetch(file, target) for file in release.remote)
+    if not paths:
+        raise sources.not_found(
+            release.name,
+            f"{release.npz_names[0]} or the files {', '.join(IDX_NAMES)} (also with .gz)",
+            sources.search_folders(folder),
+            release.subfolders,
+            "Put them into one or pass `download=True`.",
+        )
+    whole = len(paths) == 1
+    origins: dict[str, Path] = dict(zip(ARRAYS, paths * len(ARRAYS) if whole else paths, strict=True))
+    arrays = _read_npz(paths[0], ARRAYS) if whole else {name: read_idx(path) for name, path in origins.items()}
+    for name, content in release.contents.items():
+        _check(arrays[name], content, f"{name} in {origins[name]}", release.name)
+    return _split(arrays, release.contents["x_train"].shape[1:], release.classes, release.name)
+
+
+def _find_idx_release(release: IdxRelease, folder: str | Path | None) -> tuple[Path, ...]:
+    """Return the path of one npz file or of four idx files, in the order of `ARRAYS`; none if they are not found."""
+    folders = sources.search_folders(folder)
+    # Folders that bear the data set's name come first: in another, files of these names may be another's.
+    places = [*(place / subfolder for place in folders for subfolder in release.subfolders), *folders]
+    return sources.first_complete(places, [release.npz_names]) or sources.first_complete(places, _idx_spellings())
+
+
+def _idx_spellings() -> list[list[str]]:
+    dotted = [name.replace("-idx", ".idx") for name in IDX_NAMES]  # as some archives unpack
+    return [[name, other, f"{name}.gz", f"{other}.gz"] for name, other in zip(IDX_NAMES, dotted, strict=True)]
+
+
+def _download_folder(folder: str | Path | None) -> Path:
+    return sources.cache_folder() if folder is None else Path(folder)
+
+
+def _svhn_places(folder: str | Path | None) -> list[Path]:
+    folders = sources.search_folders(folder)
+    return [*(place / subfolder for place in folders for subfolder in SVHN_SUBFOLDERS), *folders]
+
+
+def _read_npz(path: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    arrays = read_arrays(path)
+    if not set(names) <= set(arrays):
+        raise InvalidDataError(f"{path} must hold the arrays {', '.join(names)}. Got {', '.join(sorted(arrays))}.")
+    return arrays
+
+
+def _check(array: npt.NDArray[Any], content: Content, what: str, owner: str) -> None:
+    """Raise InvalidDataError unless `array` has the content that data set `owner` has there."""
+    if array.dtype != np.uint8 or array.shape != content.shape:
+        raise InvalidDataError(
+            f"{what} must be uint8 of shape {content.shape} to be {owner}. Got {array.dtype} of shape {array.shape}."
+        )
+    if content.sha256 is None:
+        return
+    digest = hashlib.sha256(array.ravel().data).hexdigest()
+    if digest == content.sha256:
+        return
+    for release in (MNIST, FASHION_MNIST):
+        if digest in {known.sha256 for known in release.contents.values()}:
+            raise InvalidDataError(f"{what} is {release.name}'s, not {owner}'s. Keep each in a folder of its own name.")
+    raise InvalidDataError(f"{what} is not {owner}'s: its SHA-256 differs. Replace the file.")
+
+
+def _split(
+    arrays: Mapping[str, npt.NDArray[Any]], image_shape: tuple[int, ...], classes: tuple[str, ...], name: str
+) -> ImageSplit:
+    X_train, X_test = (arrays[key].reshape(len(arrays[key]), -1) for key in ("x_train", "x_test"))
+    y_train, y_test = (arrays[key].astype(np.int64) for key in ("y_train", "y_test"))
+    return ImageSplit(X_train, y_train, X_test, y_test, image_shape, classes, name)
+
+
+def _read_mats(
+    files: Sequence[tuple[MatRelease, Path]],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the images and labels of SVHN's files, one after the other."""
+    rows = sum(part.rows for part, _ in files)
+    # Filled in place, because the extra images alone take 1.6 GB.
+    images = np.empty((rows, *SVHN_SHAPE), dtype=np.uint8)
+    labels = np.empty(rows, dtype=np.int64)
+    start = 0
+    for part, path in files:
+        stop = start + part.rows
+        pixels, digits = _read_mat(part, path)
+        images[start:stop] = pixels.transpose(3, 0, 1, 2)
+        labels[start:stop] = digits.ravel() % 10
+        start = stop
+    return images.reshape(rows, -1), labels
+
+
+def _read_mat(part: MatRelease, path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    with path.open("rb") as file:
+        # MATLAB's format is too rich to read from strangers: only the very bytes that were published get that far.
+        if hashlib.file_digest(file, "sha256").hexdigest() != part.remote.sha256:
+            raise InvalidDataError(
+                f"{path} is not the {part.remote.name} that SVHN's authors publish: its SHA-256 differs. Replace it."
+            )
+        file.seek(0)
+        arrays = loadmat(file, variable_names=["X", "y"])
+    pixels, digits = arrays["X"], arrays["y"]
+    _check(pixels, Content((*SVHN_SHAPE, part.rows)), f"X in {path}", "SVHN")
+    _check(digits, Content((part.rows, 1)), f"y in {path}", "SVHN")
+    return pixels, digits
+
+
+def _read_svhn_npz(path: Path) -> ImageSplit:
+    arrays = _read_npz(path, ARRAYS)
+    for name, content in SVHN_CONTENTS.items():
+        if name.startswith("y") and arrays[name].dtype == np.uint8:
+            arrays[name] = arrays[name] % 10
+        _check(arrays[name], content, f"{name} in {path}", "SVHN")
+    return _split(arrays, SVHN_SHAPE, DIGIT_NAMES, "SVHN")
+
+
+def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    found = _sample_files(part, _svhn_places(folder))
+    if not found:
+        folders = sources.search_folders(folder)
+        file = f"svhn_{part}_first<rows>.npz"
+        raise sources.not_found("SVHN's sample", file, folders, SVHN_SUBFOLDERS, "Put it into one.")
+    if len(found) > 1:
+        names = " and ".join(str(path) for path, _ in found)
+        raise InvalidDataError(f"SVHN's sample must be one file. Got {names}; keep one of them.")
+    ((path, rows),) = found
+    arrays = _read_npz(path, ("x", "y"))
+    _check(arrays["x"], Content((rows, *SVHN_SHAPE)), f"x in {path}", "SVHN's sample")
+    _check(arrays["y"], Content((rows,)), f"y in {path}", "SVHN's sample")
+    if arrays["y"].max() > 10:
+        raise InvalidDataError(f"y in {path} must hold the digits 0 to 9, or 10 for 0. Got another label.")
+    return arrays["x"].reshape(rows, -1), arrays["y"].astype(np.int64) % 10
+
+
+def _sample_files(part: str, places: Iterable[Path]) -> list[tuple[Path, int]]:
+    """Return the sample files of `part` in the first of `places` that has any, and the rows each name states."""
+    for place in places:
+        matches = ((path, _SAMPLE_NAME.fullmatch(path.name)) for path in sorted(place.glob(f"svhn_{part}_first*.npz")))
+        if found := [(path, int(match[2])) for path, match in matches if match]:
+            return found
+    return []

@@ -1,0 +1,582 @@
+import dataclasses
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import struct
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from tutelage.datasets import (
+    images,
+    load_digits,
+    load_fashion_mnist,
+    load_mnist,
+    load_svhn,
+    load_svhn_sample,
+    sources,
+)
+from tutelage.datasets.idx import MOST_BYTES, read_idx
+from tutelage.datasets.sources import RemoteFile
+from tutelage.exceptions import InvalidDataError
+
+GZ_NAMES = [f"{name}.gz" for name in images.IDX_NAMES]
+LOADERS = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}
+SEEDS = {"MNIST": 1, "Fashion-MNIST": 2}
+
+
+def as_idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def tiny_arrays(seed: int) -> dict[str, np.ndarray]:
+    """Return six training and four test images of 5 x 4 values."""
+    rng = np.random.default_rng(seed)
+    shapes = {"x_train": (6, 5, 4), "y_train": (6,), "x_test": (4, 5, 4), "y_test": (4,)}
+    return {name: rng.integers(0, 10, shape, dtype=np.uint8) for name, shape in shapes.items()}
+
+
+def tiny_mat(rows: int, seed: int) -> bytes:
+    rng = np.random.default_rng(seed)
+    file = io.BytesIO()
+    X = rng.integers(0, 256, (32, 32, 3, rows), dtype=np.uint8)
+    y = np.resize(np.arange(10, 0, -1, dtype=np.uint8), (rows, 1))
+    savemat(file, {"X": X, "y": y}, do_compression=True)
+    return file.getvalue()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def published_md5(array: np.ndarray) -> str:
+    return hashlib.md5(as_idx(array), usedforsecurity=False).hexdigest()
+
+
+def save_idx(folder, arrays, names=images.IDX_NAMES):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in zip(names, arrays.values(), strict=True):
+        content = as_idx(array)
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return folder
+
+
+def same_rows(split, arrays) -> bool:
+    return all(
+        np.array_equal(getattr(split, name.replace("x", "X")), array.reshape(len(array), *[-1] * (array.ndim > 1)))
+        for name, array in arrays.items()
+    )
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A folder, and the address under which a server on this machine publishes it."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format, *args):  # noqa: A002
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def nothing_found(monkeypatch, tmp_path):
+    """No data and no proxy on this machine; the cache is empty."""
+    monkeypatch.delenv("TUTELAGE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(sources, "SYSTEM_FOLDER", tmp_path / "system")
+    return tmp_path / "xdg" / "tutelage"
+
+
+@pytest.fixture
+def tiny(monkeypatch, web, nothing_found):
+    """Tiny editions of MNIST and Fashion-MNIST in the place of the real ones, published on this machine."""
+    folder, address = web
+    arrays = {}
+    for constant, name in (("MNIST", "MNIST"), ("FASHION_MNIST", "Fashion-MNIST")):
+        arrays[name] = tiny_arrays(SEEDS[name])
+        published = save_idx(folder / name, arrays[name], GZ_NAMES)
+        files = {file: (published / file).read_bytes() for file in GZ_NAMES}
+        release = dataclasses.replace(
+            getattr(images, constant),
+            remote=tuple(
+                RemoteFile(f"{address}/{name}/{file}", len(content), sha256(content)) for file, content in files.items()
+            ),
+            contents={key: images.Content(array.shape, sha256(array.tobytes())) for key, array in arrays[name].items()},
+        )
+        monkeypatch.setattr(images, constant, release)
+    return arrays
+
+
+@pytest.fixture
+def tiny_svhn(monkeypatch, web, nothing_found):
+    """A tiny edition of SVHN, published on this machine: 12 training, 11 test and 20 extra images."""
+    folder, address = web
+    parts = {}
+    for seed, (part, rows) in enumerate({"train": 12, "test": 11, "extra": 20}.items()):
+        content = tiny_mat(rows, seed)
+        (folder / f"{part}_32x32.mat").write_bytes(content)
+        remote = RemoteFile(f"{address}/{part}_32x32.mat", len(content), sha256(content))
+        parts[part] = images.MatRelease(remote, rows)
+    monkeypatch.setattr(images, "SVHN", parts)
+    return folder
+
+
+# idx
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 4), (2, 3, 4, 3), (0, 5, 4)], ids=str)
+def test_an_idx_file_gives_back_its_array(shape, pack, tmp_path):
+    array = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    path = tmp_path / "any name"
+    path.write_bytes(pack(as_idx(array)))
+    read = read_idx(path)
+    assert read.dtype == np.uint8
+    assert np.array_equal(read, array)
+    assert read.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Got an empty file"),
+        (b"\0\0\x08", "Got 000008"),
+        (b"PK\x03\x04 no idx at all", "must be an idx file of unsigned bytes.* Got 504b0304"),
+        (b"\0\0\x0d\x01" + struct.pack(">I", 1) + bytes(4), "must be an idx file of unsigned bytes"),
+        (b"\0\0\x08\0", "must be an idx file of unsigned bytes"),
+        (b"\0\0\x08\x05" + struct.pack(">5I", 1, 1, 1, 1, 1) + b"x", "must be an idx file of unsigned bytes"),
+        (b"\0\0\x08\x03" + struct.pack(">2I", 2, 2), "cut short within its dimensions"),
+        (b"\0\0\x08\x02" + struct.pack(">2I", 2, 3) + bytes(5), r"is cut short: its dimensions \(2, 3\) take 6 bytes"),
+        (b"\0\0\x08\x02" + struct.pack(">2I", 2, 3) + bytes(7), "goes on after its last row"),
+        (b"\0\0\x08\x02" + struct.pack(">2I", 2**16, 2**15), f"would unpack to more than {MOST_BYTES} bytes"),
+        (b"\0\0\x08\x04" + struct.pack(">4I", *[2**32 - 1] * 4), f"would unpack to more than {MOST_BYTES} bytes"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_what_is_no_whole_idx_file_is_refused(content, message, pack, tmp_path):
+    path = tmp_path / "images"
+    path.write_bytes(pack(content))
+    with pytest.raises(InvalidDataError, match=message):
+        read_idx(path)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda whole: whole[:20] + b"\xff" * 9 + whole[29:]])
+def test_a_damaged_gzip_file_is_refused(damage, tmp_path):
+    path = tmp_path / "images.gz"
+    path.write_bytes(damage(gzip.compress(as_idx(tiny_arrays(0)["x_train"]))))
+    with pytest.raises(InvalidDataError, match="missing or damaged"):
+        read_idx(path)
+    with pytest.raises(InvalidDataError, match="missing or damaged"):
+        read_idx(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [as_idx(np.zeros(4, np.uint8)) + bytes(64_000_000), b"\0\0\x08\x01" + struct.pack(">I", MOST_BYTES) + bytes(9)],
+    ids=["bomb", "false header"],
+)
+@pytest.mark.parametrize("pack", [bytes, functools.partial(gzip.compress, compresslevel=1)], ids=["plain", "gzip"])
+def test_memory_follows_neither_a_bomb_nor_a_false_header(content, pack, tmp_path):
+    path = tmp_path / "images"
+    path.write_bytes(pack(content))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidDataError):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+    finally:
+        tracemalloc.stop()
+
+
+# MNIST and Fashion-MNIST
+
+
+@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("spelling", ["{}", "{}.gz", "dotted", "dotted.gz"])
+def test_every_spelling_of_the_four_files_is_read(name, spelling, tiny, tmp_path):
+    stems = [stem.replace("-idx", ".idx") for stem in images.IDX_NAMES] if "dotted" in spelling else images.IDX_NAMES
+    names = [f"{stem}.gz" if spelling.endswith("gz") else stem for stem in stems]
+    split = LOADERS[name](save_idx(tmp_path / "mine", tiny[name], names))
+    assert same_rows(split, tiny[name])
+    assert split.name == name
+    assert split.X_train.dtype == np.uint8
+    assert split.y_train.dtype == split.y_test.dtype == np.int64
+    assert split.image_shape == (5, 4)
+    assert len(split.classes) == 10
+    assert np.array_equal(split.images(split.X_test), tiny[name]["x_test"])
+    assert np.array_equal(split.images(split.X_test[2:3])[0], tiny[name]["x_test"][2])
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("MNIST", "."), ("MNIST", "mnist"), ("MNIST", "MNIST/raw"),
+        ("Fashion-MNIST", "."), ("Fashion-MNIST", "fashion-mnist"), ("Fashion-MNIST", "FashionMNIST/raw"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("given", ["folder", "variable", "cache", "system"])
+def test_files_are_found_where_others_put_them(name, place, given, tiny, nothing_found, tmp_path, monkeypatch):
+    root = {"cache": nothing_found, "system": tmp_path / "system"}.get(given, tmp_path / "mine")
+    save_idx(root / place, tiny[name])
+    if given == "variable":
+        monkeypatch.setenv("TUTELAGE_DATA", str(root))
+    assert same_rows(LOADERS[name](root if given == "folder" else None), tiny[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("MNIST", "mnist.npz"), ("Fashion-MNIST", "fashion-mnist.npz"), ("Fashion-MNIST", "fashion_mnist.npz")],
+)
+def test_the_npz_files_of_keras_are_read(name, file, tiny, tmp_path):
+    np.savez_compressed(tmp_path / file, **tiny[name])
+    assert same_rows(LOADERS[name](tmp_path), tiny[name])
+
+
+def test_one_is_never_taken_for_the_other(tiny, tmp_path):
+    save_idx(tmp_path, tiny["Fashion-MNIST"])
+    with pytest.raises(InvalidDataError, match=r"train-images-idx3-ubyte is Fashion-MNIST's, not MNIST's\. Keep each"):
+        load_mnist(tmp_path)
+    np.savez(tmp_path / "mnist.npz", **tiny["Fashion-MNIST"])
+    with pytest.raises(InvalidDataError, match=r"x_train in .*mnist\.npz is Fashion-MNIST's, not MNIST's"):
+        load_mnist(tmp_path)
+    assert same_rows(load_fashion_mnist(tmp_path), tiny["Fashion-MNIST"])
+
+
+def test_a_folder_of_its_own_name_comes_before_files_that_could_be_either(tiny, tmp_path):
+    for place, name in ((".", "MNIST"), ("fashion-mnist", "Fashion-MNIST")):
+        save_idx(tmp_path / place, tiny[name])
+    assert same_rows(load_mnist(tmp_path), tiny["MNIST"])
+    assert same_rows(load_fashion_mnist(tmp_path), tiny["Fashion-MNIST"])
+
+
+@pytest.mark.parametrize("array", images.ARRAYS)
+def test_one_changed_byte_is_noticed(array, tiny, tmp_path):
+    tiny["MNIST"][array].flat[0] ^= 1
+    with pytest.raises(InvalidDataError, match=rf"{array} in .* is not MNIST's: its SHA-256 differs"):
+        load_mnist(save_idx(tmp_path / "mine", tiny["MNIST"]))
+
+
+def test_other_shapes_types_and_names_are_refused(tiny, tmp_path):
+    arrays = tiny["MNIST"]
+    path = tmp_path / "mnist.npz"
+    np.savez(path, **arrays | {"x_train": arrays["x_train"][:5]})
+    with pytest.raises(InvalidDataError, match=r"must be uint8 of shape \(6, 5, 4\) to be MNIST\. Got uint8"):
+        load_mnist(tmp_path)
+    np.savez(path, **arrays | {"y_test": arrays["y_test"].astype(np.int64)})
+    with pytest.raises(InvalidDataError, match=r"y_test in .* Got int64"):
+        load_mnist(tmp_path)
+    np.savez(path, x=arrays["x_train"], y=arrays["y_train"])
+    with pytest.raises(InvalidDataError, match=r"must hold the arrays x_train, y_train, x_test, y_test\. Got x, y\."):
+        load_mnist(tmp_path)
+    path.write_bytes(b"no archive")
+    with pytest.raises(InvalidDataError, match="not a readable npz"):
+        load_mnist(tmp_path)
+
+
+def test_an_array_in_column_order_is_the_same_array(tiny, tmp_path):
+    arrays = tiny["MNIST"]
+    np.savez(tmp_path / "mnist.npz", **arrays | {"x_train": np.asfortranarray(arrays["x_train"])})
+    assert same_rows(load_mnist(tmp_path), arrays)
+
+
+def test_rows_of_another_width_make_no_images(tiny, tmp_path):
+    split = load_mnist(save_idx(tmp_path / "mine", tiny["MNIST"]))
+    for X in (np.zeros((3, 19)), np.zeros(20), np.zeros((4, 5, 4))):
+        with pytest.raises(InvalidDataError, match="must have 20 columns"):
+            split.images(X)
+
+
+# Search and download
+
+
+def test_what_is_not_found_is_not_fetched_and_the_error_says_what_to_do(tiny, nothing_found, tmp_path, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", pytest.fail)
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path / "named"))
+    with pytest.raises(InvalidDataError) as raised:
+        load_mnist()
+    for part in ("named", str(nothing_found), "system", "MNIST/raw", "mnist.npz", *images.IDX_NAMES, "download=True"):
+        assert part in str(raised.value)
+    assert not nothing_found.exists()
+
+
+def test_three_of_the_four_files_are_not_enough(tiny, tmp_path):
+    save_idx(tmp_path, tiny["MNIST"])
+    (tmp_path / images.IDX_NAMES[3]).unlink()
+    with pytest.raises(InvalidDataError, match="MNIST was not found"):
+        load_mnist(tmp_path)
+
+
+def test_an_explicit_folder_is_the_only_one_searched(tiny, nothing_found, tmp_path):
+    save_idx(nothing_found / "mnist", tiny["MNIST"])
+    assert same_rows(load_mnist(), tiny["MNIST"])
+    with pytest.raises(InvalidDataError, match="MNIST was not found"):
+        load_mnist(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_download_goes_to_the_cache_and_happens_once(name, tiny, nothing_found, monkeypatch):
+    assert same_rows(LOADERS[name](download=True), tiny[name])
+    subfolder = {"MNIST": "mnist", "Fashion-MNIST": "fashion-mnist"}[name]
+    assert sorted(path.name for path in (nothing_found / subfolder).iterdir()) == sorted(GZ_NAMES)
+    monkeypatch.setattr("urllib.request.urlopen", pytest.fail)
+    assert same_rows(LOADERS[name](download=True), tiny[name])
+    assert same_rows(LOADERS[name](), tiny[name])
+
+
+def test_a_download_completes_what_is_there_already(tiny, nothing_found, web):
+    folder, _ = web
+    load_mnist(download=True)
+    (nothing_found / "mnist" / GZ_NAMES[2]).unlink()
+    for index in (0, 1, 3):
+        (folder / "MNIST" / GZ_NAMES[index]).unlink()
+    assert same_rows(load_mnist(download=True), tiny["MNIST"])
+
+
+def test_a_download_goes_to_the_explicit_folder(tiny, nothing_found, tmp_path):
+    assert same_rows(load_mnist(tmp_path / "mine", download=True), tiny["MNIST"])
+    assert (tmp_path / "mine" / "mnist" / GZ_NAMES[0]).is_file()
+    assert not nothing_found.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: content[:-1], lambda content: bytes(len(content)), lambda content: b"x" + content],
+    ids=["cut short", "replaced", "longer"],
+)
+def test_a_download_with_another_checksum_is_thrown_away(damage, tiny, nothing_found, web):
+    folder, _ = web
+    file = folder / "MNIST" / GZ_NAMES[0]
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(InvalidDataError, match="is not the file that was published: its SHA-256 differs"):
+        load_mnist(download=True)
+    assert list((nothing_found / "mnist").iterdir()) == []
+
+
+def test_no_more_is_fetched_than_was_published(tiny, web, tmp_path):
+    folder, address = web
+    (folder / "endless").write_bytes(b"right" + bytes(10_000_000))
+    path = sources.fetch(RemoteFile(f"{address}/endless", 5, sha256(b"right")), tmp_path / "mine")
+    assert path.read_bytes() == b"right"
+
+
+def test_a_file_that_is_not_on_the_server_is_one_sentence(tiny, nothing_found, web):
+    folder, _ = web
+    (folder / "MNIST" / GZ_NAMES[1]).unlink()
+    with pytest.raises(InvalidDataError, match=rf"{GZ_NAMES[1]} could not be downloaded into .*404.*by hand\."):
+        load_mnist(download=True)
+    assert [path.name for path in (nothing_found / "mnist").iterdir()] == GZ_NAMES[:1]
+
+
+def test_no_network_is_one_sentence(nothing_found, tmp_path):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as closed:
+        url = f"http://127.0.0.1:{closed.server_port}/file"
+    with pytest.raises(InvalidDataError, match=r"file could not be downloaded into .* Put file there by hand\."):
+        sources.fetch(RemoteFile(url, 1, sha256(b"x")), tmp_path / "mine")
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tiny, tmp_path):
+    (tmp_path / "a file").touch()
+    with pytest.raises(InvalidDataError, match="could not be downloaded into"):
+        load_mnist(tmp_path / "a file", download=True)
+
+
+@pytest.mark.parametrize("setting", [None, "", "relative/cache"])
+def test_the_cache_is_in_the_home_folder_unless_xdg_names_another(setting, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", setting)
+    assert sources.cache_folder() == tmp_path / ".cache" / "tutelage"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert sources.cache_folder() == tmp_path / "xdg" / "tutelage"
+
+
+@pytest.mark.parametrize("release", [images.MNIST, images.FASHION_MNIST], ids=lambda release: release.name)
+def test_what_is_downloaded_is_what_is_looked_for(release):
+    assert [file.name for file in release.remote] == GZ_NAMES
+    assert tuple(release.contents) == images.ARRAYS
+    checksums = [item.sha256 for item in (*release.remote, *release.contents.values())]
+    assert len(set(checksums)) == 8
+    assert all(len(bytes.fromhex(checksum)) == 32 for checksum in checksums)
+    assert all(file.url.startswith("https://") for file in release.remote)
+
+
+# SVHN
+
+
+@pytest.mark.parametrize("place", [".", "svhn"])
+def test_svhn_is_read_row_by_row_with_zero_as_zero(place, tiny_svhn, tmp_path):
+    root = tmp_path / "mine"
+    (root / place).mkdir(parents=True)
+    for part in ("train", "test"):
+        (root / place / f"{part}_32x32.mat").write_bytes((tiny_svhn / f"{part}_32x32.mat").read_bytes())
+    split = load_svhn(root)
+    X = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 12), dtype=np.uint8)
+    assert split.X_train.shape == (12, 3072)
+    assert split.X_train.dtype == np.uint8
+    assert np.array_equal(split.images(split.X_train)[7], X[:, :, :, 7])
+    assert split.y_train.tolist() == [0, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 9]
+    assert len(split.X_test) == len(split.y_test) == 11
+    assert split.y_train.dtype == np.int64
+    assert split.image_shape == (32, 32, 3)
+    assert split.name == "SVHN"
+
+
+def test_the_extra_images_follow_the_training_images(tiny_svhn, nothing_found):
+    whole, plain = load_svhn(extra=True, download=True), load_svhn()
+    assert whole.X_train.shape == (32, 3072)
+    assert np.array_equal(whole.X_train[:12], plain.X_train)
+    X = np.random.default_rng(2).integers(0, 256, (32, 32, 3, 20), dtype=np.uint8)
+    assert np.array_equal(whole.images(whole.X_train)[12:], X.transpose(3, 0, 1, 2))
+    assert np.array_equal(whole.y_train[12:], np.resize(np.arange(10)[[0, *range(9, 0, -1)]], 20))
+    assert np.array_equal(whole.X_test, plain.X_test)
+    assert whole.name == "SVHN with its extra images"
+    assert len(list((nothing_found / "svhn").iterdir())) == 3
+
+
+def test_svhn_is_not_fetched_unasked(tiny_svhn, nothing_found):
+    with pytest.raises(InvalidDataError, match=r"train_32x32\.mat and test_32x32\.mat, or svhn\.npz.*load_svhn_sample"):
+        load_svhn()
+    load_svhn(download=True)
+    with pytest.raises(InvalidDataError, match=r"holds train_32x32\.mat and test_32x32\.mat and extra_32x32\.mat"):
+        load_svhn(extra=True)
+
+
+def test_a_mat_file_is_not_opened_unless_it_is_the_published_one(tiny_svhn, monkeypatch):
+    monkeypatch.setattr(images, "loadmat", pytest.fail)
+    (tiny_svhn / "train_32x32.mat").write_bytes(tiny_mat(12, seed=9))
+    with pytest.raises(InvalidDataError, match=r"is not the train_32x32\.mat that SVHN's authors publish"):
+        load_svhn(tiny_svhn)
+
+
+def test_a_mat_file_of_other_rows_is_refused(tiny_svhn, monkeypatch):
+    parts = {**images.SVHN, "train": dataclasses.replace(images.SVHN["train"], rows=13)}
+    monkeypatch.setattr(images, "SVHN", parts)
+    with pytest.raises(InvalidDataError, match=r"X in .* must be uint8 of shape \(32, 32, 3, 13\) to be SVHN"):
+        load_svhn(tiny_svhn)
+
+
+def test_an_npz_of_the_whole_of_svhn_is_read_and_its_labels_are_checked(tiny_svhn, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = {"train": 12, "test": 11}
+    arrays: dict[str, Any] = {
+        f"x_{part}": rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8) for part, n in rows.items()
+    }
+    arrays |= {f"y_{part}": rng.integers(1, 11, n, dtype=np.uint8) for part, n in rows.items()}
+    contents = {
+        name: images.Content(array.shape, sha256((array % 10).tobytes()) if name[0] == "y" else None)
+        for name, array in arrays.items()
+    }
+    monkeypatch.setattr(images, "SVHN_CONTENTS", contents)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    np.savez(folder / "svhn.npz", **arrays)
+    split = load_svhn(folder)
+    assert np.array_equal(split.images(split.X_test), arrays["x_test"])
+    assert np.array_equal(split.y_train, arrays["y_train"] % 10)
+    np.savez(folder / "svhn.npz", **arrays | {"y_test": arrays["y_test"][::-1]})
+    with pytest.raises(InvalidDataError, match=r"y_test in .* is not SVHN's"):
+        load_svhn(folder)
+    np.savez(folder / "svhn.npz", **arrays | {"y_test": arrays["y_test"].astype(str)})
+    with pytest.raises(InvalidDataError, match=r"y_test in .* must be uint8"):
+        load_svhn(folder)
+
+
+def save_sample(folder, part, rows, *, stated=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    x = np.random.default_rng(rows).integers(0, 256, (rows, 32, 32, 3), dtype=np.uint8)
+    y = np.resize(np.arange(1, 11, dtype=np.uint8), rows)
+    np.savez(folder / f"svhn_{part}_first{stated or rows}.npz", x=x, y=y)
+    return x, y
+
+
+@pytest.mark.parametrize("place", [".", "svhn"])
+def test_a_sample_of_svhn_says_that_it_is_one(place, tmp_path):
+    x, y = save_sample(tmp_path / place, "train", 12)
+    save_sample(tmp_path / place, "test", 10)
+    split = load_svhn_sample(tmp_path)
+    assert split.name == "sample of SVHN: the first 12 training and 10 test images"
+    assert np.array_equal(split.images(split.X_train), x)
+    assert np.array_equal(split.y_train, y % 10)
+    with pytest.raises(InvalidDataError, match="SVHN was not found"):
+        load_svhn(tmp_path)
+
+
+def test_a_sample_that_is_missing_ambiguous_or_misnamed_is_refused(tmp_path):
+    save_sample(tmp_path, "train", 12)
+    with pytest.raises(InvalidDataError, match=r"holds svhn_test_first<rows>\.npz"):
+        load_svhn_sample(tmp_path)
+    save_sample(tmp_path, "test", 10, stated=11)
+    with pytest.raises(InvalidDataError, match=r"must be uint8 of shape \(11, 32, 32, 3\)"):
+        load_svhn_sample(tmp_path)
+    save_sample(tmp_path, "train", 13)
+    with pytest.raises(InvalidDataError, match=r"first12\.npz and .*first13\.npz; keep one"):
+        load_svhn_sample(tmp_path)
+
+
+def test_a_sample_with_a_label_that_is_no_digit_is_refused(tmp_path):
+    np.savez(tmp_path / "svhn_train_first1.npz", x=np.zeros((1, 32, 32, 3), np.uint8), y=np.array([11], np.uint8))
+    with pytest.raises(InvalidDataError, match="must hold the digits 0 to 9"):
+        load_svhn_sample(tmp_path)
+
+
+# The real data
+
+
+def test_digits_are_split_after_1437_rows():
+    split = load_digits()
+    assert split.X_train.shape == (1437, 64)
+    assert split.X_test.shape == (360, 64)
+    assert split.X_train.dtype == np.uint8
+    assert (split.X_train.min(), split.X_train.max()) == (0, 16)
+    assert split.images(split.X_train)[0, 0].tolist() == [0, 0, 5, 13, 9, 1, 0, 0]  # scikit-learn's guide prints it
+    assert np.bincount(np.concatenate([split.y_train, split.y_test])).tolist() == [
+        178, 182, 177, 183, 181, 182, 181, 179, 174, 180,
+    ]  # fmt: skip
+
+
+def test_mnist_is_mnist(data_folder):
+    if not (data_folder / "mnist.npz").is_file():
+        pytest.skip("mnist.npz is not in TUTELAGE_DATA")
+    split = load_mnist(data_folder)
+    assert split.X_train.shape == (60_000, 784)
+    assert split.X_test.shape == (10_000, 784)
+    assert split.image_shape == (28, 28)
+    assert np.bincount(split.y_train).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert np.bincount(split.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert published_md5(split.images(split.X_train)) == "6bbc9ace898e44ae57da46a324031adb"
+    assert published_md5(split.images(split.X_test)) == "2646ac647ad5339dbf082846283269ea"
+
+
+def test_fashion_mnist_is_fashion_mnist():
+    if not (sources.SYSTEM_FOLDER / "fashion-mnist").is_dir():
+        pytest.skip("Debian's package dataset-fashion-mnist is not installed")
+    split = load_fashion_mnist(sources.SYSTEM_FOLDER)
+    assert np.bincount(split.y_train).tolist() == [6000] * 10
+    assert np.bincount(split.y_test).tolist() == [1000] * 10
+    assert published_md5(split.images(split.X_train)) == "f4a8712d7a061bf5bd6d2ca38dc4d50a"
+    assert published_md5(split.images(split.X_test)) == "8181f5470baa50b63fa0f6fddb340f0a"
+
+
+def test_the_labels_of_svhn_are_svhns(data_folder):
+    path = data_folder / "svhn_labels.npz"
+    if not path.is_file():
+        pytest.skip("svhn_labels.npz is not in TUTELAGE_DATA")
+    with np.load(path) as labels:
+        for name in ("y_train", "y_test"):
+            assert sha256(labels[name].tobytes()) == images.SVHN_CONTENTS[name].sha256
