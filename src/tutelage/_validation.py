@@ -29,6 +29,13 @@ def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     return int(value)
 
 
+def positive(value: object, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a finite number above 0."""
+    if not _is_real(value) or not 0 < float(value) < float("inf"):  # type: ignore[arg-type]
+        raise InvalidParameterError(f"`{name}` of {owner} must be a finite number above 0. Got {value!r}.")
+    return float(value)  # type: ignore[arg-type]
+
+
 def probability(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it lies strictly between 0 and 1."""
     if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]

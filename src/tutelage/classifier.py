@@ -21,14 +21,16 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.features import require_public_map
 from tutelage.labeling import LabelingSession, new_queries
 from tutelage.ledger import Ledger, LedgerState, data_digest, open_or_make
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, Release
+from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.students import fit_supervised
-from tutelage.teachers import EstimatorTeachers, discard_checkpoints
+from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
@@ -48,8 +50,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    teacher : scikit-learn classifier, optional
-        Cloned for every shard. Default: a random forest of 100 trees.
+    teacher : scikit-learn classifier or teacher recipe, optional
+        Cloned for every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of
+        teachers cheap, or a `Network`. Default: a random forest of 100 trees.
     n_teachers : int, default=250
         Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
         silos: each silo is one teacher.
@@ -57,6 +60,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How votes are released. Default: ``GNMax(0.16 * n_teachers)``.
     student : scikit-learn classifier, optional
         Learns from the released labels. Default: a random forest of 100 trees.
+    features : public feature map, optional
+        What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
+        such. It is part of every prediction, and may be published.
     classes : sequence, optional
         The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
         for a class that a single person brings along would give that person away.
@@ -137,6 +143,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         n_teachers: int = 250,
         mechanism: Mechanism | None = None,
         student: Any = None,
+        features: Any = None,
         classes: npt.ArrayLike | None = None,
         n_queries: int | None = None,
         unit: str | None = None,
@@ -156,6 +163,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.n_teachers = n_teachers
         self.mechanism = mechanism
         self.student = student
+        self.features = features
         self.classes = classes
         self.n_queries = n_queries
         self.unit = unit
@@ -224,7 +232,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         targets = self._encoded(labels)
         keep, queries = self._public_rows(rows, X_public)
-        self._try_estimators(queries)
+        asked = self._mapped(queries)
+        self._try_estimators(asked)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
@@ -234,10 +243,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             queries,
             shards,
             digest,
-            lambda: self._ballots(rows[keep], targets[keep], shards, queries, _integer(teacher_seed)),
+            lambda: self._ballots(self._mapped(rows[keep]), targets[keep], shards, asked, _integer(teacher_seed)),
         )
         self.student_ = fit_supervised(
-            self.student_estimator, queries, self.release_.labels, self.classes_, seed=_integer(student_seed)
+            self.student_estimator, asked, self.release_.labels, self.classes_, seed=_integer(student_seed)
         )
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
@@ -252,7 +261,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        return self.student_.predict(self._validated(X))
+        return self.student_.predict(self._mapped(self._validated(X)))
 
     @available_if(_student_has_probabilities)
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -264,7 +273,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        known = self.student_.predict_proba(self._validated(X))
+        known = self.student_.predict_proba(self._mapped(self._validated(X)))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
@@ -276,7 +285,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        parts = (self.teacher_estimator, self.student_estimator)
+        parts = (self.teacher_estimator, self.student_estimator) if self.features is None else (self.features,)
         tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
@@ -310,8 +319,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`mechanism` of PATEClassifier must answer one class per query without predictions. Got "
                 f"{type(self.mechanism).__name__}; use a LabelingSession."
             )
+        if self.features is not None:
+            require_public_map(self.features, "PATEClassifier")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
-            if not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
+            recipe = name == "teacher" and isinstance(estimator, TeacherRecipe)
+            if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
                     f"RandomForestClassifier(). Got a {type(estimator).__name__}."
@@ -339,12 +351,21 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
-                    fit_clone(estimator, queries[rows], made_up, seed=0)
+                    if isinstance(estimator, TeacherRecipe):
+                        one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
+                        teachers = ensemble_of(estimator, n_classes=len(self.classes_), seed=0)
+                        teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
+                    else:
+                        fit_clone(estimator, queries[rows], made_up, seed=0)
             except Exception as error:
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
                     f"{type(error).__name__}: {error}"
                 ) from None
+
+    def _mapped(self, rows: Matrix) -> Matrix:
+        """Return rows as teachers and student see them."""
+        return rows if self.features is None else np.asarray(self.features.transform(rows))
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
@@ -419,7 +440,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
-        teachers = EstimatorTeachers(
+        teachers = ensemble_of(
             self.teacher_estimator,
             n_classes=len(self.classes_),
             seed=seed,
@@ -432,7 +453,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    return get_tags(first).input_tags.allow_nan
+    return not isinstance(first, TeacherRecipe) and get_tags(first).input_tags.allow_nan
 
 
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:

@@ -16,6 +16,7 @@
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
+    TeacherLostWarning             a teacher could not be trained         (a UserWarning)
 
 An error is an output: messages name parameters, columns and files, never a count, a private label or a row.
 """
@@ -88,6 +89,10 @@ class LedgerStorageError(LedgerError):
 
 class BudgetContinuedWarning(UserWarning):
     """A fit went on spending a budget that earlier ones had spent from."""
+
+
+class TeacherLostWarning(UserWarning):
+    """A teacher's training killed its process whenever it was tried, so that it abstains."""
 
 
 class NotPublishableError(TutelageError, TypeError):

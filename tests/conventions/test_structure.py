@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": {"accounting", "ledger", "mechanisms", "noise", "teachers", "votes"},
     "classifier": {
+        "features",
         "accounting",
         "labeling",
         "ledger",
@@ -161,9 +162,30 @@ def test_training_alone_does_not_load_the_noise_library():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_torch_is_an_extra_that_nothing_here_imports():
+def test_torch_is_an_extra_that_only_networks_import():
     for path in SOURCES:
-        assert not re.search(r"^\s*(import|from) torch", path.read_text(), re.MULTILINE), path
+        if path.parent.name != "networks":
+            assert not re.search(r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
+
+
+def test_teachers_and_the_command_line_do_without_torch():
+    script = """if True:
+        import sys
+
+        class WithoutTorch:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("torch", "safetensors"):
+                    raise ModuleNotFoundError(name)
+
+        sys.meta_path.insert(0, WithoutTorch())
+        import tutelage.classifier, tutelage.teachers, tutelage.cli.run
+        tutelage.teachers.ClassMeans
+        tutelage.teachers.Network
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: Network teachers need torch: pip install 'tutelage[torch]'."
+    )
 
 
 FORBIDDEN = {

@@ -6,11 +6,12 @@ a map here holds everything it knows in its constructor: it was given as a publi
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline
 
 from tutelage._typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -46,6 +47,10 @@ class PublicRows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def through(self, feature_map: "FeatureMap") -> "PublicRows":
+        """Return the features of these rows, which are public like the rows."""
+        return PublicRows(feature_map.transform(self.values), self.source)
+
 
 class FeatureMap(Protocol):
     """A fixed function of one row: it may be applied to private rows without any cost, and published."""
@@ -67,6 +72,24 @@ class PublicFeatureMap(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def require_public_map(features: object, owner: str) -> FeatureMap:
+    """Return `features` if nothing in it can have been fitted on private rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither a map of this package, nor derived from `PublicFeatureMap`, nor a pipeline of such.
+    """
+    parts = [step for _, step in features.steps] if isinstance(features, Pipeline) else [features]
+    for part in parts:
+        if not isinstance(part, PublicFeatureMap):
+            raise InvalidParameterError(
+                f"`features` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
+                f"private rows is in it. Got a {type(part).__name__}; a map of your own derives from PublicFeatureMap."
+            )
+    return cast("FeatureMap", features)
 
 
 def require_public(rows: object, owner: str) -> PublicRows:

@@ -1,7 +1,47 @@
-"""Shards to ballots: each teacher learns from its own shard and votes on public rows."""
+"""Shards to ballots: each teacher learns from its own shard and votes on public rows.
 
-from tutelage.teachers.base import TeacherEnsemble
+Networks need the torch extra and are loaded when they are first named.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.checkpoints import discard_checkpoints
+from tutelage.teachers.choosing import ensemble_of
+from tutelage.teachers.closed_form import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers
+from tutelage.teachers.external import CallableTeachers, RecordedTeachers
+from tutelage.teachers.heads import HeadTeachers
+from tutelage.teachers.statistics import PrivateStatistics
 
-__all__ = ["EstimatorTeachers", "TeacherEnsemble", "discard_checkpoints"]
+if TYPE_CHECKING:
+    from tutelage.teachers.networks import Network, NetworkTeachers, TwoConvolutions
+
+__all__ = [
+    "CallableTeachers",
+    "ClassMeans",
+    "EstimatorTeachers",
+    "HeadTeachers",
+    "NaiveBayes",
+    "NearestNeighbours",
+    "Network",
+    "NetworkTeachers",
+    "PrivateStatistics",
+    "RecordedTeachers",
+    "Ridge",
+    "TeacherEnsemble",
+    "TeacherRecipe",
+    "TrainableTeachers",
+    "TwoConvolutions",
+    "discard_checkpoints",
+    "ensemble_of",
+]
+_NETWORKS = {"Network", "NetworkTeachers", "TwoConvolutions"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NETWORKS:
+        from tutelage.teachers import networks
+
+        return getattr(networks, name)
+    raise AttributeError(f"module 'tutelage.teachers' has no attribute {name!r}")

@@ -1,11 +1,12 @@
-"""Finished teachers' ballots on disk, so that a killed run resumes.
+"""What finished teachers came to, on disk, so that a killed run resumes.
 
-Files are npz of plain arrays, read with pickling off: a file from elsewhere can at worst be wrong, never run code.
+Files hold plain arrays and are read without running anything in them: a file from elsewhere can at worst be wrong.
 They are private, like every ballot; the folder is readable by its owner only.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import final
+from typing import Generic, Protocol, TypeVar, final
 
 import joblib
 import numpy as np
@@ -13,59 +14,139 @@ import sklearn
 
 from tutelage._files import open_private, read_arrays
 from tutelage._typing import Ballots, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.partition import Shards
+
+Product = TypeVar("Product")
+
+
+class FileForm(Protocol[Product]):
+    """How one teacher's product becomes a file, together with the identity of what made it."""
+
+    suffix: str
+
+    def write(self, path: Path, product: Product, identity: str) -> None:
+        """Write a file that only its owner may read."""
+        ...
+
+    def read(self, path: Path) -> tuple[Product, str]:
+        """Return the product and its identity.
+
+        Raises
+        ------
+        InvalidDataError, KeyError
+            If the file is missing, damaged or of another form.
+        """
+        ...
 
 
 @final
-class BallotCheckpoints:
-    """A folder of ballots, one file per teacher.
+class BallotFile:
+    """Ballots as npz."""
+
+    suffix = ".npz"
+
+    def write(self, path: Path, product: Ballots, identity: str) -> None:
+        """Write the ballots of one teacher."""
+        with open_private(path) as file:
+            np.savez(file, ballots=product, identity=np.array(identity))
+
+    def read(self, path: Path) -> tuple[Ballots, str]:
+        """Return the ballots of one teacher, and the identity of the teacher."""
+        arrays = read_arrays(path)
+        return arrays["ballots"], str(arrays["identity"])
+
+
+@final
+class Checkpoints(Generic[Product]):
+    """A folder with a file for each finished teacher.
 
     Parameters
     ----------
     folder : path or None
         Private folder, made if missing; None keeps nothing.
+    form : FileForm
+        What is kept of a teacher.
     settings : object
-        Whatever all teachers share; ballots made under other settings are not reused.
+        Whatever all teachers share; what was made under other settings is not reused.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the settings cannot be told apart from others: a function without a name is in them.
     """
 
-    def __init__(self, folder: Path | None, settings: object) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, form: FileForm[Product], settings: object) -> None:
+        self._folder, self._form = folder, form
         if folder is not None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._settings = joblib.hash((sklearn.__version__, settings))
+            self._settings = _digest((sklearn.__version__, settings))
 
-    def identity(self, X: Matrix, y: IntArray, seed: int) -> str:
-        """Return a digest of everything that determines one teacher."""
-        return "" if self._folder is None else str(joblib.hash((self._settings, X, y, seed)))
+    def identities(self, X: Matrix, y: IntArray, shards: Shards, seeds: Sequence[int]) -> list[str]:
+        """Return a digest of everything that determines each teacher."""
+        if self._folder is None:
+            return [""] * shards.n_shards
+        teachers = zip(shards.rows, seeds, strict=True)
+        return [_digest((self._settings, X[rows], y[rows], seed)) for rows, seed in teachers]
 
-    def load(self, number: int, identity: str) -> Ballots | None:
-        """Return the ballots of teacher `number` if they were saved under this identity."""
+    def resume(
+        self, identities: Sequence[str], run: Callable[[list[int]], Iterable[tuple[int, Product]]]
+    ) -> Iterator[tuple[int, Product]]:
+        """Yield each teacher's number and product: those on file, then those that `run` makes, which are filed.
+
+        Parameters
+        ----------
+        identities : sequence of str
+            What each teacher must have been made of.
+        run : callable
+            Makes the teachers of the given numbers, in any order.
+        """
+        missing = []
+        for number, identity in enumerate(identities):
+            found = self._load(number, identity)
+            if found is None:
+                missing.append(number)
+            else:
+                yield number, found
+        for number, product in run(missing):
+            self._save(number, identities[number], product)
+            yield number, product
+
+    def _load(self, number: int, identity: str) -> Product | None:
         if self._folder is None:
             return None
         try:
-            arrays = read_arrays(self._path(self._folder, number))
-            return arrays["ballots"] if str(arrays["identity"]) == identity else None
+            product, found = self._form.read(self._path(self._folder, number))
         except (InvalidDataError, KeyError):
             return None  # absent or damaged: the teacher is trained again
+        return product if found == identity else None
 
-    def save(self, number: int, identity: str, ballots: Ballots) -> None:
-        """Keep the ballots of teacher `number`; the file appears whole or not at all."""
+    def _save(self, number: int, identity: str, product: Product) -> None:
         if self._folder is None:
             return
         path = self._path(self._folder, number)
         part = path.with_suffix(".part")
-        with open_private(part) as file:
-            np.savez(file, ballots=ballots, identity=np.array(identity))
-        part.replace(path)
+        self._form.write(part, product, identity)
+        part.replace(path)  # the file appears whole or not at all
 
-    @staticmethod
-    def _path(folder: Path, number: int) -> Path:
-        return folder / f"teacher-{number:06d}.npz"
+    def _path(self, folder: Path, number: int) -> Path:
+        return folder / f"teacher-{number:06d}{self._form.suffix}"
 
 
 def discard_checkpoints(folder: Path) -> None:
-    """Delete the ballots kept in `folder`, and the folder if nothing else is in it."""
-    for file in [*folder.glob("teacher-[0-9]*.npz"), *folder.glob("teacher-[0-9]*.part")]:
-        file.unlink()
+    """Delete what was kept of teachers in `folder`, and the folder if nothing else is in it."""
+    for suffix in ("npz", "safetensors", "part"):
+        for file in folder.glob(f"teacher-[0-9]*.{suffix}"):
+            file.unlink()
     if not any(folder.iterdir()):
         folder.rmdir()
+
+
+def _digest(value: object) -> str:
+    try:
+        return str(joblib.hash(value))
+    except Exception as error:  # whatever pickling raises, of its own kinds and of the values' own
+        raise InvalidParameterError(
+            "Checkpoints need settings that can be told apart from others, and these hold something without a name, "
+            "such as a lambda; define it by `def` or as a class in a module."
+        ) from error

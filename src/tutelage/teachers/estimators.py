@@ -1,25 +1,27 @@
-"""Teachers that are clones of one scikit-learn classifier, trained in parallel through joblib.
+"""Teachers that are clones of one scikit-learn classifier, trained in parallel.
 
 A teacher is a function of its own shard, its number and the public settings, never of another shard: that is the
 other half of the sensitivity claim (`partition` is the first), and tests/test_one_row.py checks it ballot for ballot.
 """
 
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, TeacherTrainingError, TutelageError
+from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.checkpoints import BallotCheckpoints
+from tutelage.teachers.base import check_private_rows
+from tutelage.teachers.checkpoints import BallotFile, Checkpoints
+from tutelage.teachers.forests import quickened
+from tutelage.teachers.seeds import teacher_seed
+from tutelage.teachers.workers import Job, finished, guarded
 
 
 @final
@@ -27,6 +29,10 @@ class EstimatorTeachers:
     """One clone of a scikit-learn classifier per shard.
 
     An empty shard has no teacher and abstains; a shard with one class has a teacher that always votes for it.
+    Teachers are trained by the back end that `joblib.parallel_config` names, and the votes are the same with all of
+    them. A teacher is sequential: what its estimator would do in parallel, or on several threads, it does on one.
+    If a worker dies, the teachers that it had not finished are trained again; a teacher that kills its worker every
+    time, even with no other in flight, abstains, and `TeacherLostWarning` says that there is one.
 
     Parameters
     ----------
@@ -37,19 +43,30 @@ class EstimatorTeachers:
     seed : int
         Seed of the teachers' own randomness. It has no part in privacy.
     n_jobs : int, optional
-        Teachers trained at once, as in joblib; teachers should themselves be sequential.
+        Teachers trained at once, as in joblib: by default as `joblib.parallel_config` says, or one. Dask and Ray
+        use every worker.
     progress : bool
         Show a progress bar on work that takes long.
+    fast_forests : bool
+        Grow random forests without scikit-learn's overhead per tree, wherever that is known to give the same trees.
     """
 
     def __init__(
-        self, estimator: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+        self,
+        estimator: Any,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None = None,
+        progress: bool = False,
+        fast_forests: bool = True,
     ) -> None:
         self._estimator = estimator
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", "EstimatorTeachers")
         self._seed = integer_at_least(seed, 0, "seed", "EstimatorTeachers")
         self._n_jobs = n_jobs
         self._progress = progress
+        self._fast_forests = fast_forests
         self._teachers: list[Any] = []
         self._unit: PrivacyUnit | None = None
 
@@ -82,13 +99,15 @@ class EstimatorTeachers:
         TeacherTrainingError
             If the estimator fails on a shard.
         """
-        self._check_rows(X, y, shards)
-        tasks = (
-            delayed(_numbered)(number, _train, self._estimator, X[rows], y[rows], self._teacher_seed(number))
-            for number, rows in enumerate(shards.rows)
+        check_private_rows(X, y, shards, self._n_classes)
+        rows = list(shards.rows)
+        job = Job(
+            _train,
+            own=lambda number: (X[rows[number]], y[rows[number]], teacher_seed(self._seed, number)),
+            shared=(self._cloned(),),
         )
-        trained = dict(self._run("Training teachers", tasks, shards.n_shards))
-        self._teachers = [trained[number] for number in range(shards.n_shards)]
+        trained = dict(self._shown(self._run(job, range(shards.n_shards)), shards))
+        self._teachers = [trained.get(number) for number in range(shards.n_shards)]
         self._unit = shards.unit
         return self
 
@@ -110,7 +129,7 @@ class EstimatorTeachers:
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         numbered = enumerate(self._teachers)
-        return np.stack([_numbered(number, _vote, it, X_public, self._n_classes)[1] for number, it in numbered])
+        return np.stack([guarded(number, _vote, it, X_public, self._n_classes) for number, it in numbered])
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: Path | None = None
@@ -142,68 +161,35 @@ class EstimatorTeachers:
         TeacherTrainingError
             If the estimator fails on a shard.
         """
-        self._check_rows(X, y, shards)
-        store = BallotCheckpoints(checkpoints, (self._estimator, self._n_classes, X_public))
+        check_private_rows(X, y, shards, self._n_classes)
+        store = Checkpoints(checkpoints, BallotFile(), (self._estimator, self._n_classes, X_public))
         ballots = np.full((shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
-        identities, todo = {}, []
-        for number, rows in enumerate(shards.rows):
-            identities[number] = store.identity(X[rows], y[rows], self._teacher_seed(number))
-            found = store.load(number, identities[number])
-            if found is None:
-                todo.append((number, rows))
-            else:
-                ballots[number] = found
-        tasks = (
-            delayed(_numbered)(
-                number, _train_and_vote, self._estimator, X[rows], y[rows], self._teacher_seed(number),
-                X_public, self._n_classes,
-            )
-            for number, rows in todo
-        )  # fmt: skip
-        for number, ballot in self._run("Training teachers", tasks, shards.n_shards, shards.n_shards - len(todo)):
+        rows, seeds = shards.rows, [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
+        job = Job(
+            _train_and_vote,
+            own=lambda number: (X[rows[number]], y[rows[number]], seeds[number]),
+            shared=(self._cloned(), X_public, self._n_classes),
+        )
+        todo = store.resume(store.identities(X, y, shards, seeds), lambda numbers: self._run(job, numbers))
+        for number, ballot in self._shown(todo, shards):
             ballots[number] = ballot
-            store.save(number, identities[number], ballot)
         return ballots
 
-    def _run(self, title: str, tasks: Iterable[Any], total: int, done: int = 0) -> Iterable[tuple[int, Any]]:
-        # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
-        results: Any = Parallel(n_jobs=self._n_jobs, return_as="generator_unordered", max_nbytes=None)(tasks)
-        return progress_bar(results, title, total, done, shown=self._progress)
+    def _run(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        return finished(job, numbers, self._n_jobs)
 
-    def _teacher_seed(self, number: int) -> int:
-        return int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+    def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
+        return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
-    def _check_rows(self, X: Matrix, y: IntArray, shards: Shards) -> None:
-        if not len(X) == len(y) == len(shards.assignment):
-            raise InvalidDataError(
-                f"X, y and the shards must have one entry per private row. Got {len(X)}, {len(y)} and "
-                f"{len(shards.assignment)}."
-            )
-        if len(y) and (np.min(y) < 0 or np.max(y) >= self._n_classes):
-            raise InvalidDataError(f"Labels must be class indices from 0 to {self._n_classes - 1}.")
+    def _cloned(self) -> Any:
+        return quickened(self._estimator) if self._fast_forests else self._estimator
 
 
-def _numbered(number: int, work: Callable[..., Any], *arguments: Any) -> tuple[int, Any]:
-    """Run `work` for teacher `number`, letting no message from inside a shard out of it."""
-    # A warning or an error of the estimator may quote rows or class counts of one shard, so neither passes.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return number, work(*arguments)
-        except TutelageError:
-            raise
-        except Exception as error:
-            raise TeacherTrainingError(
-                f"The teachers' estimator raised {type(error).__name__} on shard {number}. Its message may quote "
-                "private rows and is withheld; fit the estimator on a made-up shard of that size to read it."
-            ) from None
+def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix, n_classes: int) -> Ballots:
+    return _vote(_train(X, y, seed, estimator), X_public, n_classes)
 
 
-def _train_and_vote(estimator: Any, X: Matrix, y: IntArray, seed: int, X_public: Matrix, n_classes: int) -> Ballots:
-    return _vote(_train(estimator, X, y, seed), X_public, n_classes)
-
-
-def _train(estimator: Any, X: Matrix, y: IntArray, seed: int) -> Any | None:
+def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
     return fit_clone(estimator, X, y, seed) if len(y) else None
 
 

@@ -1,0 +1,398 @@
+"""Feature maps learned from public rows: axes, clusters, a metric and the shape of the public data.
+
+What a map knows is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
+Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
+"""
+
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+
+from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
+from tutelage.features.rowwise import (
+    EXACT_FLOAT32,
+    EXACT_FLOAT64,
+    distance_levels,
+    finite_rows,
+    in_chunks,
+    nearest,
+    on_grid,
+    projector,
+    reach_of,
+    squared_distances,
+    unit_rows,
+)
+
+
+class _PublicProjection(PublicFeatureMap):
+    """Rows minus a centre, times a matrix.
+
+    A value further from the centre than 16 times `reach` is moved there, so that no private outlier goes further.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        What is subtracted.
+    directions : array of shape (columns, features)
+        What is multiplied by.
+    reach : float
+        The largest distance of a public value from its centre.
+    """
+
+    def __init__(self, center: FloatArray, directions: FloatArray, reach: float) -> None:
+        self.center = center
+        self.directions = directions
+        self.reach = reach
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the features, shape (rows, features), to about six digits of the public range.
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold finite numbers in as many columns.
+        """
+        rows = finite_rows(X, len(self.center), type(self).__name__)
+        return in_chunks(projector(self.center, self.directions, self.reach), rows)
+
+
+@final
+class PublicPCA(_PublicProjection):
+    """Principal axes of public rows; made by `learn`.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        Public mean.
+    directions : array of shape (columns, components)
+        Principal axes; divided by the public standard deviation along them if whitening.
+    reach : float
+        The largest distance of a public value from its column's mean; further than 16 times that, values are clipped.
+    """
+
+    @classmethod
+    def learn(cls, public: PublicRows, n_components: int, *, whiten: bool = False, seed: int = 0) -> Self:
+        """Return the axes along which the public rows vary most.
+
+        Parameters
+        ----------
+        public : PublicRows
+            Rows of numbers.
+        n_components : int
+            Number of axes, at most the rows' or the columns' number.
+        whiten : bool
+            Divide by the public standard deviation along each axis.
+        seed : int
+            Seed of scikit-learn's solver, where it draws at random.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public, or there are fewer rows or columns than components.
+        InvalidDataError
+            If they are no finite numbers.
+        """
+        rows = _public_numbers(public, "PublicPCA")
+        if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
+            raise InvalidParameterError(
+                f"`n_components` of PublicPCA must be at most {min(rows.shape)}, the smaller side of the public rows "
+                f"of shape {rows.shape}. Got {n_components}."
+            )
+        fitted = PCA(n_components, random_state=seed).fit(rows)
+        directions = np.asarray(fitted.components_).T
+        if whiten:
+            deviations = np.sqrt(fitted.explained_variance_)
+            directions = directions / np.where(deviations > 0, deviations, np.inf)
+        return cls(fitted.mean_, directions, reach_of(rows, fitted.mean_))
+
+
+@final
+class NeighbourWhitening(_PublicProjection):
+    """Makes distances between neighbours alike in all directions; made by `learn`.
+
+    Neighbours mostly belong to one class, so their differences tell how rows vary within a class, without labels.
+    Nearest class means after this map are those of linear discriminant analysis with that covariance.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        Public mean.
+    directions : array of shape (columns, columns)
+        Inverse square root of the covariance.
+    reach : float
+        The largest distance of a public value from its column's mean; further than 16 times that, values are clipped.
+    """
+
+    @classmethod
+    def learn(cls, public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> Self:
+        """Return the whitening by `neighbour_covariance`, which see for the parameters and errors."""
+        covariance = neighbour_covariance(public, n_neighbours=n_neighbours, shrinkage=shrinkage)
+        variances, axes = np.linalg.eigh(covariance)
+        center = public.values.mean(axis=0, dtype=np.float64)
+        return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
+
+
+@final
+class PublicClusters(PublicFeatureMap):
+    """How much nearer than usual a row lies to each of the clusters of public rows; made by `learn`.
+
+    The feature of a cluster is max(0, mean distance to all clusters − distance to this one) [1]_. A value further out
+    than the public rows is moved to their edge.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        Public mean.
+    reach : float
+        The largest distance of a public value from its column's mean.
+    clusters : array of shape (clusters, columns)
+        Cluster centres.
+
+    References
+    ----------
+    .. [1] Coates, Ng and Lee, "An analysis of single-layer networks in unsupervised feature learning", AISTATS 2011,
+       section 3.2.2.
+    """
+
+    def __init__(self, center: FloatArray, reach: float, clusters: FloatArray) -> None:
+        self.center = center
+        self.reach = reach
+        self.clusters = clusters
+
+    @classmethod
+    def learn(cls, public: PublicRows, n_clusters: int, *, seed: int = 0) -> Self:
+        """Return the clusters that k-means finds in public rows.
+
+        Parameters
+        ----------
+        public : PublicRows
+            Rows of numbers.
+        n_clusters : int
+            Number of clusters, at most the rows'.
+        seed : int
+            Seed of k-means.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public, or are fewer than the clusters.
+        InvalidDataError
+            If they are no finite numbers.
+        """
+        rows = _public_numbers(public, "PublicClusters")
+        _at_most(n_clusters, len(rows), "n_clusters", "PublicClusters")
+        center = rows.mean(axis=0)
+        clusters = KMeans(n_clusters, n_init=1, random_state=seed).fit(rows).cluster_centers_  # type: ignore[arg-type]
+        return cls(center, reach_of(rows, center), clusters)
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the features, shape (rows, clusters).
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold finite numbers in as many columns.
+        """
+        limit = distance_levels(len(self.center), EXACT_FLOAT64)
+        step = self.reach / limit
+        clusters = on_grid(self.clusters, self.center, step, limit)
+
+        def nearness(rows: Matrix) -> FloatArray:
+            distances = np.sqrt(squared_distances(on_grid(rows, self.center, step, limit), clusters)) * step
+            return np.maximum(distances.mean(axis=1, keepdims=True) - distances, 0)
+
+        return in_chunks(nearness, finite_rows(X, len(self.center), "PublicClusters"))
+
+
+@final
+class PublicDiffusion(PublicFeatureMap):
+    """Where a row lies on the shape that public rows form: rows joined by chains of neighbours come together.
+
+    A random walk among neighbours mixes within a group long before it leaves it. The features are the walk's slowest
+    eigenvectors times their eigenvalues to the power of the number of steps [1]_, extended to any row as the weighted
+    mean over its nearest public rows, at length 1. Made by `learn`.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        Public mean.
+    reach : float
+        The largest distance of a public value from its column's mean; values further out are moved there.
+    points : array of shape (public rows, columns)
+        Public rows minus centre, in whole steps of the grid on which distances are exact.
+    places : array of shape (public rows, features)
+        Features of the public rows.
+    n_neighbours : int
+        Public rows that a row's place is the mean of.
+
+    References
+    ----------
+    .. [1] Coifman and Lafon, "Diffusion maps", Applied and Computational Harmonic Analysis 21(1), 2006.
+    """
+
+    def __init__(self, center: FloatArray, reach: float, points: Matrix, places: FloatArray, n_neighbours: int) -> None:
+        self.center = center
+        self.reach = reach
+        self.points = points
+        self.places = places
+        self.n_neighbours = n_neighbours
+
+    @classmethod
+    def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbours: int = 10, n_steps: int = 24) -> Self:
+        """Return the places of the public rows, and what places other rows among them.
+
+        Parameters
+        ----------
+        public : PublicRows
+            Rows of numbers, best in a metric in which neighbours mostly belong together.
+        n_components : int
+            Number of eigenvectors, at most the rows' number − 2.
+        n_neighbours : int
+            Neighbours of a row, at most the rows' number − 2.
+        n_steps : int
+            Steps of the walk; the more, the closer groups contract.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public, or are too few.
+        InvalidDataError
+            If they are no finite numbers.
+        """
+        rows = _public_numbers(public, "PublicDiffusion")
+        _at_most(n_components, len(rows) - 2, "n_components", "PublicDiffusion")
+        _at_most(n_neighbours, len(rows) - 2, "n_neighbours", "PublicDiffusion")
+        integer_at_least(n_steps, 0, "n_steps", "PublicDiffusion")
+        center = rows.mean(axis=0)
+        reach = reach_of(rows, center)
+        points = _points(rows, center, reach)
+        eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbours), n_components)
+        return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbours)
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the places of the rows, shape (rows, features).
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold finite numbers in as many columns.
+        """
+        search = nearest(self.points, self.n_neighbours + 1)
+
+        def placed(rows: Matrix) -> FloatArray:
+            indices, distances = search(_points(rows, self.center, self.reach))
+            weights = _neighbour_weights(distances)
+            total = np.zeros((len(rows), self.places.shape[1]))
+            for index, weight in zip(indices.T, weights.T, strict=False):  # the furthest has no weight
+                total += weight[:, np.newaxis] * self.places[index]
+            return unit_rows(total)
+
+        return in_chunks(placed, finite_rows(X, len(self.center), "PublicDiffusion"))
+
+
+def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> FloatArray:
+    """Return how rows vary within a class, estimated without labels: half the mean square of neighbours' differences.
+
+    Parameters
+    ----------
+    public : PublicRows
+        Rows of numbers.
+    n_neighbours : int
+        Neighbours of each row, at most the rows' number − 1.
+    shrinkage : float
+        This times the mean variance is added to each variance, so that no direction outweighs all others.
+
+    Returns
+    -------
+    array of shape (columns, columns)
+        A covariance matrix; positive definite.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows were not declared public, or a parameter is out of range.
+    InvalidDataError
+        If they are no finite numbers, or all alike.
+    """
+    rows = _public_numbers(public, "neighbour_covariance")
+    _at_most(n_neighbours, len(rows) - 1, "n_neighbours", "neighbour_covariance")
+    if not 0 < shrinkage < np.inf:
+        raise InvalidParameterError(f"`shrinkage` of neighbour_covariance must be positive. Got {shrinkage!r}.")
+    center = rows.mean(axis=0)
+    neighbours, _ = _other_neighbours(_points(rows, center, reach_of(rows, center)), n_neighbours)
+    scatter = np.zeros((rows.shape[1], rows.shape[1]))
+    for column in neighbours.T:
+        differences = rows - rows[column]
+        scatter += differences.T @ differences
+    covariance = scatter / (2 * neighbours.size)
+    mean_variance = np.trace(covariance) / len(covariance)
+    if mean_variance == 0:
+        raise InvalidDataError("The public rows of neighbour_covariance must differ from their neighbours.")
+    return covariance + shrinkage * mean_variance * np.eye(len(covariance))
+
+
+def _public_numbers(public: object, owner: str) -> FloatArray:
+    values = require_public(public, owner).values
+    return finite_rows(values, values.shape[-1], f"{owner}.learn").astype(np.float64)
+
+
+def _at_most(value: Any, maximum: int, name: str, owner: str) -> None:
+    if integer_at_least(value, 1, name, owner) > maximum:
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be at most {maximum} with so few public rows. Got {value}."
+        )
+
+
+def _points(rows: Matrix, center: FloatArray, reach: float) -> Matrix:
+    limit = distance_levels(len(center), EXACT_FLOAT32)
+    return on_grid(rows, center, reach / limit, limit).astype(np.float32)
+
+
+def _other_neighbours(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
+    """Return each point's `k` nearest others and their squared distances, in ascending order."""
+    search = nearest(points, k + 1)
+    found = in_chunks(lambda rows: np.stack(search(rows), axis=-1), points)
+    indices, distances = found[:, :, 0].astype(np.int64), found[:, :, 1]
+    itself = indices == np.arange(len(points))[:, np.newaxis]
+    others = np.argsort(itself, axis=1, kind="stable")[:, :k]  # one that coincides with k others finds those alone
+    return np.take_along_axis(indices, others, 1), np.take_along_axis(distances, others, 1)
+
+
+def _neighbour_weights(distances: Matrix) -> FloatArray:
+    """Return weights that fall to nearly zero at the last neighbour, so that no row's place jumps; they sum to one."""
+    furthest = np.maximum(distances[:, -1:], 1).astype(np.float64)
+    weights = np.maximum(1 - distances[:, :-1] / furthest, 1e-6)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _walk(points: Matrix, n_neighbours: int) -> csr_array:
+    """Return the weights of the symmetric graph in which a point is joined to its nearest others."""
+    indices, distances = _other_neighbours(points, n_neighbours + 1)
+    weights = _neighbour_weights(distances).ravel()
+    ends = np.arange(0, weights.size + 1, n_neighbours)
+    directed = csr_array((weights, indices[:, :-1].ravel(), ends), shape=(len(points), len(points)))
+    return csr_array(directed + directed.T)
+
+
+def _slowest_modes(graph: csr_array, n_modes: int) -> tuple[FloatArray, FloatArray]:
+    """Return the largest eigenvalues of the walk and its right eigenvectors, without the constant one."""
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    roots = np.sqrt(degrees)
+    constant = roots / np.linalg.norm(roots)
+
+    def step(vector: FloatArray) -> FloatArray:
+        vector = vector.ravel()
+        return (graph @ (vector / roots)) / roots - constant * (constant @ vector)
+
+    operator = LinearOperator(graph.shape, matvec=step, dtype=np.float64)  # type: ignore[call-arg]
+    start = np.random.default_rng(0).random(len(roots))  # the solver's own would differ from call to call
+    eigenvalues, vectors = eigsh(operator, n_modes, which="LA", v0=start)
+    return eigenvalues[::-1], vectors[:, ::-1] / constant[:, np.newaxis]

@@ -1,0 +1,121 @@
+"""Arithmetic in which the features of a row cannot depend on the other rows of a call, not even in the last bit.
+
+A matrix product adds in an order that depends on where a row lies and how many there are. So the factors here are
+whole numbers whose sums floats hold exactly, which any order of addition gives alike; all else is done element by
+element, or along one row.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil, isqrt, sqrt
+
+import numpy as np
+import numpy.typing as npt
+from joblib import cpu_count
+
+from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError
+
+EXACT_FLOAT32 = 2**24  # the type holds all integers up to here
+EXACT_FLOAT64 = 2**53
+_LARGEST_VALUE = 2**24  # times _LARGEST_WEIGHTS this is 2^53, up to which float64 holds all integers
+_LARGEST_WEIGHTS = 2**29
+_BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
+_CHUNK = 512  # rows that are worked on at once by one thread; no result depends on it
+
+
+def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix) -> Matrix:
+    """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
+    starts = range(0, max(len(X), 1), _CHUNK)
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        return np.concatenate(list(pool.map(lambda start: function(X[start : start + _CHUNK]), starts)))
+
+
+def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
+    """Return `X` as an array if it holds rows of so many numbers.
+
+    Raises
+    ------
+    InvalidDataError
+        If it does not; no value is quoted.
+    """
+    rows = np.asarray(X)
+    if rows.ndim != 2 or rows.shape[1] != n_features or rows.dtype.kind not in "buif":
+        raise InvalidDataError(
+            f"X of {owner} must be numbers of shape (rows, {n_features}). Got {rows.dtype} of shape {rows.shape}."
+        )
+    return rows
+
+
+def finite_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
+    """Return `X` as an array if it holds rows of so many finite numbers; raise InvalidDataError otherwise."""
+    rows = number_rows(X, n_features, owner)
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InvalidDataError(f"X of {owner} must hold finite numbers. Fill the missing ones first.")
+    return rows
+
+
+def reach_of(X: Matrix, center: FloatArray) -> float:
+    """Return the largest distance from `center` in any column; 1 where there is none."""
+    return float(np.abs(X - center).max()) or 1.0
+
+
+def on_grid(X: Matrix, center: FloatArray, step: float, limit: int) -> FloatArray:
+    """Return X − center in whole steps, at most `limit` of them either way."""
+    inside = np.clip(X, center - limit * step, center + limit * step)
+    return np.clip(np.rint((inside - center) / step), -limit, limit)
+
+
+def projector(center: FloatArray, directions: FloatArray, reach: float) -> Callable[[Matrix], Matrix]:
+    """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
+    step = reach * _BEYOND_PUBLIC / _LARGEST_VALUE
+    unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (_LARGEST_WEIGHTS - len(directions))  # rounding adds some
+    weights = np.rint(directions / unit)
+    return lambda X: on_grid(X, center, step, _LARGEST_VALUE) @ weights * (step * unit)
+
+
+def distance_levels(n_features: int, exact: int) -> int:
+    """Return the largest integer q such that squared distances between rows from −q to q stay within `exact`."""
+    return isqrt(exact // (4 * n_features))
+
+
+def squared_distances(X: Matrix, points: Matrix) -> Matrix:
+    """Return the exact squared distances between rows of whole numbers within `distance_levels`."""
+    distances = X @ (-2 * points.T)
+    distances += (points**2).sum(axis=1)
+    distances += (X**2).sum(axis=1, keepdims=True)
+    return distances
+
+
+def nearest(points: Matrix, k: int) -> Callable[[Matrix], tuple[IntArray, Matrix]]:
+    """Return the search for the `k` nearest of `points`: X ↦ indices and squared distances, in ascending order.
+
+    The points stand in about √n groups. The k nearest lie in the k groups that come nearest, so that a partial sort
+    sees few of all distances.
+    """
+    n_groups = max(ceil(sqrt(len(points))), k)
+    depth = ceil(len(points) / n_groups)
+    factors = np.zeros((points.shape[1], depth * n_groups), points.dtype)
+    factors[:, : len(points)] = -2 * points.T
+    squares = np.full(depth * n_groups, np.inf, points.dtype)  # no point stands there
+    squares[: len(points)] = (points**2).sum(axis=1)
+
+    def search(X: Matrix) -> tuple[IntArray, Matrix]:
+        table = X @ factors
+        table += squares
+        table = table.reshape(len(X), depth, n_groups)
+        groups = np.argpartition(table.min(axis=1), k - 1, axis=1)[:, :k]
+        found = np.take_along_axis(table, groups[:, np.newaxis], axis=2).reshape(len(X), depth * k)
+        indices = (np.arange(depth)[:, np.newaxis] * n_groups + groups[:, np.newaxis]).reshape(len(X), depth * k)
+        best = np.argpartition(found, k - 1, axis=1)[:, :k]
+        best = np.take_along_axis(best, np.argsort(np.take_along_axis(found, best, 1), axis=1, kind="stable"), 1)
+        distances = np.take_along_axis(found, best, 1) + (X**2).sum(axis=1, keepdims=True)
+        return np.take_along_axis(indices, best, 1), distances
+
+    return search
+
+
+def unit_rows(X: Matrix) -> Matrix:
+    """Return the rows at length 1; rows of zeros stay."""
+    lengths = np.sqrt((X * X).sum(axis=1, keepdims=True))
+    return X / np.where(lengths > 0, lengths, 1)

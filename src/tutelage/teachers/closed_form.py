@@ -1,0 +1,300 @@
+"""Classifiers whose fit is a formula, for thousands of small shards at once: class means, ridge, Bayes, neighbours.
+
+One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that moved with
+somebody else's rows could turn a near tie, and one person would move two votes. So sums run over one shard's rows
+alone, in their order, and products over several teachers have shapes made of public numbers only (teachers, classes,
+features, queries), never of shard sizes. tests/test_one_row.py compares bit for bit.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._validation import integer_at_least, positive
+from tutelage.exceptions import InvalidParameterError, TeacherTrainingError
+from tutelage.teachers.heads import HeadTeachers
+from tutelage.teachers.labelled_shards import FittedTeachers, LabelledShards
+
+_BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
+_DISTANCES = 2**20  # computed at once by NearestNeighbours
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearScores:
+    """Teachers that vote for the largest of linear scores ``weights · x + biases``; private.
+
+    Parameters
+    ----------
+    weights : array of shape (classes, features, teachers)
+        One column per teacher.
+    biases : array of shape (classes, teachers)
+        −∞ for a class that the teacher does not know; a teacher that knows none abstains.
+    """
+
+    weights: FloatArray = field(repr=False)
+    biases: FloatArray = field(repr=False)
+
+    @classmethod
+    def of(cls, weights: FloatArray, biases: FloatArray, known: npt.NDArray[np.bool_]) -> "LinearScores":
+        """Take weights (teachers, classes, features), biases and known classes, both (teachers, classes)."""
+        columns = np.ascontiguousarray(weights.transpose(1, 2, 0))
+        return cls(columns, np.where(known, biases, -np.inf).T)
+
+    def ballots(self, X_public: FloatArray) -> Ballots:
+        """Return the class of the largest score, the lowest index among equals."""
+        n_teachers = self.biases.shape[1]
+        ballots = np.full((n_teachers, len(X_public)), ABSTAIN, dtype=np.int16)
+        for first in range(0, n_teachers, _BLOCK[1]):
+            teachers = slice(first, min(first + _BLOCK[1], n_teachers))
+            for start in range(0, len(X_public), _BLOCK[0]):
+                queries = slice(start, start + _BLOCK[0])
+                ballots[teachers, queries] = self._block(X_public[queries], teachers).T
+        return ballots
+
+    def _block(self, rows: FloatArray, teachers: slice) -> npt.NDArray[np.int16]:
+        shape = len(rows), teachers.stop - teachers.start
+        best, votes = np.full(shape, -np.inf), np.full(shape, ABSTAIN, dtype=np.int16)
+        for label, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
+            scores = rows @ weights[:, teachers]
+            scores += biases[teachers]
+            np.copyto(votes, label, where=scores > best)
+            np.maximum(scores, best, out=best)
+        return votes
+
+
+class Head:
+    """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
+
+    def fit(self, private: LabelledShards) -> FittedTeachers:
+        """Return all teachers, each fitted on its own shard."""
+        raise NotImplementedError
+
+    def ensemble(self, *, n_classes: int, **_settings: Any) -> HeadTeachers:
+        """Return untrained teachers; seed, jobs and progress are nothing to a formula that takes seconds."""
+        return HeadTeachers(self, n_classes=n_classes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassMeans(Head):
+    """Vote for the class whose mean is nearest, in the metric of a public covariance.
+
+    Parameters
+    ----------
+    covariance : array of shape (features, features), optional
+        Of a row around its class mean: positive definite, and public (`public_covariance` estimates one from public
+        rows). Default: the identity, Euclidean distance.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the covariance is not a symmetric, positive definite matrix.
+    """
+
+    covariance: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.covariance is not None:
+            _factor(self.covariance)
+
+    def fit(self, private: LabelledShards) -> LinearScores:
+        """Return linear scores: S⁻¹μ · x − μᵀS⁻¹μ / 2 grows as the squared distance to μ falls."""
+        means = private.class_means()
+        weights = means if self.covariance is None else self._towards(means)
+        biases = -0.5 * np.einsum("tcf,tcf->tc", means, weights)
+        return LinearScores.of(weights, biases, private.counts() > 0)
+
+    def _towards(self, means: FloatArray) -> FloatArray:
+        covariance = np.asarray(self.covariance, dtype=np.float64)
+        if len(covariance) != means.shape[2]:
+            raise InvalidParameterError(
+                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. "
+                f"Got shape {covariance.shape}."
+            )
+        precision = linalg.cho_solve(_factor(covariance), np.eye(len(covariance)))
+        return means @ precision
+
+
+@final
+@dataclass(frozen=True)
+class Ridge(Head):
+    """Least squares with a penalty on the class indicators, the intercept free, as scikit-learn's RidgeClassifier.
+
+    Parameters
+    ----------
+    alpha : float
+        Penalty on the squared weights, above 0.
+    """
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.alpha, "alpha", "Ridge")
+
+    def fit(self, private: LabelledShards) -> LinearScores:
+        """Return linear scores, one shard after the other: each is a small system of its own."""
+        shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
+        weights, biases = np.zeros(shape), np.zeros(shape[:2])
+        for number, (X, y) in enumerate(private.each()):
+            if len(y):
+                weights[number], biases[number] = self._solve(X, np.eye(private.n_classes)[y])
+        return LinearScores.of(weights, biases, private.counts() > 0)
+
+    def _solve(self, X: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        centre, share = X.mean(axis=0), targets.mean(axis=0)
+        rows, targets = X - centre, targets - share
+        if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
+            gram = rows @ rows.T + self.alpha * np.eye(len(rows))
+            weights = _solve(gram, targets).T @ rows
+        else:
+            gram = rows.T @ rows + self.alpha * np.eye(rows.shape[1])
+            weights = _solve(gram, rows.T @ targets).T
+        return weights, share - weights @ centre
+
+
+@final
+@dataclass(frozen=True)
+class NaiveBayes(Head):
+    """Gaussian naive Bayes: features are independent given the class, with a mean and a variance each.
+
+    Parameters
+    ----------
+    smoothing : float
+        Added to every variance, as a share of the largest variance of a feature in the shard, above 0. A class with
+        few rows in a shard needs more of it than scikit-learn's 1e-9.
+    """
+
+    smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        positive(self.smoothing, "smoothing", "NaiveBayes")
+
+    def fit(self, private: LabelledShards) -> "BayesScores":
+        """Return the means, variances and shares of the classes of each shard."""
+        counts, means = private.counts(), private.class_means()
+        residuals = private.X - means[private.shards.assignment, private.y]
+        variances = private.class_sums(residuals**2) / np.maximum(counts, 1)[:, :, None]
+        floors = np.array([self._floor(X) for X, _ in private.each()])
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return BayesScores(means, variances + floors[:, None, None], shares)
+
+    def _floor(self, X: FloatArray) -> float:
+        spread = X.var(axis=0).max(initial=0.0) if len(X) else 0.0
+        return self.smoothing * (spread if spread > 0 else 1.0)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class BayesScores:
+    """Teachers that vote for the most probable class under Gaussian naive Bayes; private.
+
+    Parameters
+    ----------
+    means, variances : arrays of shape (teachers, classes, features)
+        Of each feature given the class.
+    shares : array of shape (teachers, classes)
+        How often each class occurs in the shard.
+    """
+
+    means: FloatArray = field(repr=False)
+    variances: FloatArray = field(repr=False)
+    shares: FloatArray = field(repr=False)
+
+    def ballots(self, X_public: FloatArray) -> Ballots:
+        """Return the class of the largest posterior; the logarithm of a Gaussian is linear in x and x²."""
+        centre = X_public.mean(axis=0)  # public; near it x² loses no digits
+        means = self.means - centre
+        precisions = 1 / self.variances
+        with np.errstate(divide="ignore"):
+            priors = np.log(self.shares)
+        biases = priors - 0.5 * (np.log(self.variances) + means**2 * precisions).sum(axis=2)
+        weights = np.concatenate([means * precisions, -0.5 * precisions], axis=2)
+        scores = LinearScores.of(weights, biases, self.shares > 0)
+        rows = X_public - centre
+        return scores.ballots(np.concatenate([rows, rows**2], axis=1))
+
+
+@final
+@dataclass(frozen=True)
+class NearestNeighbours(Head):
+    """Vote for the class that most of the nearest rows of the shard have; the lowest index among equals.
+
+    Parameters
+    ----------
+    neighbours : int
+        How many of the nearest rows vote, together with others at the same distance; all where a shard has fewer. With
+        one, the first of the nearest decides.
+    """
+
+    neighbours: int = 1
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.neighbours, 1, "neighbours", "NearestNeighbours")
+
+    def fit(self, private: LabelledShards) -> "NeighbourVotes":
+        """Keep the rows: neighbours have nothing to learn."""
+        return NeighbourVotes(private, self.neighbours)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighbourVotes:
+    """Teachers that look up the nearest rows of their own shard; private.
+
+    Parameters
+    ----------
+    private : LabelledShards
+        The rows that are looked up.
+    neighbours : int
+        How many of the nearest rows vote.
+    """
+
+    private: LabelledShards = field(repr=False)
+    neighbours: int
+
+    def ballots(self, X_public: FloatArray) -> Ballots:
+        """Return the majority among the nearest rows, shard by shard."""
+        ballots = np.full((self.private.shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
+        for ballot, (X, y) in zip(ballots, self.private.each(), strict=True):
+            if len(y):
+                at_once = max(1, _DISTANCES // len(y))
+                for start in range(0, len(X_public), at_once):
+                    queries = slice(start, start + at_once)
+                    ballot[queries] = self._majority(X, y, X_public[queries])
+        return ballots
+
+    def _majority(self, X: FloatArray, y: IntArray, queries: FloatArray) -> IntArray:
+        distances = queries @ (-2 * X.T)
+        distances += (X**2).sum(axis=1)  # the rest of the squared distance is the same for every row
+        if self.neighbours == 1:
+            return y[distances.argmin(axis=1)]
+        last = min(self.neighbours, len(y)) - 1
+        nearest = distances <= np.partition(distances, last, axis=1)[:, last, None]
+        return (nearest.astype(np.float32) @ np.eye(self.private.n_classes, dtype=np.float32)[y]).argmax(axis=1)
+
+
+def _solve(gram: FloatArray, targets: FloatArray) -> FloatArray:
+    try:
+        return linalg.cho_solve(linalg.cho_factor(gram, lower=True), targets)
+    except linalg.LinAlgError:
+        raise TeacherTrainingError(
+            "Ridge has a shard whose equations are singular to working precision. Scale the features, or raise `alpha`."
+        ) from None
+
+
+def _factor(covariance: Matrix) -> tuple[FloatArray, bool]:
+    matrix = np.asarray(covariance, dtype=np.float64)
+    try:
+        if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
+            raise linalg.LinAlgError
+        return linalg.cho_factor(matrix, lower=True)
+    except (linalg.LinAlgError, ValueError):
+        raise InvalidParameterError(
+            f"`covariance` of ClassMeans must be a symmetric, positive definite matrix. Got shape {matrix.shape}; add "
+            "a small multiple of the identity if it is singular."
+        ) from None

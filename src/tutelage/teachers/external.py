@@ -1,0 +1,207 @@
+"""Teachers trained elsewhere: any callable that votes (an HTTP model, an LLM prompt), and ballots from files."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._files import read_arrays
+from tutelage._typing import ABSTAIN, Ballots
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.neighboring import PrivacyUnit
+from tutelage.teachers.workers import guarded
+
+Teacher = Callable[[Any], npt.ArrayLike]
+
+
+@final
+class CallableTeachers:
+    """One callable per teacher: a model behind HTTP, a prompt with one person's examples, a function of yours.
+
+    What makes it private is the caller's doing: each callable may know the data of its own shard and of no other, and
+    must be a function of that shard and public things. Two teachers behind one model that learned from both shards,
+    or a prompt with rows of several, void the guarantee.
+
+    Parameters
+    ----------
+    teachers : sequence of callables
+        Each takes public rows, as they were asked, to one class index, or −1, per row.
+    n_classes : int
+        Number of classes voted on.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher: `Shards.unit` of the partition that they know, for example.
+    n_jobs : int
+        Teachers asked at once, in threads: for those that mostly wait for somebody else's answer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tutelage.neighboring import ONE_TEACHER
+    >>> from tutelage.teachers import CallableTeachers
+    >>> def in_the_word(examples):
+    ...     return lambda texts: [int(any(word in text for word in examples)) for text in texts]
+    >>> prompts = [in_the_word(["win"]), in_the_word(["cash", "free"])]
+    >>> teachers = CallableTeachers(prompts, n_classes=2, unit=ONE_TEACHER)
+    >>> teachers.ballots(np.array(["win cash", "see you at six"]))
+    array([[1, 0],
+           [1, 0]], dtype=int16)
+    """
+
+    def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, n_jobs: int = 1) -> None:
+        if not teachers or not all(callable(teacher) for teacher in teachers):
+            raise InvalidParameterError("`teachers` of CallableTeachers must be callables, at least one.")
+        if not isinstance(unit, PrivacyUnit):
+            raise InvalidParameterError(
+                f"`unit` of CallableTeachers must be a PrivacyUnit, such as Shards.unit. Got a {type(unit).__name__}."
+            )
+        self._teachers = list(teachers)
+        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "CallableTeachers")
+        self._unit = unit
+        self._n_jobs = integer_at_least(n_jobs, 1, "n_jobs", "CallableTeachers")
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._n_classes
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose change moves at most one teacher's ballots."""
+        return self._unit
+
+    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
+        """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows, handed on as they are.
+
+        Raises
+        ------
+        TeacherTrainingError
+            If a teacher raises; its message is withheld.
+        InvalidDataError
+            If a teacher does not return one class index, or −1, per row.
+        """
+
+        def ask(numbered: tuple[int, Teacher]) -> Ballots:
+            number, teacher = numbered
+            return guarded(number, _ask, teacher, X_public, self._n_classes)
+
+        with ThreadPoolExecutor(self._n_jobs) as threads:
+            return np.stack(list(threads.map(ask, enumerate(self._teachers))))
+
+
+@final
+class RecordedTeachers:
+    """Ballots that were cast before on rows that are known, by teachers that need not be here.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, rows)
+        Class index per teacher and row, or −1 for an abstention; private.
+    X_public : array of shape (rows, ...)
+        The public rows that they were cast on.
+    n_classes : int
+        Number of classes voted on.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher's ballots.
+
+    Raises
+    ------
+    InvalidDataError
+        If ballots and rows do not belong together, or a ballot is no class index, or two equal rows got other ballots.
+    """
+
+    def __init__(
+        self, ballots: npt.ArrayLike, X_public: npt.NDArray[Any], *, n_classes: int, unit: PrivacyUnit
+    ) -> None:
+        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "RecordedTeachers")
+        self._unit = unit
+        self._ballots = _checked(ballots, len(X_public), n_classes)
+        self._places: dict[bytes, int] = {}
+        for place, row in enumerate(np.asarray(X_public)):
+            first = self._places.setdefault(_key(row), place)
+            if first != place and np.any(self._ballots[:, first] != self._ballots[:, place]):
+                raise InvalidDataError("`X_public` of RecordedTeachers holds a row twice, with other ballots.")
+
+    @classmethod
+    def load(
+        cls, path: Path, X_public: npt.NDArray[Any], *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
+    ) -> Self:
+        """Read ballots from an npz file; never unpickles.
+
+        Parameters
+        ----------
+        path : path
+            The npz file.
+        X_public : array of shape (rows, ...)
+            The public rows that they were cast on.
+        n_classes : int
+            Number of classes voted on.
+        unit : PrivacyUnit
+            Whose change moves at most one teacher's ballots.
+        array : str
+            Name of the array of ballots in the file, shape (teachers, rows).
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is no npz of plain arrays or lacks the array; see also the class.
+        """
+        arrays = read_arrays(path)
+        if array not in arrays:
+            raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
+        return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._n_classes
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose change moves at most one teacher's ballots."""
+        return self._unit
+
+    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
+        """Return the ballots that were cast on these rows, shape (teachers, rows); private.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Rows among those that were voted on, in any order.
+
+        Raises
+        ------
+        InvalidDataError
+            If a row was not voted on.
+        """
+        try:
+            places = [self._places[_key(row)] for row in np.asarray(X_public)]
+        except KeyError:
+            raise InvalidDataError("A row of `X_public` is not among those that the ballots were cast on.") from None
+        return self._ballots[:, places]
+
+
+def _ask(teacher: Teacher, X_public: npt.NDArray[Any], n_classes: int) -> Ballots:
+    return _checked(np.asarray(teacher(X_public))[None], len(X_public), n_classes)[0]
+
+
+def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int) -> Ballots:
+    """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
+    found = np.asarray(ballots)
+    if found.ndim != 2 or found.shape[1] != n_rows or not np.issubdtype(found.dtype, np.integer):
+        raise InvalidDataError(f"Ballots must be integers, one per teacher and row, on {n_rows} rows.")
+    if found.size and (found.min() < ABSTAIN or found.max() >= n_classes):
+        raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+    return found.astype(np.int16)
+
+
+def _key(row: npt.NDArray[Any]) -> bytes:
+    return repr((row.dtype.kind, row.tolist())).encode()

@@ -1,0 +1,93 @@
+"""How good and how much agreed the teachers are (Figures 2 and 3 of PATE 2017): for the data's owner only.
+
+Accuracies and gaps are functions of the private votes without any noise. Publishing one, tuning a threshold by it or
+stopping at it leaks what no ε here accounts for; so they come in a type that prints nothing until it is revealed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage.exceptions import InvalidDataError, NotPublishableError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RevealedStatistics:
+    """Statistics of the teachers on labelled rows; private, whoever prints them.
+
+    Parameters
+    ----------
+    accuracies : array of shape (teachers,)
+        Share of the rows that each teacher has right, among those that it voted on; NaN for one that never voted.
+    plurality : float
+        Share of the rows on which the class with the most votes is right; the lowest index among equals.
+    gaps : array of shape (rows,)
+        Votes of the first class less votes of the second, over the number of teachers (Figure 3).
+    """
+
+    accuracies: FloatArray
+    plurality: float
+    gaps: FloatArray
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class PrivateStatistics:
+    """Statistics of the teachers, shut until `reveal` is called.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, rows)
+        Class index per teacher and row, or −1.
+    labels : integer array of shape (rows,)
+        The right class index of each row.
+    n_classes : int
+        Number of classes.
+
+    Raises
+    ------
+    InvalidDataError
+        If ballots and labels do not belong together.
+    """
+
+    ballots: Ballots = field(repr=False)
+    labels: IntArray
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.ballots) != 2 or np.shape(self.labels) != np.shape(self.ballots)[1:]:
+            raise InvalidDataError(
+                "Ballots must be of shape (teachers, rows) and labels of shape (rows,). Got "
+                f"{np.shape(self.ballots)} and {np.shape(self.labels)}."
+            )
+
+    def reveal(self) -> RevealedStatistics:
+        """Return the statistics in the open, for the data's owner; never publish them or choose parameters by them."""
+        ballots, labels = np.asarray(self.ballots), np.asarray(self.labels)
+        counts = np.stack([(ballots == label).sum(axis=0) for label in range(self.n_classes)])
+        ordered = np.sort(counts, axis=0)
+        return RevealedStatistics(
+            accuracies=_shares(ballots == labels, ballots != ABSTAIN),
+            plurality=float(np.mean(counts.argmax(axis=0) == labels)),
+            gaps=(ordered[-1] - ordered[-2]) / len(ballots),
+        )
+
+    def __repr__(self) -> str:
+        return f"PrivateStatistics(<hidden: private votes>, teachers={len(self.ballots)}, rows={len(self.labels)})"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(
+            "PrivateStatistics are not pickled, so that votes cannot travel inside a saved object."
+        )
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+
+def _shares(right: npt.NDArray[Any], voted: npt.NDArray[Any]) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return (right & voted).sum(axis=1) / voted.sum(axis=1)

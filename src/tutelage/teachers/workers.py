@@ -1,0 +1,252 @@
+"""Teachers at work: many at a time wherever joblib is told to, one thread each, even where some kill their process.
+
+A worker that dies takes with it whatever it was doing, and often what its neighbours were doing. All of them are
+trained again: a teacher is a function of its own shard and seed, so its ballots are the same. Only a teacher that kills
+its worker while no other teacher is in flight is given up. Whether a teacher is lost must depend on its own shard
+alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
+"""
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, final
+
+from joblib import Parallel, delayed, parallel_config
+from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
+
+from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError, TutelageError
+from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
+
+TRIES_ALONE = 3
+
+
+@final
+class Job(NamedTuple):
+    """What is to be done for each teacher.
+
+    Parameters
+    ----------
+    work : callable
+        Called with a teacher's own arguments, then those shared.
+    own : callable
+        Returns the arguments of one teacher, by its number.
+    shared : tuple
+        Arguments that all teachers share.
+    """
+
+    work: Callable[..., Any]
+    own: Callable[[int], tuple[Any, ...]]
+    shared: tuple[Any, ...]
+
+
+class _WorkerDiedError(Exception):
+    """A process died with work in it."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
+
+
+def finished(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
+    """Yield each teacher's number and result as they finish, in any order; lost teachers are left out.
+
+    Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
+
+    Parameters
+    ----------
+    job : Job
+        What is to be done.
+    numbers : sequence of int
+        Which teachers are to be trained.
+    n_jobs : int, optional
+        Teachers trained at once, as in joblib; Dask and Ray use every worker.
+
+    Warns
+    -----
+    TeacherLostWarning
+        If a teacher's training killed its process every time, the last times alone.
+
+    Raises
+    ------
+    TeacherTrainingError
+        If the work raises for a teacher.
+    """
+    crew = _crew(n_jobs)
+    waiting, someone_was_lost = dict.fromkeys(numbers), False
+    while waiting:
+        before, started, death = len(waiting), set[int](), None
+        try:
+            for number, result in crew(job, list(waiting), started):
+                del waiting[number]
+                yield number, result
+        except _WorkerDiedError as error:
+            death = error.reason
+        # Which of those in flight was at fault is not known: each is tried alone, and the others go on.
+        suspects = [number for number in tuple(started) if number in waiting]
+        if death and not suspects and len(waiting) == before:
+            raise death  # nobody can work at all
+        for number in suspects:
+            results = _tried_alone(crew, job, number)
+            someone_was_lost |= not results
+            del waiting[number]
+            yield from results
+    if someone_was_lost:
+        warnings.warn(
+            "At least one teacher abstains because its training killed its process each time. Train with more memory, "
+            "or with an estimator that survives every shard.",
+            TeacherLostWarning,
+            stacklevel=2,
+        )
+
+
+def guarded(shard: int | str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` for the teacher of `shard` on one thread, letting no message from inside a shard out of it."""
+    # A warning or an error of the estimator may quote rows or class counts of one shard, so neither passes.
+    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
+        try:
+            return work(*arguments)
+        except TutelageError:
+            raise
+        except Exception as error:
+            raise TeacherTrainingError(
+                f"The teachers' estimator raised {type(error).__name__} on shard {shard}. Its message may quote "
+                "private rows and is withheld; fit the estimator on a made-up shard of that size to read it."
+            ) from None
+
+
+def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
+    """Return what one teacher comes to with nobody else in flight; nothing if it kills its worker every time.
+
+    Whatever the worker did before, the last tries are in one that is new: the one before it died.
+    """
+    for _ in range(TRIES_ALONE):
+        try:
+            return list(crew(job, [number], set()))
+        except _WorkerDiedError:
+            continue
+    try:
+        list(crew(_NOTHING, [number], set()))
+    except _WorkerDiedError as death:
+        raise death.reason from None  # workers die of nothing: that is no teacher's fault
+    return []
+
+
+def _crew(n_jobs: int | None) -> Crew:
+    backend: Any = get_active_backend()[0]
+    cluster = cluster_behind(backend)
+    if cluster is not None:
+        return partial(_over_cluster, cluster)
+    return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
+
+
+def _over_joblib(
+    n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]
+) -> Iterator[tuple[int, Any]]:
+    def calls() -> Iterator[Any]:
+        for number in numbers:
+            started.add(number)
+            yield delayed(_numbered)(number, job.work, job.own(number), job.shared)
+
+    # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
+    parallel: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
+    try:
+        yield from parallel(calls())
+    except Exception as error:
+        if is_death(error):
+            raise _WorkerDiedError(error) from None
+        raise
+
+
+def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+    shared = cluster.share(job.shared)
+    upcoming, in_flight, death = iter(numbers), set[Any](), None
+    try:
+        while True:
+            for number in islice(upcoming, cluster.room - len(in_flight)):
+                started.add(number)
+                in_flight.add(cluster.submit(_numbered, number, job.work, job.own(number), shared))
+            if not in_flight:
+                break
+            task = cluster.first_done(in_flight)
+            in_flight.remove(task)
+            try:
+                result = cluster.result(task)
+            except Exception as error:
+                if not is_death(error):
+                    raise
+                death, upcoming = error, iter(())
+            else:
+                yield result
+    finally:
+        cluster.cancel(in_flight)
+    if death is not None:
+        raise _WorkerDiedError(death)
+
+
+def _nothing() -> None:
+    pass
+
+
+_NOTHING = Job(_nothing, own=lambda _: (), shared=())
+
+
+def _numbered(number: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]) -> tuple[int, Any]:
+    return number, guarded(number, work, *own, *shared)
+
+
+class _WholeProcess:
+    """No warnings, and one thread of linear algebra, while any thread of this process is at work on a teacher.
+
+    Both are settings of a process. The first thread in makes them and the last one out undoes them; would each thread
+    undo its own, it would undo them for teachers that are still at work.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._undo.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+                self._undo.enter_context(_libraries().limit(limits=1, user_api="blas"))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._undo.close()
+
+
+_whole_process = _WholeProcess()
+
+
+@contextmanager
+def _one_openmp_thread() -> Iterator[None]:
+    with _libraries().limit(limits=1, user_api="openmp"):  # a setting of each thread
+        yield
+
+
+_known_libraries: dict[int, ThreadpoolController] = {}
+
+
+def _libraries() -> ThreadpoolController:
+    """Return the thread pools of this process; looking for them takes milliseconds, so only after new imports."""
+    imported = len(sys.modules)
+    libraries = _known_libraries.get(imported)
+    if libraries is None:
+        libraries = ThreadpoolController()
+        _known_libraries.clear()
+        _known_libraries[imported] = libraries
+    return libraries

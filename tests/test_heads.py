@@ -1,0 +1,191 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from tutelage._typing import ABSTAIN
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.partition import Shards
+from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers.labelled_shards import LabelledShards
+
+N_CLASSES = 4
+HEADS = {
+    "class means": (ClassMeans(), NearestCentroid()),
+    "ridge": (Ridge(2.0), RidgeClassifier(2.0)),
+    "naive Bayes": (NaiveBayes(0.05), GaussianNB(var_smoothing=0.05)),
+    "nearest neighbour": (NearestNeighbours(), KNeighborsClassifier(1)),
+    "five neighbours": (NearestNeighbours(5), KNeighborsClassifier(5)),
+}
+
+
+def made(n_rows, n_shards, seed=0):
+    """Return rows of overlapping classes, their labels, an uneven partition with an empty shard, and queries."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, N_CLASSES, n_rows)
+    X = rng.normal(size=(n_rows, 6)) + y[:, None] * 0.7
+    assignment = rng.integers(0, n_shards - 1, n_rows) ** 2 // (n_shards - 1)
+    return X, y, Shards(assignment, n_shards, ONE_TEACHER), rng.normal(size=(300, 6)) + 1
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_each_teacher_votes_as_scikit_learn_does_on_its_shard(name):
+    head, estimator = HEADS[name]
+    X, y, shards, queries = made(900, 12)
+    ballots = HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
+    compared = 0
+    for ballot, rows in zip(ballots, shards.rows, strict=True):
+        if len(rows) == 0:
+            assert (ballot == ABSTAIN).all()
+        elif len(rows) >= 5 and len(np.unique(y[rows])) > 1:
+            assert np.array_equal(ballot, estimator.fit(X[rows], y[rows]).predict(queries))
+            compared += 1
+    assert compared > 6
+    assert (ballots[-1] == ABSTAIN).all()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_teachers_together_vote_as_one_by_one(name):
+    head, _ = HEADS[name]
+    X, y, shards, queries = made(2000, 200)
+    together = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
+    for number, rows in enumerate(shards.rows):
+        alone = Shards(np.zeros(len(rows), dtype=int), 1, ONE_TEACHER)
+        one = HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X[rows], y[rows], alone, queries)
+        assert np.array_equal(one[0], together[number])
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_memory_limit_changes_no_vote(name):
+    head, _ = HEADS[name]
+    X, y, shards, queries = made(2000, 200)
+    whole = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
+    assert np.array_equal(
+        HeadTeachers(head, n_classes=N_CLASSES, memory_limit=1).fit_ballots(X, y, shards, queries), whole
+    )
+
+
+def learned(head, X, y, shards):
+    """Return everything that was learned, by teacher, as bytes."""
+    fitted = head.fit(LabelledShards(X, y, shards, N_CLASSES))
+    if isinstance(head, NaiveBayes):
+        arrays = [fitted.means, fitted.variances, fitted.shares]
+    elif isinstance(head, NearestNeighbours):
+        return [(rows.tobytes(), labels.tobytes()) for rows, labels in fitted.private.each()]
+    else:
+        arrays = [np.moveaxis(fitted.weights, -1, 0), fitted.biases.T]
+    return [
+        tuple(np.ascontiguousarray(array[number]).tobytes() for array in arrays) for number in range(shards.n_shards)
+    ]
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("change", ["another row", "another label", "a row less", "a row more"])
+def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(name, change):
+    head, _ = HEADS[name]
+    X, y, shards, _ = made(1500, 100)
+    before = learned(head, X, y, shards)
+    row = 700
+    X_other, y_other, assignment = X.copy(), y.copy(), shards.assignment
+    if change == "another row":
+        X_other[row] = 1e6
+    elif change == "another label":
+        y_other[row] = (y[row] + 1) % N_CLASSES
+    elif change == "a row less":
+        X_other, y_other, assignment = (np.delete(values, row, axis=0) for values in (X, y, assignment))
+    else:
+        X_other, y_other, assignment = (np.insert(values, row, values[row], axis=0) for values in (X, y, assignment))
+    after = learned(head, X_other, y_other, Shards(assignment, 100, ONE_TEACHER))
+    changed = {number for number in range(100) if before[number] != after[number]}
+    assert changed == {shards.assignment[row]}
+
+
+def test_a_public_covariance_is_the_distance_after_whitening():
+    X, y, shards, queries = made(900, 12)
+    mixing = np.random.default_rng(5).normal(size=(6, 6))
+    covariance = mixing @ mixing.T + np.eye(6)
+    whiten = np.linalg.inv(np.linalg.cholesky(covariance)).T
+    in_metric = HeadTeachers(ClassMeans(covariance), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
+    whitened = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X @ whiten, y, shards, queries @ whiten)
+    plain = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
+    assert np.array_equal(in_metric, whitened)
+    assert not np.array_equal(in_metric, plain)
+
+
+def test_naive_bayes_keeps_its_digits_far_from_zero():
+    X, y, shards, queries = made(900, 12)
+    near = HeadTeachers(NaiveBayes(), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
+    far = HeadTeachers(NaiveBayes(), n_classes=N_CLASSES).fit_ballots(X + 2.0**20, y, shards, queries + 2.0**20)
+    assert np.array_equal(near, far)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, N_CLASSES - 1)), min_size=1, max_size=40), st.integers(0, 99)
+)
+def test_any_partition_gives_one_known_class_or_an_abstention(rows, seed):
+    assignment, y = np.array(rows).T
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-2, 3, size=(len(rows), 2)).astype(float)  # many ties
+    shards = Shards(assignment, 5, ONE_TEACHER)
+    for head, _ in HEADS.values():
+        ballots = HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X, y, shards, X[:5])
+        for number, ballot in enumerate(ballots):
+            known = {ABSTAIN} if number not in assignment else set(y[assignment == number])
+            assert set(ballot) <= known
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_what_is_not_finite_is_refused_without_quoting_it(name):
+    head, _ = HEADS[name]
+    X, y, shards, queries = made(50, 3)
+    X[7, 2] = np.nan
+    with pytest.raises(InvalidDataError, match="`X` holds NaN or infinity"):
+        HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards)
+    with pytest.raises(InvalidDataError, match="`X_public` holds NaN"):
+        HeadTeachers(head, n_classes=N_CLASSES).fit(X[:7], y[:7], Shards(np.zeros(7, int), 1, ONE_TEACHER)).ballots(
+            queries * np.inf
+        )
+
+
+def test_wrong_shapes_and_orders_are_refused():
+    X, y, shards, queries = made(50, 3)
+    teachers = HeadTeachers(ClassMeans(), n_classes=N_CLASSES)
+    for ask in (lambda: teachers.ballots(queries), lambda: teachers.unit):
+        with pytest.raises(InvalidDataError, match="Call `fit` first"):
+            ask()
+    with pytest.raises(InvalidDataError, match=r"the 6 features of X\. Got 5"):
+        teachers.fit(X, y, shards).ballots(queries[:, :5])
+    with pytest.raises(InvalidDataError, match=r"shape \(rows, features\)"):
+        teachers.fit(X[:, 0], y, shards)
+    with pytest.raises(InvalidDataError, match="must hold numbers"):
+        teachers.fit(np.full((50, 6), "Mrs Miller"), y, shards)
+    with pytest.raises(InvalidDataError, match="class indices"):
+        teachers.fit(X, y.astype(float), shards)
+    with pytest.raises(InvalidDataError, match="class indices from 0 to 3"):
+        teachers.fit(X, y + 1, shards)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ClassMeans(np.zeros((2, 2))), "`covariance` of ClassMeans must be a symmetric, positive definite"),
+        (lambda: ClassMeans(np.ones((2, 3))), "`covariance` of ClassMeans must be a symmetric, positive definite"),
+        (lambda: ClassMeans(np.full((2, 2), np.nan)), "`covariance` of ClassMeans must be a symmetric"),
+        (lambda: Ridge(0.0), "`alpha` of Ridge must be a finite number above 0. Got 0.0"),
+        (lambda: NaiveBayes(float("nan")), "`smoothing` of NaiveBayes must be a finite number above 0. Got nan"),
+        (lambda: NearestNeighbours(0), "`neighbours` of NearestNeighbours must be an integer >= 1. Got 0"),
+    ],
+)
+def test_parameters_out_of_range_are_named(make, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        make()
+
+
+def test_a_covariance_of_other_features_is_refused():
+    X, y, shards, _ = made(50, 3)
+    with pytest.raises(InvalidParameterError, match="square in the 6 features"):
+        HeadTeachers(ClassMeans(np.eye(4)), n_classes=N_CLASSES).fit(X, y, shards)

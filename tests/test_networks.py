@@ -1,0 +1,322 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tutelage._typing import ABSTAIN
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.partition import Shards
+from tutelage.teachers import Network, NetworkTeachers, TwoConvolutions
+from tutelage.teachers.networks import ImageInput, RandomShift, alone, together
+from tutelage.teachers.networks.recipe import Training
+
+SIZES = (30, 17, 0, 1, 9, 25)
+SHARDS = Shards(np.repeat(np.arange(len(SIZES)), SIZES), len(SIZES), ONE_TEACHER)
+N_ROWS = sum(SIZES)
+
+
+def perceptron(n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, n_classes))
+
+
+def with_dropout(n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, n_classes))
+
+
+def normalised(n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, n_classes))
+
+
+class Quoting(nn.Linear):
+    def forward(self, input):  # noqa: A002  torch's name
+        raise ValueError(f"the row of Mrs Miller is {input.shape}")
+
+
+def quoting(n_classes: int) -> nn.Module:
+    return Quoting(8, n_classes)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Rows of three classes that a small network tells apart, and queries."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, N_ROWS)
+    centres = rng.normal(size=(3, 8)) * 1.5
+    queries = np.repeat(centres, 40, axis=0) + rng.normal(size=(120, 8))
+    return centres[y] + rng.normal(size=(N_ROWS, 8)), y, queries
+
+
+def teachers(factory=perceptron, n_jobs=None, seed=3, **settings):
+    settings = {"epochs": 12, "batch_size": 8, "learning_rate": 0.02, "device": "cpu", **settings}
+    return NetworkTeachers(Network(factory, **settings), n_classes=3, seed=seed, n_jobs=n_jobs)
+
+
+@pytest.mark.parametrize("engine", ["alone", "together"])
+def test_networks_learn_and_empty_shards_abstain(engine, rows):
+    X, y, queries = rows
+    ballots = teachers(engine=engine).fit_ballots(X, y, SHARDS, queries)
+    right = (ballots == np.repeat(np.arange(3), 40)).mean(axis=1)
+    assert (ballots[2] == ABSTAIN).all()
+    assert (ballots[3] != ABSTAIN).all()  # a shard of one row
+    assert min(right[[0, 1, 5]]) > 0.7
+
+
+def test_both_engines_give_the_same_networks(rows):
+    X, y, queries = rows
+    one_by_one = teachers(engine="alone", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
+    stacked = teachers(engine="together", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
+    assert (one_by_one != stacked).mean() < 0.01
+
+
+def test_stacked_weights_follow_torchs_own_optimiser(rows):
+    X, y, _ = (torch.as_tensor(values) for values in rows)
+    training = Training(perceptron, 6, 8, 0.02, 0.1)
+    shards = [together.Shard(X[rows].float(), y[rows], seed) for seed, rows in enumerate(SHARDS.rows) if len(rows)]
+    stacked = together.train(training, shards, 3, 0)
+    for shard, weights in zip(shards, stacked, strict=True):
+        reference = alone.train(training, shard.X, shard.y, 3, shard.seed)
+        for name, value in reference.items():
+            torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_one_by_one_is_a_plain_training_loop(rows):
+    X, y, _ = (torch.as_tensor(values) for values in rows)
+    training = Training(perceptron, 3, 8, 0.02, 0.1)
+    mine = SHARDS.rows[1]  # 17 rows: the last single row of each epoch sits out
+    found = alone.train(training, X[mine].float(), y[mine], 3, 11)
+    torch.manual_seed(11)
+    network = perceptron(3)
+    optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
+    for step, batch in enumerate(training.batches(17, 11)):
+        assert len(batch) == 8
+        optimiser.param_groups[0]["lr"] = 0.02 * (1 - step / 6)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(X[mine][batch].float()), y[mine][batch]).backward()
+        optimiser.step()
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(found[name], value)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 8, 9, 24, 25])
+def test_every_epoch_shows_every_row_but_a_single_one_left_over(n_rows):
+    training = Training(perceptron, 4, 8, 0.02, 0.0)
+    batches = training.batches(n_rows, 5)
+    assert len(batches) == training.steps(n_rows)
+    assert min(len(batch) for batch in batches) >= 2
+    per_epoch = len(batches) // 4
+    for epoch in range(4):
+        seen = torch.cat(batches[epoch * per_epoch : (epoch + 1) * per_epoch])
+        assert len(set(seen.tolist())) == n_rows - (n_rows > 8 and n_rows % 8 == 1)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+def test_votes_are_the_same_however_the_work_is_spread(backend, rows):
+    X, y, queries = rows
+    reference = teachers(with_dropout).fit_ballots(X, y, SHARDS, queries)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        assert np.array_equal(teachers(with_dropout).fit_ballots(X, y, SHARDS, queries), reference)
+    kept = teachers(with_dropout).fit(X, y, SHARDS)
+    assert np.array_equal(kept.ballots(queries), reference)
+    assert kept.unit == ONE_TEACHER
+    assert not np.array_equal(teachers(with_dropout, seed=4).fit_ballots(X, y, SHARDS, queries), reference)
+
+
+def test_training_leaves_the_callers_generator_alone(rows):
+    X, y, queries = rows
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    for engine in ("alone", "together"):
+        teachers(with_dropout, engine=engine, epochs=1).fit_ballots(X, y, SHARDS, queries)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_dropout_differs_between_networks_that_are_trained_together(rows):
+    X, y, _ = (torch.as_tensor(values) for values in rows)
+    mine = SHARDS.rows[0]
+    twins = [together.Shard(X[mine].float(), y[mine], 5)] * 2
+    first, second = together.train(Training(with_dropout, 2, 8, 0.02, 0.0), twins, 3, 0)
+    assert not torch.equal(first["0.weight"], second["0.weight"])
+
+
+def test_batch_normalisation_is_refused_together_and_works_alone(rows):
+    X, y, queries = rows
+    with pytest.raises(InvalidParameterError, match="BatchNorm1d, whose statistics mix the rows of a batch"):
+        teachers(normalised, engine="together")
+    ballots = teachers(normalised, engine="alone").fit_ballots(X, y, SHARDS, queries)
+    assert (ballots[[0, 1, 5]] == np.repeat(np.arange(3), 40)).mean() > 0.7
+
+
+@pytest.mark.parametrize("engine", ["alone", "together"])
+@pytest.mark.parametrize("change", ["another row", "a row more", "a row less", "no row left"])
+def test_a_change_in_one_shard_moves_no_bit_of_another_network(engine, change, rows):
+    X, y, _ = rows
+    before = weights_of(teachers(with_dropout, engine=engine).fit(X, y, SHARDS))
+    X_other, y_other, assignment = X.copy(), y.copy(), SHARDS.assignment
+    if change == "another row":
+        X_other[3] = 100
+    elif change == "a row more":  # the longest shard gets longer, so the stack runs for more steps
+        X_other, y_other, assignment = (np.insert(values, 3, values[:9], axis=0) for values in (X, y, assignment))
+    else:
+        gone = [3] if change == "a row less" else np.flatnonzero(SHARDS.assignment == 0)
+        X_other, y_other, assignment = (np.delete(values, gone, axis=0) for values in (X, y, assignment))
+    shards = Shards(assignment, len(SIZES), ONE_TEACHER)
+    after = weights_of(teachers(with_dropout, engine=engine).fit(X_other, y_other, shards))
+    assert {number for number in range(len(SIZES)) if before[number] != after[number]} == {0}
+
+
+def weights_of(ensemble):
+    return [
+        None if weights is None else [value.numpy().tobytes() for value in weights.values()]
+        for weights in ensemble._weights
+    ]
+
+
+def test_a_message_from_inside_a_shard_does_not_come_out(rows, capfd):
+    X, y, queries = rows
+    for engine in ("alone", "together"):
+        with pytest.raises(TeacherTrainingError, match="raised ValueError on shard") as caught:
+            teachers(quoting, engine=engine).fit_ballots(X, y, SHARDS, queries)
+        assert "Miller" not in str(caught.value) + capfd.readouterr().err
+
+
+def test_images_reach_the_convolutions_as_images():
+    images = np.arange(2 * 4 * 5 * 3).reshape(2, -1)
+    found = ImageInput((4, 5, 3), scale=2.0)(torch.tensor(images))
+    assert np.array_equal(found.numpy(), 2 * images.reshape(2, 4, 5, 3).transpose(0, 3, 1, 2))
+
+
+def test_a_shift_moves_images_without_bending_them():
+    layer = RandomShift(2)
+    images = torch.zeros(400, 1, 9, 9)
+    images[:, 0, 4, 4], images[:, 0, 4, 5] = 1, 2
+    assert layer.eval()(images) is images
+    moved = layer.train()(images)
+    lines, columns = np.nonzero(moved[:, 0].numpy() == 1)[1:]
+    assert set(zip(lines.tolist(), columns.tolist(), strict=True)) == {(i, j) for i in range(2, 7) for j in range(2, 7)}
+    assert np.array_equal(np.nonzero(moved[:, 0].numpy() == 2)[2], columns + 1)
+
+
+@pytest.mark.parametrize("factory", [TwoConvolutions(), TwoConvolutions.for_svhn(), TwoConvolutions((8, 8), kernel=2)])
+def test_ready_networks_take_flat_rows_to_scores(factory):
+    network = factory(10)
+    pixels = int(np.prod(factory.image_shape))
+    assert network(torch.zeros(3, pixels)).shape == (3, 10)
+    convolutions = [module for module in network if isinstance(module, nn.Conv2d)]
+    assert tuple(layer.out_channels for layer in convolutions) == factory.channels
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TwoConvolutions((8, 8)), r"each side at least 16 for a kernel of 5\. Got \(8, 8\)"),
+        (lambda: TwoConvolutions((784,)), r"`image_shape` of TwoConvolutions must be \(height, width\)"),
+        (lambda: Network(perceptron, epochs=0), "`epochs` of Network must be an integer >= 1"),
+        (lambda: Network(perceptron, batch_size=1), "`batch_size` of Network must be an integer >= 2"),
+        (lambda: Network(perceptron, learning_rate=0), "`learning_rate` of Network must be a finite number above 0"),
+        (lambda: Network(perceptron, weight_decay=-1), "`weight_decay` of Network must be at least 0"),
+        (lambda: Network(perceptron, device="abacus"), "`device` of Network must be one that torch can use here"),
+        (lambda: Network(bin), "`factory` of Network must make a torch module"),  # type: ignore[arg-type]
+        (lambda: Network(perceptron, engine="fast"), "`engine` of Network must be 'auto', 'alone' or 'together'"),  # type: ignore[arg-type]
+        (lambda: Network(perceptron(3)), "`factory` of Network must be callable, from the number of"),  # type: ignore[arg-type]
+    ],
+)
+def test_parameters_out_of_range_are_named(make, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        make().ensemble(n_classes=3, seed=0)
+
+
+def test_rows_that_are_no_finite_numbers_are_refused(rows):
+    X, y, queries = rows
+    for engine in ("alone", "together"):
+        ensemble = teachers(engine=engine)
+        with pytest.raises(InvalidDataError, match="`X` must be finite numbers"):
+            ensemble.fit(np.where(X[0] == X, np.nan, X), y, SHARDS)
+        with pytest.raises(InvalidDataError, match="`X` must hold numbers"):
+            ensemble.fit(np.full(X.shape, "Mrs Miller"), y, SHARDS)
+        with pytest.raises(InvalidDataError, match="Call `fit` first"):
+            ensemble.ballots(queries)
+
+
+def test_weights_are_private_files_that_hold_only_numbers_and_are_reused(rows, tmp_path):
+    X, y, queries = rows
+    folder = tmp_path / "private"
+    first = teachers().fit(X, y, SHARDS, folder)
+    files = sorted(folder.iterdir())
+    assert [file.suffix for file in files] == [".safetensors"] * 5  # one shard is empty
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    written = {file: file.stat().st_mtime_ns for file in files}
+    files[1].write_bytes(files[1].read_bytes()[:-10])
+    again = teachers().fit(X, y, SHARDS, folder)
+    assert np.array_equal(again.ballots(queries), first.ballots(queries))
+    changed = {file for file in files if file.stat().st_mtime_ns != written[file]}
+    assert changed == {files[1]}
+    teachers(epochs=1).fit(X, y, SHARDS, folder)
+    assert all(file.stat().st_mtime_ns != written[file] for file in files)
+
+
+def test_a_factory_without_a_name_cannot_be_told_apart(rows, tmp_path):
+    X, y, queries = rows
+    with pytest.raises(InvalidParameterError, match="such as a lambda"):
+        teachers(lambda n_classes: perceptron(n_classes)).fit_ballots(X, y, SHARDS, queries, tmp_path)
+
+
+def test_a_stack_resumes_as_it_was(rows, tmp_path):
+    X, y, queries = rows
+    whole = teachers(with_dropout, engine="together").fit_ballots(X, y, SHARDS, queries, tmp_path)
+    (tmp_path / "teacher-000001.npz").unlink()
+    resumed = teachers(with_dropout, engine="together").fit_ballots(X, y, SHARDS, queries, tmp_path)
+    assert np.array_equal(resumed, whole)
+
+
+def test_a_killed_training_resumes(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys, time
+            from pathlib import Path
+            import numpy as np
+            from torch import nn
+            from tutelage.partition import Shards
+            from tutelage.teachers import Network, NetworkTeachers
+
+            class Slow(nn.Linear):
+                def forward(self, input):  # noqa: A002  torch's name
+                    time.sleep(0.02)
+                    return super().forward(rows)
+
+            def slow(n_classes):
+                return Slow(2, n_classes)
+
+            X = np.random.default_rng(0).uniform(size=(300, 2))
+            y = (X[:, 0] > 0.5).astype(int)
+            shards = Shards.of_rows(300, 30, key=bytes(16))
+            network = Network(slow, epochs=3, device="cpu")
+            teachers = NetworkTeachers(network, n_classes=2, seed=0).fit(X, y, shards, Path(sys.argv[1]))
+            np.save(sys.argv[2], teachers.ballots(X[:20]))
+        """)
+    )
+    folder = tmp_path / "checkpoints"
+    command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.safetensors"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
+    assert 4 <= len(finished) < 30
+    subprocess.run(command, check=True)
+    resumed = np.load(tmp_path / "ballots.npy")
+    assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
+    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3]], check=True)
+    assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))

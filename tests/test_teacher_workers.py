@@ -1,0 +1,299 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import effective_n_jobs, parallel_config
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info
+
+from tutelage._typing import ABSTAIN
+from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
+from tutelage.partition import Shards
+from tutelage.teachers import EstimatorTeachers
+from tutelage.teachers import workers as teacher_workers
+
+KEY = b"a key of 32 bytes for the tests."
+TEACHERS = 12
+BACK_ENDS = ["sequential", "threading", "loky", "dask", "ray"]
+LETHAL = 99.0
+
+
+class Fatal(DecisionTreeClassifier):
+    """A classifier that kills its process where a row says so; where there is a marker file, only until that exists."""
+
+    def __init__(self, marker=None, nap=0.0, random_state=None):
+        super().__init__(random_state=random_state)
+        self.marker, self.nap = marker, nap
+
+    def fit(self, X, y, sample_weight=None, check_input=True):
+        time.sleep(self.nap)
+        lethal = (X == LETHAL).any(axis=0)
+        first_time = self.marker is not None and not Path(self.marker).exists()
+        if lethal[0] or (lethal[1] and first_time):
+            Path(self.marker or os.devnull).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+class Crowded(ClassifierMixin, BaseEstimator):
+    """A classifier that predicts 1 if it was let work in parallel or on several threads, and 0 if not."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        time.sleep(0.02)  # so that teachers overlap
+        pools = {pool["user_api"]: pool["num_threads"] for pool in threadpool_info()}
+        self.crowded_ = effective_n_jobs(2) > 1 or max(pools.values()) > 1
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), int(self.crowded_))
+
+
+class Unbearable(DecisionTreeClassifier):
+    """A classifier that quotes a row when it fails."""
+
+    def fit(self, X, y, sample_weight=None, check_input=True):
+        raise ValueError(f"the row of Mrs Miller is {X[0]}")
+
+
+@pytest.fixture(scope="module")
+def dask_client(tmp_path_factory):
+    """A scheduler and two workers, each a process of its own; a nanny starts a worker again when it dies."""
+    distributed = pytest.importorskip("distributed")
+    folder = tmp_path_factory.mktemp("dask")
+    contact = folder / "scheduler.json"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+    }
+    commands = [
+        "dask_scheduler --host 127.0.0.1 --port 0 --no-dashboard",
+        "dask_worker --host 127.0.0.1 --nworkers 2 --nthreads 1 --memory-limit 0 --no-dashboard",
+    ]
+    with (folder / "log").open("wb") as log:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", *f"distributed.cli.{command} --scheduler-file {contact}".split()],
+                env=environment,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+            )
+            for command in commands
+        ]
+        try:
+            with distributed.Client(scheduler_file=str(contact), timeout=30) as client:
+                client.wait_for_workers(2, timeout=30)
+                yield client
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def ray_cluster():
+    """Two of Ray's workers."""
+    ray, joining = pytest.importorskip("ray"), pytest.importorskip("ray.util.joblib")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        variables = {"PYTHONPATH": str(Path(__file__).parent)}
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
+    joining.register_ray()
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def on(request):
+    """Return a context in which teachers are trained by the named back end."""
+
+    @contextmanager
+    def chosen(name):
+        if name == "dask":
+            request.getfixturevalue("dask_client").wait_for_workers(2, timeout=30)
+        elif name == "ray":
+            request.getfixturevalue("ray_cluster")
+        with parallel_config(backend=name, n_jobs=2):
+            yield
+
+    return chosen
+
+
+@pytest.fixture
+def rows(binary_rows):
+    X, y = binary_rows
+    return X.copy(), y, Shards.of_rows(len(y), TEACHERS, key=KEY)
+
+
+def ballots(rows, estimator, **options):
+    X, y, shards = rows
+    queries = np.random.default_rng(4).uniform(size=(30, 4))
+    return EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(X, y, shards, queries, **options)
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_votes_are_the_same_with_every_back_end(back_end, on, rows):
+    forest = RandomForestClassifier(3, n_jobs=2)
+    expected = [ballots(rows, forest), ballots(rows, LogisticRegression())]
+    with on(back_end):
+        assert np.array_equal(ballots(rows, forest), expected[0])
+        assert np.array_equal(ballots(rows, LogisticRegression()), expected[1])
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_a_teacher_works_on_one_thread(back_end, on, rows):
+    with on(back_end):
+        assert not ballots(rows, Crowded()).any()
+
+
+def test_the_number_of_threads_is_as_before_when_all_teachers_are_done(on, rows):
+    before = threadpool_info()
+    with on("threading"):
+        ballots(rows, Crowded())
+    assert threadpool_info() == before
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_a_message_does_not_come_out_of_any_back_end(back_end, on, rows):
+    with on(back_end), pytest.raises(TeacherTrainingError, match="raised ValueError on shard") as caught:
+        ballots(rows, Unbearable())
+    assert "Miller" not in str(caught.value)
+
+
+def dying(rows, marker):
+    """Put a row into one shard that always kills its teacher, and into another one that does so once."""
+    X, _, shards = rows
+    always, once = shards.rows[3][0], shards.rows[8][0]
+    X[always, 0], X[once, 1] = LETHAL, LETHAL
+    expected = ballots(rows, DecisionTreeClassifier())
+    expected[3] = ABSTAIN
+    return Fatal(str(marker)), expected
+
+
+@pytest.mark.parametrize("back_end", ["loky", "dask", "ray"])
+def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back_end, on, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 2)
+    fatal, expected = dying(rows, tmp_path / "marker")
+    with on(back_end), pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught:
+        found = ballots(rows, fatal, checkpoints=tmp_path / "checkpoints")
+    assert (tmp_path / "marker").exists()
+    assert np.array_equal(found, expected)
+    assert not any(character.isdigit() for character in str(caught[0].message))
+    kept = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert kept == {f"teacher-{number:06d}.npz" for number in range(TEACHERS) if number != 3}
+
+
+def test_a_lost_teacher_that_was_to_be_kept_abstains_later(rows, tmp_path, monkeypatch):
+    X, y, shards = rows
+    fatal, expected = dying(rows, tmp_path / "marker")
+    monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 1)
+    (tmp_path / "marker").touch()
+    teachers = EstimatorTeachers(fatal, n_classes=2, seed=0, n_jobs=2)
+    with pytest.warns(TeacherLostWarning):
+        teachers.fit(X, y, shards)
+    assert np.array_equal(teachers.ballots(np.random.default_rng(4).uniform(size=(30, 4))), expected)
+
+
+def test_a_verdict_is_reached_with_no_other_teacher_in_flight(monkeypatch):
+    """Stand in for a back end on which everything in flight, four at a time, is lost as soon as teacher 5 starts."""
+    calls = []
+
+    def crew(job, numbers, started):
+        calls.append(numbers)
+        for first in range(0, len(numbers), 4):
+            in_flight = numbers[first : first + 4]
+            started.update(in_flight)
+            if 5 in in_flight and job.shared:
+                raise teacher_workers._WorkerDiedError(OSError())
+            for number in in_flight:
+                started.discard(number)
+                yield number, job.work(*job.own(number), *job.shared)
+
+    job = teacher_workers.Job(lambda number, sign: sign * number, own=lambda number: (number,), shared=(-1,))
+    monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
+    with pytest.warns(TeacherLostWarning):
+        found = dict(teacher_workers.finished(job, range(TEACHERS), 2))
+    assert found == {number: -number for number in range(TEACHERS) if number != 5}
+    alone = [numbers[0] for numbers in calls if len(numbers) == 1]
+    assert sorted(alone) == [4, *[5] * (teacher_workers.TRIES_ALONE + 1), 6, 7]  # and once to see that workers work
+
+
+@pytest.mark.parametrize("where", ["before a teacher starts", "whatever a teacher does"])
+def test_where_nobody_can_work_at_all_the_reason_comes_out(where, monkeypatch):
+    def crew(job, numbers, started):
+        if where == "whatever a teacher does":
+            started.update(numbers)
+        raise teacher_workers._WorkerDiedError(OSError("no worker is left"))
+        yield
+
+    job = teacher_workers.Job(print, own=lambda number: (), shared=())
+    monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
+    with pytest.raises(OSError, match="no worker is left"):
+        list(teacher_workers.finished(job, range(3), 2))
+
+
+def test_a_run_survives_a_dask_worker_killed_in_the_middle(on, rows, dask_client, tmp_path):
+    expected = ballots(rows, DecisionTreeClassifier())
+
+    def kill():
+        deadline = time.monotonic() + 30
+        while len(list(tmp_path.glob("*.npz"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(victim, signal.SIGKILL)
+
+    with on("dask"), warnings.catch_warnings():
+        warnings.simplefilter("error", TeacherLostWarning)
+        victim = next(iter(dask_client.run(os.getpid).values()))
+        killer = threading.Thread(target=kill)
+        killer.start()
+        found = ballots(rows, Fatal(nap=0.1), checkpoints=tmp_path)
+    killer.join()
+    assert np.array_equal(found, expected)
+    with pytest.raises(ProcessLookupError):
+        os.kill(victim, 0)
+
+
+def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys
+            from pathlib import Path
+            import numpy as np
+            from test_teacher_workers import Fatal, Shards, EstimatorTeachers
+
+            X = np.random.default_rng(0).uniform(size=(300, 2))
+            shards = Shards.of_rows(300, 100, key=bytes(16))
+            teachers = EstimatorTeachers(Fatal(nap=0.2), n_classes=2, seed=0, n_jobs=2)
+            try:
+                teachers.fit_ballots(X, (X[:, 0] > 0.5).astype(int), shards, X, Path(sys.argv[1]))
+            except KeyboardInterrupt:
+                tasks = Path("/proc/self/task").glob("*/children")
+                children = [pid for task in tasks for pid in task.read_text().split()]
+                commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children]
+                sys.exit(any("LokyProcess" in command for command in commands))
+        """)
+    )
+    folder = tmp_path / "checkpoints"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    process = subprocess.Popen([sys.executable, str(script), str(folder)], env=environment)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.npz"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert 3 <= len(list(folder.glob("*.npz"))) < 100
