@@ -1,6 +1,10 @@
 """What training teachers costs beside the obvious way to do it, side by side in one run.
 
-    python benchmarks/teachers.py forests [--teachers 250] [--trees 100] [--queries 500] [--rounds 3]
+    python benchmarks/teachers.py [forests] [heads] [networks] [--rounds 3] [--queries 500]
+        [--teachers 250] [--trees 100]           forests on UCI Adult
+        [--networks 250] [--epochs 20]           networks on MNIST, 240 images each
+
+MNIST is found by TUTELAGE_DATA.
 
 The ways take turns, and each is given as the median of its rounds: seconds on the clock, and seconds of all cores in
 this process and its children. Workers are up and have trained a few teachers before the clock starts.
@@ -23,10 +27,13 @@ from joblib import parallel_config
 from rich.console import Console
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import NearestCentroid
 
-from tutelage.datasets import load_adult
+from tutelage._typing import ABSTAIN
+from tutelage.datasets import load_adult, load_mnist
+from tutelage.features import PublicRows, glyph_features
 from tutelage.partition import Shards
-from tutelage.teachers import EstimatorTeachers
+from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for benchmarks"
@@ -89,7 +96,7 @@ def report(title: str, problem: Problem, costs: Mapping[str, Cost], ballots: Map
         table.add_column(heading, justify="right" if heading else "left")
     first = next(iter(costs))
     for name, cost in costs.items():
-        votes = tally(ballots[name], 2).counts
+        votes = tally(ballots[name], int(problem.y.max()) + 1).counts
         table.add_row(
             name,
             f"{cost.wall:.1f}",
@@ -155,7 +162,100 @@ def forests(options: argparse.Namespace) -> None:
     report(title, problem, costs, ballots)
 
 
-SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {"forests": forests}
+def plain_class_means(problem: Problem) -> np.ndarray:
+    """Fit and vote as one would with scikit-learn alone."""
+    return np.array([
+        NearestCentroid().fit(problem.X[rows], problem.y[rows]).predict(problem.X_public) if len(rows) else
+        np.full(len(problem.X_public), ABSTAIN) for rows in problem.shards.rows
+    ])  # fmt: skip
+
+
+def our_class_means(problem: Problem) -> np.ndarray:
+    """Fit and vote by matrix products over all shards."""
+    teachers = HeadTeachers(ClassMeans(), n_classes=int(problem.y.max()) + 1)
+    return teachers.fit_ballots(problem.X, problem.y, problem.shards, problem.X_public)
+
+
+def heads(options: argparse.Namespace) -> None:
+    """Class means over public features of MNIST: scikit-learn in a loop, and all shards at once."""
+    mnist = load_mnist()
+    clock, processor = time.perf_counter(), processor_seconds()
+    features = glyph_features(PublicRows(mnist.X_test[:9000], "MNIST test images"))
+    X, X_test = features.transform(mnist.X_train), features.transform(mnist.X_test)
+    print(
+        f"features of 70,000 images: {time.perf_counter() - clock:.1f} s on the clock, "
+        f"{processor_seconds() - processor:.1f} s of all cores"
+    )
+    ways: dict[str, Way] = {"scikit-learn in a loop": plain_class_means, "tutelage, all at once": our_class_means}
+    for teachers in (250, 1000, 4000):
+        shards = Shards.of_rows(len(X), teachers, key=KEY)
+        problem = Problem(X, mnist.y_train, shards, X_test, mnist.y_test)
+        costs, ballots = in_turns(ways, problem, options.rounds)
+        report(f"{teachers:,} class means, 10,000 queries, MNIST", problem, costs, ballots)
+
+
+class ChannelByChannel(nn.Module):
+    """Lay images out as a DataLoader of image files does."""
+
+    def forward(self, images):
+        return images.contiguous()
+
+
+def tutorial_networks(problem: Problem, factory: "TwoConvolutions", epochs: int) -> np.ndarray:
+    """Train and vote as tutorials do: a DataLoader for each teacher, images channel by channel, torch's own threads."""
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    queries = DataLoader(TensorDataset(torch.tensor(problem.X_public / 255, dtype=torch.float32)), batch_size=50)
+    ballots = []
+    for rows in problem.shards.rows:
+        images = torch.tensor(problem.X[rows] / 255, dtype=torch.float32)
+        loader = DataLoader(TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=48, shuffle=True)
+        _, shift, *layers = factory(10)  # type: ignore[misc]  a Sequential is iterable
+        network = nn.Sequential(nn.Unflatten(1, (1, 28, 28)), shift, ChannelByChannel(), *layers)
+        optimiser = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, epochs * len(loader))
+        for _ in range(epochs):
+            for batch, labels in loader:
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(network(batch), labels).backward()
+                optimiser.step()
+                schedule.step()
+        network.eval()
+        with torch.no_grad():
+            ballots.append(torch.cat([network(batch).argmax(dim=1) for (batch,) in queries]).numpy())
+    return np.array(ballots)
+
+
+def our_networks(problem: Problem, factory: "TwoConvolutions", epochs: int) -> np.ndarray:
+    """Train and vote in two processes of one thread each."""
+    from tutelage.teachers import Network, NetworkTeachers
+
+    teachers = NetworkTeachers(Network(factory, epochs=epochs, device="cpu"), n_classes=10, seed=0, n_jobs=2)
+    return teachers.fit_ballots(problem.X, problem.y, problem.shards, problem.X_public)
+
+
+def networks(options: argparse.Namespace) -> None:
+    """Networks of two convolutions on MNIST: the tutorials' way, and ours."""
+    from tutelage.teachers import TwoConvolutions
+
+    mnist, factory, epochs = load_mnist(), TwoConvolutions(), options.epochs
+    shards = Shards.of_rows(len(mnist.X_train), 250, key=KEY)
+    problem = Problem(mnist.X_train, mnist.y_train, shards, mnist.X_test, mnist.y_test).smaller(options.networks)
+    ways: dict[str, Way] = {
+        "a DataLoader per teacher": lambda it: tutorial_networks(it, factory, epochs),
+        "tutelage, 2 processes": lambda it: our_networks(it, factory, epochs),
+    }
+    costs, ballots = in_turns(ways, problem, options.rounds)
+    report(f"{options.networks} networks, {epochs} epochs, 10,000 queries, MNIST", problem, costs, ballots)
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "forests": forests,
+    "heads": heads,
+    "networks": networks,
+}
 
 
 def main() -> None:
@@ -165,6 +265,8 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, default=250)
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument("--networks", type=int, default=250)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     unknown = set(options.sections) - set(SECTIONS)

@@ -54,7 +54,7 @@ COMMON = [
     {"max_features": None},
     {"max_features": 3, "min_impurity_decrease": 0.01},
     {"max_features": 0.5, "min_weight_fraction_leaf": 0.1},
-    {"random_state": 2**32 - 1, "n_jobs": 2},
+    {"random_state": 2**32 - 1},
 ]
 
 

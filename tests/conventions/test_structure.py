@@ -56,9 +56,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "mechanisms",
         "noise",
         "report",
+        "reproductions",
         "students",
         "votes",
     },
+    "reproductions": {"datasets", "features", "mechanisms", "noise", "partition", "teachers", "votes"},
 }
 ROOT_ORDER = [
     {"exceptions", "_typing"},

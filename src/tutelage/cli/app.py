@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-_VERBS = ("run", "label", "account", "ledger")
+_VERBS = ("run", "label", "account", "ledger", "reproduce")
 
 
 class _Verbs(TyperGroup):

@@ -148,7 +148,7 @@ class _Frame:
         if not isinstance(shape, tuple | list) or len(shape) != 2:
             raise InvalidParameterError(f"`image_shape` of {owner} must be (height, width). Got {shape!r}.")
         height, width = (integer_at_least(side, 4, "image_shape", owner) for side in shape)
-        if isinstance(white, bool) or not isinstance(white, Real) or not 0 < white < np.inf:
+        if isinstance(white, bool) or not isinstance(white, Real) or not 0 < float(white) < np.inf:
             raise InvalidParameterError(f"`white` of {owner} must be a positive number. Got {white!r}.")
         return cls((height, width), float(white))
 

@@ -12,6 +12,7 @@ from math import ceil, isqrt, sqrt
 import numpy as np
 import numpy.typing as npt
 from joblib import cpu_count
+from threadpoolctl import threadpool_limits
 
 from tutelage._typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
@@ -27,7 +28,7 @@ _CHUNK = 512  # rows that are worked on at once by one thread; no result depends
 def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix) -> Matrix:
     """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
     starts = range(0, max(len(X), 1), _CHUNK)
-    with ThreadPoolExecutor(cpu_count()) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as pool:  # or threads would wait for threads
         return np.concatenate(list(pool.map(lambda start: function(X[start : start + _CHUNK]), starts)))
 
 

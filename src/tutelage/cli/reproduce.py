@@ -1,0 +1,53 @@
+"""``tutelage reproduce``: a table of the papers, recomputed, with the published numbers beside ours."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tutelage.exceptions import ConfigError
+from tutelage.reproductions import NAMES, Record, Row, load
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which one; --list names them.", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do less, in about a minute.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
+) -> None:
+    """Recompute a table or figure of the papers. Data are found by TUTELAGE_DATA."""
+    if list_all:
+        for known in NAMES:
+            typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")
+        return
+    if name is None:
+        raise ConfigError("Name a reproduction; `tutelage reproduce --list` lists them.")
+    record = load(name).reproduce(quick=quick, progress=sys.stderr.isatty() and not as_json)
+    if as_json:
+        typer.echo(json.dumps(record.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print(record)
+
+
+def _print(record: Record) -> None:
+    title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
+    table = Table(title=title, title_justify="left", expand=False)
+    for heading in ("", "published", "goal", "ours", "95 % interval"):
+        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
+    for row in record.rows:
+        table.add_row(row.name, _number(row.published), _number(row.goal), _number(row.ours), _interval(row))
+    console = Console()
+    console.print(table)
+    for note in record.notes:
+        console.print(note, highlight=False)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _interval(row: Row) -> str:
+    return "" if row.interval is None else f"{row.interval[0]:.2f} to {row.interval[1]:.2f}"

@@ -1,0 +1,108 @@
+"""Accuracy of teacher ensembles on MNIST (PATE 2017, §4.1): 250 networks, and thousands of class means.
+
+The 60,000 training images are private. The first 9,000 test images, without labels, are public and are all that the
+features are learned from; votes are counted on all 10,000. MNIST being public, its votes may be shown.
+"""
+
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import numpy as np
+
+from tutelage._typing import Ballots, Matrix
+from tutelage.datasets import ImageSplit, load_mnist
+from tutelage.features import PublicRows, glyph_features
+from tutelage.mechanisms import LNMax
+from tutelage.noise import SimulationNoise
+from tutelage.partition import Shards
+from tutelage.reproductions.record import Record, Row, mean, share
+from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
+from tutelage.votes import tally
+
+_KEY = b"partition of the reproduction of MNIST"
+_SCALE = 20.0  # γ = 0.05
+_PUBLIC = 9_000
+_NETWORKS, _EPOCHS = 250, 20
+_QUICK_NETWORKS = 10
+_NOISE_DRAWS = 10
+
+
+def reproduce(*, quick: bool, progress: bool) -> Record:
+    """Return the accuracies of the ensembles; `quick` trains ten of the 250 networks."""
+    mnist = load_mnist()
+    rows, notes = [*_class_means(mnist)], ["Seeds: partition, networks and simulated noise are fixed."]
+    if find_spec("torch") is None:
+        notes.append("The networks were left out: torch is not installed (pip install 'tutelage[torch]').")
+    else:
+        rows += _networks(mnist, quick=quick, progress=progress)
+    return Record(
+        name="mnist-teachers",
+        source="PATE 2017 (arXiv:1610.05755v4), §4.1",
+        rows=tuple(rows),
+        quick=quick,
+        notes=tuple(notes),
+    )
+
+
+def _class_means(mnist: ImageSplit) -> Iterator[Row]:
+    started = time.perf_counter()
+    public = PublicRows(mnist.X_test[:_PUBLIC], f"the first {_PUBLIC} MNIST test images")
+    features = glyph_features(public)
+    X, X_test = features.transform(mnist.X_train), features.transform(mnist.X_test)
+    seconds = time.perf_counter() - started
+    yield Row(name="features of 70,000 images, seconds", ours=seconds, goal=20.0, seconds=seconds)
+    for n_teachers, accuracy, limit in ((250, None, None), (1000, 96.0, 2.0), (4000, None, 10.0)):
+        shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
+        started = time.perf_counter()
+        ballots = HeadTeachers(ClassMeans(), n_classes=10).fit_ballots(X, mnist.y_train, shards, X_test)
+        seconds = time.perf_counter() - started
+        name = f"{n_teachers:,} class means"
+        yield Row(name=f"{name}: fit and 10,000 votes each, seconds", ours=seconds, goal=limit, seconds=seconds)
+        yield from _accuracies(name, ballots, mnist, shards, plurality_goal=accuracy)
+
+
+def _networks(mnist: ImageSplit, *, quick: bool, progress: bool) -> Iterator[Row]:
+    from tutelage.teachers import Network, NetworkTeachers, TwoConvolutions
+
+    shards = Shards.of_rows(len(mnist.X_train), _NETWORKS, key=_KEY)
+    X, y, name = mnist.X_train, mnist.y_train, f"{_NETWORKS} networks of two convolutions"
+    if quick:
+        mine = shards.assignment < _QUICK_NETWORKS
+        shards = Shards(shards.assignment[mine], _QUICK_NETWORKS, shards.unit)
+        X, y, name = X[mine], y[mine], f"{_QUICK_NETWORKS} of {_NETWORKS} networks of two convolutions"
+    network = Network(TwoConvolutions(), epochs=_EPOCHS)
+    teachers = NetworkTeachers(network, n_classes=10, seed=0, n_jobs=-1, progress=progress)
+    started = time.perf_counter()
+    ballots = teachers.fit_ballots(X, y, shards, mnist.X_test)
+    seconds = time.perf_counter() - started
+    yield Row(name=f"{name}: training and 10,000 votes each, seconds", ours=seconds, seconds=seconds)
+    if quick:
+        yield _average(name, ballots, mnist.y_test, published=83.86)
+    else:
+        yield from _accuracies(name, ballots, mnist, shards, average=83.86, plurality_goal=94.4, noisy=93.18)
+
+
+def _accuracies(
+    name: str,
+    ballots: Ballots,
+    mnist: ImageSplit,
+    shards: Shards,
+    *,
+    average: float | None = None,
+    plurality_goal: float | None = None,
+    noisy: float | None = None,
+) -> Iterator[Row]:
+    votes = tally(ballots, 10, shards.unit)
+    yield _average(name, ballots, mnist.y_test, published=average)
+    right, interval = share(votes.counts.argmax(axis=1) == mnist.y_test)
+    yield Row(name=f"{name}: plurality right, %", ours=right, goal=plurality_goal, interval=interval)
+    draws = [LNMax(_SCALE).release(votes, SimulationNoise(seed)).labels for seed in range(_NOISE_DRAWS)]
+    right, interval = mean([100 * np.mean(labels == mnist.y_test) for labels in draws])
+    yield Row(name=f"{name}: right through Laplace noise of 20, %", ours=right, published=noisy, interval=interval)
+
+
+def _average(name: str, ballots: Ballots, labels: Matrix, *, published: float | None) -> Row:
+    accuracies = PrivateStatistics(ballots, labels, 10).reveal().accuracies
+    right, interval = mean(100 * accuracies)
+    return Row(name=f"{name}: a teacher is right on average, %", ours=right, published=published, interval=interval)

@@ -1,0 +1,99 @@
+"""What a reproduction found: each published number beside ours."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Interval = tuple[float, float]
+_CONFIDENCE = 0.95
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number.
+
+    Parameters
+    ----------
+    name : str
+        What it is, with its unit.
+    ours : float
+        The value found.
+    published : float, optional
+        What the paper prints.
+    goal : float, optional
+        What this project asks of itself, where that is another number.
+    interval : tuple of two floats, optional
+        95 % confidence interval of `ours`, for the sampling that its name speaks of.
+    seconds : float, optional
+        Time it took on the clock.
+    """
+
+    name: str
+    ours: float
+    published: float | None = None
+    goal: float | None = None
+    interval: Interval | None = None
+    seconds: float | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All numbers of one reproduction.
+
+    Parameters
+    ----------
+    name : str
+        As in ``tutelage reproduce NAME``.
+    source : str
+        Paper, version and place.
+    rows : tuple of Row
+        The numbers.
+    quick : bool
+        Whether less was done than the paper did.
+    notes : tuple of str
+        What a reader must know to compare: seeds, data, what was left out and why.
+    """
+
+    name: str
+    source: str
+    rows: tuple[Row, ...]
+    quick: bool
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as plain values, for JSON."""
+        return asdict(self)
+
+
+def share(right: npt.ArrayLike) -> tuple[float, Interval]:
+    """Return a share in per cent and its exact (Clopper–Pearson) confidence interval.
+
+    Parameters
+    ----------
+    right : boolean array
+        One entry per case.
+    """
+    right = np.asarray(right)
+    found = stats.binomtest(int(right.sum()), right.size)
+    low, high = found.proportion_ci(_CONFIDENCE, method="exact")
+    return 100 * found.statistic, (100 * low, 100 * high)
+
+
+def mean(values: npt.ArrayLike) -> tuple[float, Interval]:
+    """Return a mean and its confidence interval by Student's distribution.
+
+    Parameters
+    ----------
+    values : array of shape (repetitions,)
+        At least two.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    centre = float(values.mean())
+    half = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return centre, (centre - half, centre + half)

@@ -1,0 +1,41 @@
+"""Which reproductions there are; each is loaded when it is asked for."""
+
+from importlib import import_module
+from typing import Protocol
+
+from tutelage.exceptions import InvalidParameterError
+from tutelage.reproductions.record import Record
+
+NAMES = ("mnist-teachers",)
+
+
+class Reproduction(Protocol):
+    """A module that reproduces one table or figure; the first line of its docstring says which."""
+
+    __doc__: str | None
+
+    def reproduce(self, *, quick: bool, progress: bool) -> Record:
+        """Return the numbers.
+
+        Parameters
+        ----------
+        quick : bool
+            Do less, in about a minute, and say so in the record.
+        progress : bool
+            Show a progress bar on work that takes long.
+        """
+        ...
+
+
+def load(name: str) -> Reproduction:
+    """Return the reproduction of this name.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none; the message lists those that there are.
+    """
+    if name not in NAMES:
+        raise InvalidParameterError(f"There is no reproduction {name!r}. There are: {', '.join(NAMES)}.")
+    module: Reproduction = import_module(f"tutelage.reproductions.{name.replace('-', '_')}")  # type: ignore[assignment]
+    return module

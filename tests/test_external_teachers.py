@@ -1,0 +1,146 @@
+import http.server
+import json
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise
+from tutelage._typing import ABSTAIN
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.teachers import CallableTeachers, RecordedTeachers, TeacherEnsemble
+
+TEXTS = np.array(["win cash now", "see you at six", "free cash", "lunch?"])
+BALLOTS = np.array([[1, 0, 1, 0], [1, 0, ABSTAIN, 0], [0, 0, 1, 1]])
+
+
+def voting(*words):
+    return lambda texts: [int(any(word in text for word in words)) for text in texts]
+
+
+@pytest.fixture
+def models():
+    """Addresses of three models behind HTTP, each of which knows one word."""
+
+    class Model(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(voting(self.path[1:])(texts)).encode())
+
+        def log_message(self, format, *args):  # noqa: A002  the base class says so
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield [f"http://127.0.0.1:{server.server_port}/{word}" for word in ("win", "cash", "free")]
+        server.shutdown()
+        thread.join()
+
+
+def asked_over_http(address):
+    def ask(texts):
+        request = urllib.request.Request(address, json.dumps(texts.tolist()).encode())  # noqa: S310  our own server
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return json.load(answer)
+
+    return ask
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_models_behind_http_vote_in_a_session(n_jobs, models):
+    teachers: TeacherEnsemble = CallableTeachers(
+        [asked_over_http(address) for address in models], n_classes=2, unit=ONE_TEACHER, n_jobs=n_jobs
+    )
+    assert teachers.ballots(TEXTS).tolist() == [[1, 0, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]
+    ledger = Ledger.in_memory(epsilon=100.0, delta=1e-5, unit=ONE_TEACHER)
+    session = LabelingSession(teachers, GNMax(0.3), ledger, noise=SimulationNoise(0))
+    assert session.ask(TEXTS).labels.tolist() == [1, 0, 1, 0]
+    assert session.ask(TEXTS[::-1]).cost == 0
+
+
+def test_teachers_are_asked_at_the_same_time_where_that_is_wanted():
+    together = threading.Barrier(3, timeout=30)
+
+    def patient(texts):
+        together.wait()  # breaks unless all three are asked at once
+        return [0] * len(texts)
+
+    CallableTeachers([patient] * 3, n_classes=2, unit=ONE_TEACHER, n_jobs=3).ballots(TEXTS)
+
+
+@pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], [[0], [1], [0], [1]], "yes", None])
+def test_an_answer_that_is_no_ballot_is_refused_without_quoting_it(answer):
+    teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
+    with pytest.raises(InvalidDataError, match=r"(must be integers, one per teacher and row)|(must be -1 \(abstain\))"):
+        teachers.ballots(TEXTS)
+
+
+def test_a_teachers_message_does_not_come_out():
+    def failing(texts):
+        raise KeyError("the row of Mrs Miller")
+
+    with pytest.raises(TeacherTrainingError, match="raised KeyError on shard 1") as caught:
+        CallableTeachers([voting("win"), failing], n_classes=2, unit=ONE_TEACHER).ballots(TEXTS)
+    assert "Miller" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"teachers": []}, "must be callables, at least one"),
+        ({"teachers": ["http://model"]}, "must be callables"),
+        ({"unit": "patient"}, "`unit` of CallableTeachers must be a PrivacyUnit"),
+        ({"n_classes": 1}, "`n_classes` of CallableTeachers must be an integer >= 2"),
+        ({"n_jobs": 0}, "`n_jobs` of CallableTeachers must be an integer >= 1"),
+    ],
+)
+def test_parameters_out_of_range_are_named(arguments, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        CallableTeachers(**{"teachers": [voting("win")], "n_classes": 2, "unit": ONE_TEACHER, **arguments})
+
+
+def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):
+    np.savez(tmp_path / "ballots.npz", ballots=BALLOTS, spare=BALLOTS[:1])
+    teachers: TeacherEnsemble = RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER)
+    assert teachers.ballots(TEXTS[[2, 0, 2]]).tolist() == BALLOTS[:, [2, 0, 2]].tolist()
+    assert (teachers.n_classes, teachers.unit) == (2, ONE_TEACHER)
+    with pytest.raises(InvalidDataError, match="not among those that the ballots were cast on"):
+        teachers.ballots(np.array(["a new text"]))
+    with pytest.raises(InvalidDataError, match=r"has no array 'votes'\. It has: ballots, spare"):
+        RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER, array="votes")
+
+
+def test_rows_of_numbers_are_told_apart_by_value():
+    X = np.array([[0.1, 2.0], [0.1, 3.0]])
+    teachers = RecordedTeachers([[0, 1]], X, n_classes=2, unit=ONE_TEACHER)
+    assert teachers.ballots(X[[1]]).tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("ballots", "rows", "message"),
+    [
+        (BALLOTS[:, :3], TEXTS, "one per teacher and row, on 4 rows"),
+        (BALLOTS * 1.0, TEXTS, "must be integers"),
+        (BALLOTS + 1, TEXTS, "class index below 2"),
+        (BALLOTS, np.array(["a", "b", "a", "c"]), "holds a row twice, with other ballots"),
+    ],
+)
+def test_ballots_that_do_not_fit_their_rows_are_refused(ballots, rows, message):
+    with pytest.raises(InvalidDataError, match=message):
+        RecordedTeachers(ballots, rows, n_classes=2, unit=ONE_TEACHER)
+
+
+def test_a_slow_teacher_delays_and_does_not_disorder():
+    def slow(texts):
+        time.sleep(0.05)
+        return [1] * len(texts)
+
+    teachers = CallableTeachers([slow, voting("none")], n_classes=2, unit=ONE_TEACHER, n_jobs=2)
+    assert teachers.ballots(TEXTS).tolist() == [[1] * 4, [0] * 4]
