@@ -23,17 +23,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
+import torch
 from joblib import parallel_config
 from rich.console import Console
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import NearestCentroid
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from tutelage._typing import ABSTAIN
 from tutelage.datasets import load_adult, load_mnist
 from tutelage.features import PublicRows, glyph_features
 from tutelage.partition import Shards
-from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers
+from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers, Network, NetworkTeachers, TwoConvolutions
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for benchmarks"
@@ -197,16 +200,13 @@ def heads(options: argparse.Namespace) -> None:
 class ChannelByChannel(nn.Module):
     """Lay images out as a DataLoader of image files does."""
 
-    def forward(self, images):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the same images, one colour after the other."""
         return images.contiguous()
 
 
-def tutorial_networks(problem: Problem, factory: "TwoConvolutions", epochs: int) -> np.ndarray:
+def tutorial_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -> np.ndarray:
     """Train and vote as tutorials do: a DataLoader for each teacher, images channel by channel, torch's own threads."""
-    import torch
-    from torch import nn
-    from torch.utils.data import DataLoader, TensorDataset
-
     queries = DataLoader(TensorDataset(torch.tensor(problem.X_public / 255, dtype=torch.float32)), batch_size=50)
     ballots = []
     for rows in problem.shards.rows:
@@ -228,18 +228,14 @@ def tutorial_networks(problem: Problem, factory: "TwoConvolutions", epochs: int)
     return np.array(ballots)
 
 
-def our_networks(problem: Problem, factory: "TwoConvolutions", epochs: int) -> np.ndarray:
+def our_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -> np.ndarray:
     """Train and vote in two processes of one thread each."""
-    from tutelage.teachers import Network, NetworkTeachers
-
     teachers = NetworkTeachers(Network(factory, epochs=epochs, device="cpu"), n_classes=10, seed=0, n_jobs=2)
     return teachers.fit_ballots(problem.X, problem.y, problem.shards, problem.X_public)
 
 
 def networks(options: argparse.Namespace) -> None:
     """Networks of two convolutions on MNIST: the tutorials' way, and ours."""
-    from tutelage.teachers import TwoConvolutions
-
     mnist, factory, epochs = load_mnist(), TwoConvolutions(), options.epochs
     shards = Shards.of_rows(len(mnist.X_train), 250, key=KEY)
     problem = Problem(mnist.X_train, mnist.y_train, shards, mnist.X_test, mnist.y_test).smaller(options.networks)

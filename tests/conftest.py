@@ -1,10 +1,13 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 
+from tutelage.cli import main
 from tutelage.votes import VoteHistogram
 
 REPOSITORY = Path(__file__).parent.parent
@@ -37,3 +40,22 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
     """400 rows of four features whose first decides between two classes."""
     X = np.random.default_rng(0).uniform(size=(400, 4))
     return X, (X[:, 0] > 0.5).astype(np.int64)
+
+
+@pytest.fixture
+def called(monkeypatch, capsys):
+    """The command line called in this process, where what is tested is not the process."""
+
+    def call(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["tutelage", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 0
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return call

@@ -185,6 +185,23 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
 
 
+def test_closed_forms_over_features_learned_from_public_rows(folder):
+    """A pipeline of encoder, public features and student is one file that predicts from what the user has."""
+    configure(
+        folder,
+        ('estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1', 'estimator = "tutelage.teachers.ClassMeans"'),
+        output='[features]\nmap = "pca"\ncomponents = 3',
+    )
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    student = load_student(folder / "out" / "student.skops")
+    assert [name for name, _ in student.steps] == ["columntransformer", "publicpca", "decisiontreeclassifier"]
+    card = json.loads((folder / "out" / "card.json").read_text())
+    assert card["student_accuracy"] > 0.8
+    assert student.predict([[50, 0.9, "north"]]).tolist() == ["yes"]
+    assert not (folder / "out" / "private-checkpoints").exists()
+
+
 @pytest.mark.parametrize(
     ("private", "message"),
     [
@@ -252,11 +269,26 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([], {"teachers": "parameters = { max_depth = -1 }"}, "`teacher` of PATEClassifier cannot be trained"),
         ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
         ([("public.csv", "public.npz")], {}, "must both be .csv or both be .npz"),
+        ([("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")], {}, "must be one of ClassMeans, Naive"),
+        (
+            [("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Ridge")],
+            {"teachers": "parameters = { beta = 1 }"},
+            "[teachers.parameters] does not fit tutelage.teachers.Ridge",
+        ),
+        ([], {"output": '[features]\nmap = "hog"'}, '`map` in [features] must be "glyphs" or "pca". Got \'hog\'.'),
+        (
+            [],
+            {"output": '[features]\nmap = "pca"\ncomponents = 0'},
+            "`components` of [features] must be an integer >= 1",
+        ),
+        ([], {"output": '[features]\nmap = "pca"\nimage_shape = [2, 2]'}, "belongs to the map `glyphs`"),
+        ([], {"output": '[features]\nmap = "glyphs"'}, "`image_shape` in [features] must be [height, width]"),
+        ([], {"output": '[features]\nmap = "pca"\ncomponents = 50'}, "[features] does not fit the public rows."),
     ],
 )
-def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, message, folder):
+def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, message, folder, called):
     configure(folder, *replacements, **sections)
-    assert message in refusal(tutelage("run", "config.toml", cwd=folder), 2)
+    assert message in refusal(called("run", "config.toml", cwd=folder), 2)
 
 
 @pytest.mark.parametrize(
@@ -458,9 +490,9 @@ def test_account_tells_every_cost_of_every_mechanism(options, known):
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--array", "mnist"], 1, "name the one with"),
     ],
 )
-def test_account_refuses_in_one_sentence(arguments, code, message):
+def test_account_refuses_in_one_sentence(arguments, code, message, called):
     array = [] if "--array" in arguments else ["--array", "mnist_like_100"]
-    assert message in refusal(tutelage("account", GOLDEN / "votes.npz", *array, *arguments), code)
+    assert message in refusal(called("account", GOLDEN / "votes.npz", *array, *arguments), code)
 
 
 def test_the_frame_of_the_command_line():

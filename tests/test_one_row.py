@@ -10,18 +10,32 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 from tutelage import GNMax, PATEClassifier
 from tutelage.partition import Shards
-from tutelage.teachers import EstimatorTeachers
+from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge, ensemble_of
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
+
+
+def small_network(n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, n_classes))
+
+
 ESTIMATORS = {
     "forest": RandomForestClassifier(n_estimators=10),
     "scaled regression": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
     "naive Bayes": GaussianNB(),
+    "class means": ClassMeans(),
+    "class means in a public metric": ClassMeans(np.diag([1.0, 2.0, 3.0])),
+    "ridge": Ridge(),
+    "closed-form naive Bayes": NaiveBayes(),
+    "nearest neighbours": NearestNeighbours(3),
+    "networks one by one": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="alone"),
+    "networks together": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="together"),
 }
 
 
@@ -34,7 +48,7 @@ def noisy_rows():
 
 
 def vote(estimator, X, y, shards):
-    teachers = EstimatorTeachers(estimator, n_classes=2, seed=5)
+    teachers = ensemble_of(estimator, n_classes=2, seed=5)
     return teachers.fit_ballots(X, y, shards, np.random.default_rng(9).normal(size=(300, 3)))
 
 

@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "reproductions",
         "students",
+        "teachers",
         "votes",
     },
     "reproductions": {"datasets", "features", "mechanisms", "noise", "partition", "teachers", "votes"},

@@ -2,6 +2,7 @@
 
 import difflib
 import tomllib
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
@@ -13,9 +14,11 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms import Mechanism
+from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
 
 Section = TypeVar("Section")
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
+_CLOSED_FORMS = {form.__name__: form for form in (ClassMeans, Ridge, NaiveBayes, NearestNeighbours)}
 
 
 @final
@@ -44,8 +47,18 @@ class PublicSection:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturesSection:
+    """``[features]``: what teachers and student see instead of the rows, learned from the public rows."""
+
+    map: str
+    image_shape: list | None = None
+    components: int = 64
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TeachersSection:
-    """``[teachers]``: how many, and which scikit-learn classifier."""
+    """``[teachers]``: how many, and which scikit-learn classifier or closed form."""
 
     number: int = 250
     estimator: str = _FOREST
@@ -114,6 +127,7 @@ class RunConfig:
     dataset: str | None
     private: PrivateSection | None
     public: PublicSection
+    features: FeaturesSection | None
     teachers: TeachersSection
     mechanism: Mechanism
     student: StudentSection
@@ -154,7 +168,7 @@ def load_config(path: Path) -> RunConfig:
         "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
         "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
     }  # fmt: skip
-    optional = {"private": PrivateSection, "published": PublishedSection}
+    optional = {"private": PrivateSection, "features": FeaturesSection, "published": PublishedSection}
     _refuse_unknown(table, ["dataset", *sections, *optional], "the configuration")
     read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
@@ -163,9 +177,26 @@ def load_config(path: Path) -> RunConfig:
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     _check_ranges(config)
-    build_estimator(config.teachers, "teachers")
+    build_teacher(config.teachers)
     build_estimator(config.student, "student")
     return config
+
+
+def build_teacher(section: TeachersSection) -> Any:
+    """Return the teacher that `section` describes: a closed form of `tutelage.teachers`, or a scikit-learn classifier.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither, or does not take the parameters.
+    """
+    module, _, name = section.estimator.rpartition(".")
+    if module != "tutelage.teachers":
+        return build_estimator(section, "teachers")
+    if name not in _CLOSED_FORMS:
+        known = ", ".join(sorted(_CLOSED_FORMS))
+        raise ConfigError(f"`estimator` in [teachers] must be one of {known} there. Got {section.estimator!r}.")
+    return _made(_CLOSED_FORMS[name], section, "teachers")
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
@@ -186,6 +217,10 @@ def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any
         raise ConfigError(f"{where} names nothing in scikit-learn. Got {section.estimator!r}.") from None
     if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
+    return _made(factory, section, name)
+
+
+def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection, name: str) -> Any:
     try:
         return factory(**section.parameters)
     except TypeError as error:
@@ -254,6 +289,10 @@ def _check_ranges(config: RunConfig) -> None:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
     if config.mechanism.takes_predictions:
         raise ConfigError("A run has no student yet whose predictions `interactive` could check. Use `confident`.")
+    if config.features is not None:
+        if config.features.map not in ("glyphs", "pca"):
+            raise ConfigError(f'`map` in [features] must be "glyphs" or "pca". Got {config.features.map!r}.')
+        integer_at_least(config.features.components, 1, "components", "[features]")
     integer_at_least(config.teachers.number, 1, "number", "[teachers]")
     integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:

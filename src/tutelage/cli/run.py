@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from tutelage.accounting import bounds_2017
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, load_config
+from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, build_teacher, load_config
+from tutelage.cli.features import learn_features
 from tutelage.cli.sources import RunData, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.mechanisms import LNMax
@@ -85,10 +86,11 @@ def _classifier(
     settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
 ) -> PATEClassifier:
     return PATEClassifier(
-        build_estimator(settings.teachers, "teachers"),
+        build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,
         mechanism=settings.mechanism,
         student=build_estimator(settings.student, "student"),
+        features=learn_features(settings, data.X_public),
         classes=data.classes,
         n_queries=settings.public.queries,
         unit=None if settings.private is None else settings.private.entity,
@@ -157,8 +159,8 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
     votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
     if settings.output.votes:
         model.votes_.save(votes)
-    student = model.student_ if data.encoder is None else make_pipeline(data.encoder, model.student_)
-    save_student(student, folder / "student.skops")
+    parts = [part for part in (data.encoder, model.features, model.student_) if part is not None]
+    save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])

@@ -7,6 +7,7 @@ element, or along one row.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from math import ceil, isqrt, sqrt
 
 import numpy as np
@@ -41,6 +42,9 @@ def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
         If it does not; no value is quoted.
     """
     rows = np.asarray(X)
+    if rows.dtype == object:  # numbers from a table that had text in other columns
+        with suppress(TypeError, ValueError):
+            rows = rows.astype(np.float64)
     if rows.ndim != 2 or rows.shape[1] != n_features or rows.dtype.kind not in "buif":
         raise InvalidDataError(
             f"X of {owner} must be numbers of shape (rows, {n_features}). Got {rows.dtype} of shape {rows.shape}."

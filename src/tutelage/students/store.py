@@ -8,7 +8,7 @@ import skops.io
 
 from tutelage.exceptions import InvalidDataError
 
-# Passive parts of scikit-learn's own classifiers that skops does not vouch for by itself.
+# Passive parts of scikit-learn's own classifiers, and maps of this library, that skops does not vouch for by itself.
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -18,6 +18,14 @@ _TRUSTED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
+    "tutelage.features.fixed.OneHotColumns",
+    "tutelage.features.fixed.ScaledColumns",
+    "tutelage.features.glyphs.DeskewedImages",
+    "tutelage.features.glyphs.GlyphGradients",
+    "tutelage.features.learned.NeighbourWhitening",
+    "tutelage.features.learned.PublicClusters",
+    "tutelage.features.learned.PublicDiffusion",
+    "tutelage.features.learned.PublicPCA",
 )
 
 

@@ -134,7 +134,9 @@ class Checkpoints(Generic[Product]):
 
 
 def discard_checkpoints(folder: Path) -> None:
-    """Delete what was kept of teachers in `folder`, and the folder if nothing else is in it."""
+    """Delete what was kept of teachers in `folder`, if anything was, and the folder if nothing else is in it."""
+    if not folder.is_dir():
+        return
     for suffix in ("npz", "safetensors", "part"):
         for file in folder.glob(f"teacher-[0-9]*.{suffix}"):
             file.unlink()

@@ -1,0 +1,49 @@
+"""The feature map that a configuration describes, learned from its public rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tutelage.cli.config import FeaturesSection, RunConfig
+from tutelage.exceptions import ConfigError
+from tutelage.features import PublicPCA, PublicRows, glyph_features
+from tutelage.features.base import PublicFeatureMap
+
+
+def learn_features(settings: RunConfig, X_public: Any) -> Any | None:
+    """Return the feature map of ``[features]``, or None where there is no such section.
+
+    Parameters
+    ----------
+    settings : RunConfig
+        The configuration.
+    X_public : array of shape (public rows, features)
+        All public rows.
+
+    Raises
+    ------
+    ConfigError
+        If the map does not fit the rows.
+    """
+    if settings.features is None:
+        return None
+    source = settings.public.file or f"the public rows of {settings.dataset}"
+    try:
+        return _MAPS[settings.features.map](PublicRows(X_public, source), settings.features)
+    except ValueError as error:  # about public rows and settings only
+        raise ConfigError(f"[features] does not fit the public rows. {error}") from None
+
+
+def _glyphs(public: PublicRows, section: FeaturesSection) -> Any:
+    if section.image_shape is None or len(section.image_shape) != 2:
+        raise ConfigError(f"`image_shape` in [features] must be [height, width]. Got {section.image_shape!r}.")
+    height, width = section.image_shape
+    return glyph_features(public, (height, width), n_components=section.components)
+
+
+def _principal_axes(public: PublicRows, section: FeaturesSection) -> PublicFeatureMap:
+    if section.image_shape is not None:
+        raise ConfigError("`image_shape` in [features] belongs to the map `glyphs`. Leave it out.")
+    return PublicPCA.learn(public, section.components, whiten=True)
+
+
+_MAPS: dict[str, Callable[[PublicRows, FeaturesSection], Any]] = {"glyphs": _glyphs, "pca": _principal_axes}
