@@ -56,6 +56,6 @@ def called(monkeypatch, capsys):
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else 0
         printed = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+        return subprocess.CompletedProcess(list(map(str, arguments)), code, printed.out, printed.err)
 
     return call

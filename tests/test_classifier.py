@@ -1,13 +1,19 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
 from tutelage import (
     ConfidentGNMax,
@@ -22,6 +28,7 @@ from tutelage import (
     VoteHistogram,
 )
 from tutelage.accounting import data_independent
+from tutelage.datasets import load_digits
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -31,7 +38,9 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     OverlappingShardsError,
 )
+from tutelage.features import PublicRows, ScaledColumns, glyph_features
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge, TwoConvolutions
 
 TREE = DecisionTreeClassifier(max_depth=2)
 SKIPPED_BY_SCIKIT_LEARN: dict[str, str] = {}  # no check is expected to fail; a name and a reason would stand here
@@ -299,3 +308,60 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
     ledger = Ledger.open(tmp_path / "a.ledger")
     entries = ledger.export()
     assert entries[-1]["refund"] > 0
+
+
+def digits_features():
+    digits = load_digits()
+    return digits, glyph_features(PublicRows(digits.X_test, "digits"), (8, 8), cell=2, n_components=32)
+
+
+def test_thousands_of_images_need_few_labels_with_public_features():
+    digits, features = digits_features()
+    settings: Any = {"n_teachers": 100, "mechanism": GNMax(10.0), "n_queries": 150, "classes": range(10)}
+    rows, held = (digits.X_train, digits.y_train), (digits.X_test[150:], digits.y_test[150:])
+    raw = PATEClassifier(ClassMeans(), student=SVC(), **settings).fit(*rows, X_public=digits.X_test)
+    model = PATEClassifier(ClassMeans(), features=features, student=SVC(), **settings).fit(
+        *rows, X_public=digits.X_test
+    )
+    assert model.score(*held) > max(0.93, raw.score(*held) + 0.03)
+    stored = pickle.loads(pickle.dumps(model))  # noqa: S301  our own
+    assert stored.score(*held) == model.score(*held)
+    assert clone(model).fit(*rows, X_public=digits.X_test).score(*held) > 0.9
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        StandardScaler(),
+        StandardScaler().fit(np.eye(4)),
+        make_pipeline(ScaledColumns([0.0] * 4, [1.0] * 4), StandardScaler()),
+        np.sqrt,
+        "glyphs",
+    ],
+    ids=str,
+)
+def test_features_that_may_have_seen_private_rows_are_refused(features, binary_rows):
+    X, y = binary_rows
+    with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must be a public feature map"):
+        PATEClassifier(ClassMeans(), features=features, n_teachers=5).fit(X, y, X_public=X[:20])
+
+
+def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
+    X, y = binary_rows
+    for teacher in (Ridge(), NaiveBayes(), NearestNeighbours(3), Network(nn_of_four, learning_rate=0.05, device="cpu")):
+        model = PATEClassifier(
+            teacher, n_teachers=8, mechanism=GNMax(0.3), classes=[0, 1], random_state=0, student=GaussianNB()
+        )
+        model.fit(X, y, X_public=X[:60])
+        assert np.mean(model.release_.labels == y[:60]) > 0.8
+        assert model.epsilon_.unit.name == "row"
+
+
+def test_a_network_that_does_not_take_the_rows_is_found_out_on_public_ones(binary_rows):
+    X, y = binary_rows
+    with pytest.raises(InvalidParameterError, match="`teacher` of PATEClassifier cannot be trained on public rows"):
+        PATEClassifier(Network(TwoConvolutions(), device="cpu"), n_teachers=5).fit(X, y, X_public=X[:20])
+
+
+def nn_of_four(n_classes):
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, n_classes))
