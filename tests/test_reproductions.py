@@ -58,10 +58,10 @@ def test_teachers_of_mnist_are_reproduced(less_mnist, called):
     assert record["name"] == "mnist-teachers"
     assert record["quick"]
     rows = {row["name"]: row for row in record["rows"]}
-    right = rows["30 class means: plurality right, %"]
+    right = rows["30 class means: plurality, %"]
     assert right["goal"] == 80.0
     assert 80 < right["interval"][0] < right["ours"] < right["interval"][1] <= 100
-    average = rows["2 of 12 networks of two convolutions: a teacher is right on average, %"]
+    average = rows["2 of 12 networks: average teacher, %"]
     assert average["published"] == 83.86
     assert set(right) == {"name", "ours", "published", "goal", "interval", "seconds"}
 
