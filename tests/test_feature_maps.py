@@ -378,7 +378,7 @@ def test_private_outliers_go_no_further_than_sixteen_times_the_public_range():
 
 
 def test_whitening_makes_the_covariance_of_neighbours_the_identity():
-    covariance = neighbour_covariance(PUBLIC, n_neighbours=5, shrinkage=0.3)
+    covariance = neighbour_covariance(PUBLIC, n_neighbours=5, shrinkage=0.3).matrix
     directions = NeighbourWhitening.learn(PUBLIC, n_neighbours=5, shrinkage=0.3).directions
     assert directions.T @ covariance @ directions == pytest.approx(np.eye(64), abs=1e-9)
 
@@ -388,7 +388,7 @@ def test_the_covariance_of_neighbours_is_that_of_their_differences():
     _, found = NearestNeighbors(n_neighbors=5).fit(rows).kneighbors(rows)
     differences = np.concatenate([rows - rows[found[:, rank]] for rank in range(1, 5)])
     expected = differences.T @ differences / len(differences) / 2
-    result = neighbour_covariance(PublicRows(rows, "random"), n_neighbours=4, shrinkage=0.1)
+    result = neighbour_covariance(PublicRows(rows, "random"), n_neighbours=4, shrinkage=0.1).matrix
     assert result == pytest.approx(expected + 0.1 * np.trace(expected) / 3 * np.eye(3), rel=1e-3)
 
 
@@ -396,7 +396,7 @@ def test_neighbours_tell_the_spread_within_classes_without_labels():
     rng = np.random.default_rng(3)
     classes = rng.integers(0, 2, 400)
     rows = rng.random((400, 2)) * [1, 4] + classes[:, np.newaxis] * [30, 0]
-    across, along = np.diag(neighbour_covariance(PublicRows(rows, "two bars"), n_neighbours=100, shrinkage=1e-9))
+    across, along = np.diag(neighbour_covariance(PublicRows(rows, "two bars"), n_neighbours=100, shrinkage=1e-9).matrix)
     assert 0.5 / 12 < across < 1 / 12 < along < 16 / 12
     assert rows[:, 0].var() > 200
 

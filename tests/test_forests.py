@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers, forests
-from tutelage.teachers.forests import quickened
+from tutelage.teachers.forests import with_fast_forests
 
 NODES = ("children_left", "children_right", "feature", "threshold", "value", "impurity", "n_node_samples")
 
@@ -39,7 +39,7 @@ def assert_same_forest(quick, plain, queries):
 
 def fitted_both(X, y, **parameters):
     plain = RandomForestClassifier(**{"n_estimators": 8, "random_state": 3, **parameters})
-    quick = quickened(plain).fit(X, y)
+    quick = with_fast_forests(plain).fit(X, y)
     return quick, plain.fit(X, y)
 
 
@@ -113,7 +113,7 @@ RARE = [
 @pytest.mark.parametrize("parameters", RARE, ids=str)
 def test_a_rare_parameter_is_left_to_scikit_learn(parameters):
     X, y = made_up()
-    quick = quickened(RandomForestClassifier(**{"n_estimators": 5, "random_state": 3, **parameters}))
+    quick = with_fast_forests(RandomForestClassifier(**{"n_estimators": 5, "random_state": 3, **parameters}))
     assert not quick.fit(X, y)._is_quick
     if not isinstance(parameters.get("random_state"), np.random.RandomState):
         assert_same_forest(*fitted_both(X, y, **parameters), X)
@@ -156,7 +156,7 @@ def test_a_parameter_out_of_range_is_refused_as_by_scikit_learn():
     ]
     for parameters in unusable:
         with pytest.raises(ValueError, match=f"The {next(iter(parameters))!r} parameter"):
-            quickened(RandomForestClassifier(random_state=0, **parameters)).fit(X, y)
+            with_fast_forests(RandomForestClassifier(random_state=0, **parameters)).fit(X, y)
 
 
 @settings(max_examples=60)
@@ -224,7 +224,7 @@ def test_where_the_builder_differs_raises_or_is_gone_scikit_learn_does_everythin
 
 def test_a_parameter_that_is_not_known_here_leaves_everything_to_scikit_learn(fresh_guard, monkeypatch):
     monkeypatch.setattr(forests, "_PARAMETERS", forests._PARAMETERS - {"max_depth"})
-    assert not quickened(RandomForestClassifier(2, random_state=0)).fit(*made_up())._is_quick
+    assert not with_fast_forests(RandomForestClassifier(2, random_state=0)).fit(*made_up())._is_quick
 
 
 def votes(estimator, **options):
@@ -249,13 +249,13 @@ def test_votes_are_those_of_scikit_learn(estimator, monkeypatch):
 
 def test_only_forests_are_replaced():
     tree, forest = DecisionTreeClassifier(), RandomForestClassifier(7)
-    assert quickened(tree) is tree
+    assert with_fast_forests(tree) is tree
 
     class Mine(RandomForestClassifier):
         pass
 
     mine = Mine()
-    assert quickened(mine) is mine
+    assert with_fast_forests(mine) is mine
     pipeline = make_pipeline(SimpleImputer(), forest)
-    assert quickened(pipeline)[-1].get_params() == forest.get_params()
+    assert with_fast_forests(pipeline)[-1].get_params() == forest.get_params()
     assert pipeline[-1] is forest

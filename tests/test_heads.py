@@ -8,6 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from tutelage._typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import PublicCovariance
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
@@ -109,7 +110,8 @@ def test_a_public_covariance_is_the_distance_after_whitening():
     mixing = np.random.default_rng(5).normal(size=(6, 6))
     covariance = mixing @ mixing.T + np.eye(6)
     whiten = np.linalg.inv(np.linalg.cholesky(covariance)).T
-    in_metric = HeadTeachers(ClassMeans(covariance), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
+    metric = PublicCovariance(covariance, "made up")
+    in_metric = HeadTeachers(ClassMeans(metric), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
     whitened = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X @ whiten, y, shards, queries @ whiten)
     plain = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
     assert np.array_equal(in_metric, whitened)
@@ -157,7 +159,7 @@ def test_wrong_shapes_and_orders_are_refused():
     for ask in (lambda: teachers.ballots(queries), lambda: teachers.unit):
         with pytest.raises(InvalidDataError, match="Call `fit` first"):
             ask()
-    with pytest.raises(InvalidDataError, match=r"the 6 features of X\. Got 5"):
+    with pytest.raises(InvalidDataError, match=r"rows of shape \(6,\) like those of X"):
         teachers.fit(X, y, shards).ballots(queries[:, :5])
     with pytest.raises(InvalidDataError, match=r"shape \(rows, features\)"):
         teachers.fit(X[:, 0], y, shards)
@@ -172,9 +174,13 @@ def test_wrong_shapes_and_orders_are_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ClassMeans(np.zeros((2, 2))), "`covariance` of ClassMeans must be a symmetric, positive definite"),
-        (lambda: ClassMeans(np.ones((2, 3))), "`covariance` of ClassMeans must be a symmetric, positive definite"),
-        (lambda: ClassMeans(np.full((2, 2), np.nan)), "`covariance` of ClassMeans must be a symmetric"),
+        (lambda: PublicCovariance(np.zeros((2, 2)), ""), "`matrix` of PublicCovariance must be symmetric and positive"),
+        (lambda: PublicCovariance(np.ones((2, 3)), ""), "`matrix` of PublicCovariance must be symmetric and positive"),
+        (lambda: PublicCovariance(np.full((2, 2), np.nan), ""), "`matrix` of PublicCovariance must be symmetric"),
+        (lambda: PublicCovariance(np.array([["a"]]), ""), "`matrix` of PublicCovariance must be symmetric"),
+        (lambda: ClassMeans(np.eye(2)), "`covariance` of ClassMeans must be a PublicCovariance"),  # type: ignore[arg-type]
+        (lambda: HeadTeachers(Ridge, n_classes=2), "`head` of HeadTeachers must be a closed form .* the class Ridge"),  # type: ignore[arg-type]
+        (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got a str"),  # type: ignore[arg-type]
         (lambda: Ridge(0.0), "`alpha` of Ridge must be a finite number above 0. Got 0.0"),
         (lambda: NaiveBayes(float("nan")), "`smoothing` of NaiveBayes must be a finite number above 0. Got nan"),
         (lambda: NearestNeighbours(0), "`neighbours` of NearestNeighbours must be an integer >= 1. Got 0"),
@@ -188,4 +194,4 @@ def test_parameters_out_of_range_are_named(make, message):
 def test_a_covariance_of_other_features_is_refused():
     X, y, shards, _ = made(50, 3)
     with pytest.raises(InvalidParameterError, match="square in the 6 features"):
-        HeadTeachers(ClassMeans(np.eye(4)), n_classes=N_CLASSES).fit(X, y, shards)
+        HeadTeachers(ClassMeans(PublicCovariance(np.eye(4), "")), n_classes=N_CLASSES).fit(X, y, shards)

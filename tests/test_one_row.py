@@ -1,20 +1,42 @@
 """The sensitivity claim itself: one changed private row changes the ballots of one teacher only, bit for bit."""
 
+import random
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from joblib import parallel_config
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from tutelage import GNMax, PATEClassifier
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import (
+    PublicCovariance,
+    PublicFeatureMap,
+    PublicProjection,
+    PublicRows,
+    ScaledColumns,
+    check_row_by_row,
+)
+from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
-from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge, ensemble_of
+from tutelage.teachers import (
+    CallableTeachers,
+    ClassMeans,
+    EstimatorTeachers,
+    NaiveBayes,
+    NearestNeighbours,
+    Network,
+    Ridge,
+    ensemble_of,
+)
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
@@ -30,7 +52,7 @@ ESTIMATORS = {
     "scaled regression": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
     "naive Bayes": GaussianNB(),
     "class means": ClassMeans(),
-    "class means in a public metric": ClassMeans(np.diag([1.0, 2.0, 3.0])),
+    "class means in a public metric": ClassMeans(PublicCovariance(np.diag([1.0, 2.0, 3.0]), "made up")),
     "ridge": Ridge(),
     "closed-form naive Bayes": NaiveBayes(),
     "nearest neighbours": NearestNeighbours(3),
@@ -130,3 +152,188 @@ def test_a_scaler_fitted_over_all_rows_would_be_caught(noisy_rows):
     before = vote(estimator, StandardScaler().fit_transform(X), y, shards)
     after = vote(estimator, StandardScaler().fit_transform(X_other), y, shards)
     assert (before != after).any(axis=1).sum() > 1
+
+
+def moved_by_a_row(ask, X, y) -> set[int]:
+    """Return the teachers whose ballots change with row 17, which lies in the shard of its own assignment."""
+    X_other = X.copy()
+    X_other[17] = [-500.0, 500.0, 0.0]
+    return set(np.flatnonzero((ask(X) != ask(X_other)).any(axis=1)))
+
+
+def in_place() -> Any:
+    return make_pipeline(SimpleImputer(copy=False), StandardScaler(copy=False), LogisticRegression())
+
+
+@pytest.mark.parametrize("backend", ["sequential", "loky", "threading"])
+def test_a_teacher_that_scales_the_public_rows_in_place_shows_its_scale_to_nobody(backend, noisy_rows):
+    X, y = noisy_rows
+    shards = Shards.of_rows(len(y), TEACHERS, key=KEY)
+    queries = np.random.default_rng(9).normal(size=(300, 3))
+    asked = queries.copy()
+
+    def kept(rows):
+        return EstimatorTeachers(in_place(), n_classes=2, seed=5).fit(rows, y, shards).ballots(queries)
+
+    def at_once(rows):
+        return EstimatorTeachers(in_place(), n_classes=2, seed=5).fit_ballots(rows, y, shards, queries)
+
+    with parallel_config(backend=backend, n_jobs=2):
+        for ask in (kept, at_once):
+            assert moved_by_a_row(ask, X, y) <= {shards.assignment[17]}
+    assert np.array_equal(queries, asked)
+
+
+def test_a_callable_that_edits_the_question_edits_its_own_copy():
+    queries = np.array([["hello"], ["bye"]], dtype=object)
+
+    def greedy(rows):
+        rows[:] = "the row of Mrs Miller"
+        return [1, 1]
+
+    def honest(rows):
+        return [int("Miller" in row[0]) for row in rows]
+
+    teachers = CallableTeachers([greedy, honest], n_classes=2, unit=Shards.of_rows(1, 1, key=KEY).unit)
+    assert teachers.ballots(queries).tolist() == [[1, 1], [0, 0]]
+    assert queries.tolist() == [["hello"], ["bye"]]
+
+
+class Drawing(LogisticRegression):
+    """A classifier that draws from the process's own streams, as often as it has rows, and votes by the draws."""
+
+    def fit(self, X, y, sample_weight=None):
+        for _ in range(len(X)):
+            random.random()  # noqa: S311
+            np.random.random()  # noqa: NPY002
+        torch.rand(len(X))
+        return super().fit(X, y)
+
+    def predict(self, X):
+        drawn = [random.random() + np.random.random() + torch.rand(1).item() for _ in X]  # noqa: NPY002, S311
+        return (np.array(drawn) > 1.5).astype(int)
+
+
+def test_how_far_a_teacher_gets_in_a_random_stream_moves_no_other(noisy_rows):
+    X, y = noisy_rows
+    ids = np.arange(len(y))
+    queries = np.zeros((200, 3))
+
+    def ask(kept, how):
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        torch.manual_seed(0)
+        shards = Shards.of_entities(ids[kept], TEACHERS, key=KEY)
+        teachers = EstimatorTeachers(Drawing(), n_classes=2, seed=5)
+        if how == "at once":
+            return teachers.fit_ballots(X[kept], y[kept], shards, queries)
+        return teachers.fit(X[kept], y[kept], shards).ballots(queries)
+
+    home = Shards.of_entities([17], TEACHERS, key=KEY).assignment[0]
+    for how in ("at once", "kept"):
+        whole, without = ask(ids >= 0, how), ask(ids != 17, how)
+        assert set(np.flatnonzero((whole != without).any(axis=1))) <= {home}
+        assert len({ballot.tobytes() for ballot in whole}) == TEACHERS
+
+
+def test_the_callers_streams_go_on_where_they_were(noisy_rows):
+    X, y = noisy_rows
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    expected = random.random(), np.random.random(), torch.rand(1).item()  # noqa: NPY002, S311
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    EstimatorTeachers(Drawing(), n_classes=2, seed=5).fit_ballots(X, y, Shards.of_rows(240, 3, key=KEY), X[:5])
+    assert (random.random(), np.random.random(), torch.rand(1).item()) == expected  # noqa: NPY002, S311
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64])
+def test_a_narrow_assignment_does_not_wrap_around_to_another_teacher(dtype, noisy_rows):
+    X, y = noisy_rows
+    assignment = np.arange(len(y)) % 250
+    wide = Shards(assignment, 250, ONE_TEACHER)
+    narrow = Shards(assignment.astype(dtype), 250, ONE_TEACHER)
+    for head in (ClassMeans(), NaiveBayes(), Ridge()):
+        votes = [ensemble_of(head, n_classes=10, seed=0).fit_ballots(X, y, it, X[:50]) for it in (wide, narrow)]
+        assert np.array_equal(*votes)
+
+
+class Mixing(PublicFeatureMap):
+    def transform(self, X):
+        return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+PROJECTION = np.random.default_rng(0).normal(size=(64, 7))
+
+
+class Multiplying(PublicFeatureMap):
+    def transform(self, X):
+        return X @ PROJECTION
+
+
+class Learning(PublicFeatureMap):
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean_
+
+
+class Disguised(Pipeline):
+    """A pipeline with a transform of its own."""
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (Mixing(), "`features` gives a row other features when other rows are beside it"),
+        (make_pipeline(ScaledColumns([-9.0] * 3, [9.0] * 3), Mixing()), "when other rows are beside it"),
+        (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
+        (Disguised([("scaled", ScaledColumns([-9.0] * 3, [9.0] * 3))]), "must be a public feature map"),
+    ],
+)
+def test_a_map_through_which_rows_could_meet_is_refused(features, message, noisy_rows):
+    X, y = noisy_rows
+    model = PATEClassifier(ClassMeans(), features=features, n_teachers=TEACHERS, classes=[0, 1])
+    with pytest.raises(InvalidParameterError, match=message):
+        model.fit(X, y, X_public=np.random.default_rng(9).normal(size=(300, 3)))
+
+
+def test_a_plain_matrix_product_is_refused_for_its_rounding():
+    rows = np.random.default_rng(9).normal(size=(300, 64))
+    with pytest.raises(InvalidParameterError, match="for a matrix product use PublicProjection"):
+        check_row_by_row(Multiplying(), rows)
+    check_row_by_row(PublicProjection(np.zeros(64), PROJECTION, reach=4.0), rows)
+
+
+def test_the_public_way_to_multiply_is_taken(noisy_rows):
+    X, y = noisy_rows
+    features = PublicProjection(np.zeros(3), np.random.default_rng(0).normal(size=(3, 2)), reach=4.0)
+    model = PATEClassifier(ClassMeans(), features=features, n_teachers=TEACHERS, classes=[0, 1], mechanism=GNMax(0.3))
+    assert model.fit(X, y, X_public=X[:100]).score(X, y) > 0.6
+
+
+def test_rows_made_by_a_map_that_saw_private_rows_do_not_become_public(noisy_rows):
+    X, _ = noisy_rows
+    with pytest.raises(InvalidParameterError, match=r"of PublicRows\.through must be a public feature map"):
+        PublicRows(np.ones((5, 3)), "made up").through(StandardScaler().fit(X))  # pyright: ignore[reportArgumentType]
+
+
+class QuotingMap(PublicFeatureMap):
+    def transform(self, X):
+        if np.abs(X).max() > 100:
+            raise ValueError(f"too large: {X[0]}")
+        return X
+
+
+def test_what_a_map_says_of_private_rows_does_not_come_out(noisy_rows):
+    X, y = noisy_rows
+    X = np.where(X[0] == X, 123.456, X)
+    model = PATEClassifier(ClassMeans(), features=QuotingMap(), n_teachers=TEACHERS, classes=[0, 1])
+    with pytest.raises(InvalidDataError, match="The feature map raised ValueError on private rows") as caught:
+        model.fit(X, y, X_public=np.ones((20, 3)))
+    assert caught.value.__context__ is None
+    assert "123" not in str(caught.value)

@@ -34,7 +34,7 @@ def test_nothing_is_shown_unless_it_is_revealed(caplog):
             leave(shut)
 
 
-@pytest.mark.parametrize("labels", [LABELS[:2], LABELS[None]])
+@pytest.mark.parametrize("labels", [LABELS[:2], LABELS[None], LABELS.astype(str), LABELS * 1.0])
 def test_labels_that_do_not_fit_are_refused(labels):
-    with pytest.raises(InvalidDataError, match=r"labels of shape \(rows,\)"):
+    with pytest.raises(InvalidDataError, match=r"(labels of shape \(rows,\))|(class indices, which are integers)"):
         PrivateStatistics(BALLOTS, labels, 3)

@@ -36,6 +36,15 @@ def positive(value: object, name: str, owner: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def number_between(value: object, low: float, high: float, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a number, at least `low` and below `high`."""
+    if not _is_real(value) or not low <= float(value) < high:  # type: ignore[arg-type]
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be a number, at least {low:g} and below {high:g}. Got {value!r}."
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
 def probability(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it lies strictly between 0 and 1."""
     if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]

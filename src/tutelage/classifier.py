@@ -21,7 +21,7 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
-from tutelage.features import require_public_map
+from tutelage.features import check_row_by_row, features_of_private, require_public_map
 from tutelage.labeling import LabelingSession, new_queries
 from tutelage.ledger import Ledger, LedgerState, data_digest, open_or_make
 from tutelage.ledger.entries import canonical
@@ -233,6 +233,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         targets = self._encoded(labels)
         keep, queries = self._public_rows(rows, X_public)
         asked = self._mapped(queries)
+        if self.features is not None:
+            check_row_by_row(self.features, queries)
         self._try_estimators(asked)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
@@ -243,7 +245,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             queries,
             shards,
             digest,
-            lambda: self._ballots(self._mapped(rows[keep]), targets[keep], shards, asked, _integer(teacher_seed)),
+            lambda: self._ballots(
+                self._mapped_private(rows[keep]), targets[keep], shards, asked, _integer(teacher_seed)
+            ),
         )
         self.student_ = fit_supervised(
             self.student_estimator, asked, self.release_.labels, self.classes_, seed=_integer(student_seed)
@@ -366,6 +370,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def _mapped(self, rows: Matrix) -> Matrix:
         """Return rows as teachers and student see them."""
         return rows if self.features is None else np.asarray(self.features.transform(rows))
+
+    def _mapped_private(self, rows: Matrix) -> Matrix:
+        return rows if self.features is None else features_of_private(self.features, rows)
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""

@@ -3,7 +3,8 @@
     TutelageError
     ├── InvalidParameterError      a parameter is out of range            (also ValueError)
     ├── InvalidDataError           rows, labels or a file cannot be used  (also ValueError)
-    │   └── OverlappingShardsError one entity would reach two teachers
+    │   ├── OverlappingShardsError one entity would reach two teachers
+    │   └── InvalidBallotError     a teacher's answer is no vote
     ├── ConfigError                a run configuration is wrong
     ├── TeacherTrainingError       an estimator failed on a shard
     ├── UnsupportedEventError      no theorem here covers this release    (also TypeError)
@@ -36,6 +37,10 @@ class InvalidDataError(TutelageError, ValueError):
 
 class OverlappingShardsError(InvalidDataError):
     """One entity's rows would reach more than one teacher, which breaks the sensitivity claim."""
+
+
+class InvalidBallotError(InvalidDataError):
+    """A teacher's answer is not one class index, or abstention, per row."""
 
 
 class ConfigError(TutelageError):

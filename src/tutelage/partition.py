@@ -51,6 +51,9 @@ class Shards:
             raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
         if assignment.size and not (assignment.min() >= 0 and assignment.max() < self.n_shards):
             raise InvalidDataError(f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}.")
+        assignment = assignment.astype(np.int64)  # arithmetic on a narrow type would wrap around to another shard
+        assignment.setflags(write=False)
+        object.__setattr__(self, "assignment", assignment)
 
     @classmethod
     def of_rows(cls, n_rows: int, n_shards: int, *, key: bytes) -> "Shards":

@@ -1,14 +1,23 @@
 """Public feature maps: what turns private values into numbers is fixed, or learned from public rows only."""
 
-from tutelage.features.base import FeatureMap, PublicFeatureMap, PublicRows, require_public_map
+from tutelage.features.base import (
+    FeatureMap,
+    PublicFeatureMap,
+    PublicRows,
+    check_row_by_row,
+    features_of_private,
+    require_public_map,
+)
 from tutelage.features.columns import UNKNOWN, PublicColumns
 from tutelage.features.fixed import OneHotColumns, ScaledColumns
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.learned import (
     NeighbourWhitening,
     PublicClusters,
+    PublicCovariance,
     PublicDiffusion,
     PublicPCA,
+    PublicProjection,
     neighbour_covariance,
 )
 from tutelage.features.recipes import glyph_features
@@ -22,11 +31,15 @@ __all__ = [
     "OneHotColumns",
     "PublicClusters",
     "PublicColumns",
+    "PublicCovariance",
     "PublicDiffusion",
     "PublicFeatureMap",
     "PublicPCA",
+    "PublicProjection",
     "PublicRows",
     "ScaledColumns",
+    "check_row_by_row",
+    "features_of_private",
     "glyph_features",
     "neighbour_covariance",
     "require_public_map",

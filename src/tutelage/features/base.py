@@ -16,6 +16,8 @@ from sklearn.pipeline import Pipeline
 from tutelage._typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
+_ROWS_TRIED = 512
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +50,14 @@ class PublicRows:
         return len(self.values)
 
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
-        """Return the features of these rows, which are public like the rows."""
-        return PublicRows(feature_map.transform(self.values), self.source)
+        """Return the features of these rows, public like the rows and the map.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the map is no public one: what it learned from private rows would be in its features.
+        """
+        return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
 
 
 class FeatureMap(Protocol):
@@ -61,9 +69,11 @@ class FeatureMap(Protocol):
 
 
 class PublicFeatureMap(TransformerMixin, BaseEstimator):
-    """Base of the maps in this package: a scikit-learn transformer whose ``fit`` learns nothing.
+    """Base of all public maps, yours too: a scikit-learn transformer whose ``fit`` learns nothing.
 
-    Subclasses keep what they know in constructor parameters, so that a clone, a pipeline and a file keep it too.
+    Subclasses define ``transform`` and keep what they know in constructor parameters, so that a clone, a pipeline and a
+    file keep it too. The features of a row are to depend on that row alone, *to the last bit*: no statistic over the
+    rows of a call, and no plain matrix product, which rounds by how many rows there are (`PublicProjection` does not).
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
@@ -75,21 +85,70 @@ class PublicFeatureMap(TransformerMixin, BaseEstimator):
 
 
 def require_public_map(features: object, owner: str) -> FeatureMap:
-    """Return `features` if nothing in it can have been fitted on private rows.
+    """Return `features` if nothing in it is fitted to rows.
 
     Raises
     ------
     InvalidParameterError
-        If it is neither a map of this package, nor derived from `PublicFeatureMap`, nor a pipeline of such.
+        If it is neither a map of this package, nor derived from `PublicFeatureMap` with a ``fit`` that learns nothing,
+        nor a plain pipeline of such.
     """
-    parts = [step for _, step in features.steps] if isinstance(features, Pipeline) else [features]
+    parts = [step for _, step in features.steps] if type(features) is Pipeline else [features]
     for part in parts:
-        if not isinstance(part, PublicFeatureMap):
+        if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
                 f"`features` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
-                f"private rows is in it. Got a {type(part).__name__}; a map of your own derives from PublicFeatureMap."
+                f"private rows is in it. Got a {type(part).__name__}; a map of your own derives from PublicFeatureMap "
+                "and leaves its `fit` alone."
             )
     return cast("FeatureMap", features)
+
+
+def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
+    """Refuse a map that, on public rows, gives a row other features when other rows are beside it.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        The map.
+    X_public : array of shape (rows, ...)
+        Public rows; the first few hundred are tried.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a bit of a row's features depends on the rows beside it.
+    """
+    rows = X_public[:_ROWS_TRIED]
+    third = max(1, len(rows) // 3)
+    with np.errstate(all="ignore"):  # a map that divides by a spread warns about a single row
+        whole = np.asarray(features.transform(rows))
+        others = [features.transform(rows[::-1])[::-1], *(features.transform(rows[:count]) for count in (1, third))]
+    for other in others:
+        if np.asarray(other).tobytes() != np.ascontiguousarray(whole[: len(other)]).tobytes():
+            raise InvalidParameterError(
+                "`features` gives a row other features when other rows are beside it, so that one person would move "
+                "several teachers. Compute each row by itself, to the last bit; for a matrix product use "
+                "PublicProjection."
+            )
+
+
+def features_of_private(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:
+    """Return the features of private rows; of an error only its type comes out.
+
+    Raises
+    ------
+    InvalidDataError
+        If the map raises.
+    """
+    try:
+        return np.asarray(features.transform(X))
+    except Exception as error:
+        kind = type(error).__name__
+    raise InvalidDataError(
+        f"The feature map raised {kind} on private rows. Its message may quote them and is withheld; apply it to "
+        "public rows to read it."
+    )
 
 
 def require_public(rows: object, owner: str) -> PublicRows:

@@ -4,6 +4,7 @@ What a map knows is a function of public rows alone, so it may be applied to pri
 Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
 """
 
+from dataclasses import dataclass, field
 from typing import Any, Self, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from tutelage._typing import FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import (
@@ -32,8 +33,8 @@ from tutelage.features.rowwise import (
 )
 
 
-class _PublicProjection(PublicFeatureMap):
-    """Rows minus a centre, times a matrix.
+class PublicProjection(PublicFeatureMap):
+    """Rows minus a centre, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
     A value further from the centre than 16 times `reach` is moved there, so that no private outlier goes further.
 
@@ -65,7 +66,7 @@ class _PublicProjection(PublicFeatureMap):
 
 
 @final
-class PublicPCA(_PublicProjection):
+class PublicPCA(PublicProjection):
     """Principal axes of public rows; made by `learn`.
 
     Parameters
@@ -115,7 +116,7 @@ class PublicPCA(_PublicProjection):
 
 
 @final
-class NeighbourWhitening(_PublicProjection):
+class NeighbourWhitening(PublicProjection):
     """Makes distances between neighbours alike in all directions; made by `learn`.
 
     Neighbours mostly belong to one class, so their differences tell how rows vary within a class, without labels.
@@ -135,7 +136,7 @@ class NeighbourWhitening(_PublicProjection):
     def learn(cls, public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> Self:
         """Return the whitening by `neighbour_covariance`, which see for the parameters and errors."""
         covariance = neighbour_covariance(public, n_neighbours=n_neighbours, shrinkage=shrinkage)
-        variances, axes = np.linalg.eigh(covariance)
+        variances, axes = np.linalg.eigh(covariance.matrix)
         center = public.values.mean(axis=0, dtype=np.float64)
         return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
 
@@ -298,7 +299,42 @@ class PublicDiffusion(PublicFeatureMap):
         return in_chunks(placed, finite_rows(X, len(self.center), "PublicDiffusion"))
 
 
-def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> FloatArray:
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicCovariance:
+    """A covariance matrix of public rows.
+
+    Parameters
+    ----------
+    matrix : array of shape (columns, columns)
+        Symmetric and positive definite.
+    source : str
+        Where the rows came from, for reports.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the matrix is not symmetric and positive definite.
+    """
+
+    matrix: FloatArray = field(repr=False)
+    source: str
+
+    def __post_init__(self) -> None:
+        try:
+            matrix = np.array(self.matrix, dtype=np.float64)
+            if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
+                raise np.linalg.LinAlgError
+            np.linalg.cholesky(matrix)
+        except (np.linalg.LinAlgError, TypeError, ValueError):
+            raise InvalidParameterError(
+                "`matrix` of PublicCovariance must be symmetric and positive definite. Got shape "
+                f"{np.shape(self.matrix)}; add a small multiple of the identity if it is singular."
+            ) from None
+        object.__setattr__(self, "matrix", matrix)
+
+
+def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> PublicCovariance:
     """Return how rows vary within a class, estimated without labels: half the mean square of neighbours' differences.
 
     Parameters
@@ -312,8 +348,8 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
 
     Returns
     -------
-    array of shape (columns, columns)
-        A covariance matrix; positive definite.
+    PublicCovariance
+        Of shape (columns, columns).
 
     Raises
     ------
@@ -324,8 +360,7 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
     """
     rows = _public_numbers(public, "neighbour_covariance")
     _at_most(n_neighbours, len(rows) - 1, "n_neighbours", "neighbour_covariance")
-    if not 0 < shrinkage < np.inf:
-        raise InvalidParameterError(f"`shrinkage` of neighbour_covariance must be positive. Got {shrinkage!r}.")
+    positive(shrinkage, "shrinkage", "neighbour_covariance")
     center = rows.mean(axis=0)
     neighbours, _ = _other_neighbours(_points(rows, center, reach_of(rows, center)), n_neighbours)
     scatter = np.zeros((rows.shape[1], rows.shape[1]))
@@ -336,7 +371,7 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
     mean_variance = np.trace(covariance) / len(covariance)
     if mean_variance == 0:
         raise InvalidDataError("The public rows of neighbour_covariance must differ from their neighbours.")
-    return covariance + shrinkage * mean_variance * np.eye(len(covariance))
+    return PublicCovariance(covariance + shrinkage * mean_variance * np.eye(len(covariance)), public.source)
 
 
 def _public_numbers(public: object, owner: str) -> FloatArray:

@@ -26,6 +26,7 @@ _TRUSTED = (
     "tutelage.features.learned.PublicClusters",
     "tutelage.features.learned.PublicDiffusion",
     "tutelage.features.learned.PublicPCA",
+    "tutelage.features.learned.PublicProjection",
 )
 
 

@@ -1,13 +1,14 @@
 """What every kind of teacher ensemble can do."""
 
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NoReturn, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._typing import Ballots, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
 
@@ -38,7 +39,7 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         ...
 
     def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: Path | None = None
+        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
     ) -> Ballots:
         """Train, vote and forget; what took long to train is kept in `checkpoints`, so that a killed run resumes."""
         ...
@@ -65,21 +66,70 @@ class TeacherRecipe(Protocol):
         ...
 
 
-def check_private_rows(X: Matrix, y: IntArray, shards: Shards, n_classes: int) -> None:
-    """Refuse rows, labels and shards that do not belong together.
+class Ensemble:
+    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes; labels are the integers below it.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self._n_classes = integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
+        self._unit: PrivacyUnit | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._n_classes
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose change moves at most one teacher's ballots: the unit of the shards that they were trained on."""
+        if self._unit is None:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
+        return self._unit
+
+    def _checked(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
+        """Return private rows and labels as arrays that belong to the shards.
+
+        Raises
+        ------
+        InvalidDataError
+            If they have different lengths, or a label is no class index; no label is quoted.
+        """
+        rows, labels = np.asarray(X), np.asarray(y)
+        if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
+            raise InvalidDataError(
+                f"X, y and the shards must have one entry per private row. Got {len(rows) if rows.ndim else 0}, "
+                f"{labels.size} and {len(shards.assignment)}."
+            )
+        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+            raise InvalidDataError(
+                f"Labels must be class indices, one integer per row. Got {labels.dtype} of shape {labels.shape}."
+            )
+        if len(labels) and (labels.min() < 0 or labels.max() >= self._n_classes):
+            raise InvalidDataError(f"Labels must be class indices from 0 to {self._n_classes - 1}.")
+        return rows, labels.astype(np.int64)
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(
+            "Teachers are not pickled, so that what they know of private rows cannot travel inside a saved object."
+        )
+
+
+def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return public rows as an array, if there are any and each has the shape `like` of a private row.
 
     Raises
     ------
     InvalidDataError
-        If they have different lengths, or a label is no class index; no label is quoted.
+        If not.
     """
-    if not len(X) == len(y) == len(shards.assignment):
+    rows = np.asarray(X_public)
+    if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != like:
         raise InvalidDataError(
-            f"X, y and the shards must have one entry per private row. Got {len(X)}, {len(y)} and "
-            f"{len(shards.assignment)}."
+            f"`X_public` must hold at least one row, and rows of shape {like} like those of X. Got shape {rows.shape}."
         )
-    y = np.asarray(y)
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
-        raise InvalidDataError(f"Labels must be class indices, one integer per row. Got {y.dtype} of shape {y.shape}.")
-    if len(y) and (np.min(y) < 0 or np.max(y) >= n_classes):
-        raise InvalidDataError(f"Labels must be class indices from 0 to {n_classes - 1}.")
+    return rows

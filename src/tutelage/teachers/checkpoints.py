@@ -4,7 +4,10 @@ Files hold plain arrays and are read without running anything in them: a file fr
 They are private, like every ballot; the folder is readable by its owner only.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, final
 
@@ -13,7 +16,7 @@ import numpy as np
 import sklearn
 
 from tutelage._files import open_private, read_arrays
-from tutelage._typing import Ballots, IntArray, Matrix
+from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 
@@ -23,7 +26,10 @@ Product = TypeVar("Product")
 class FileForm(Protocol[Product]):
     """How one teacher's product becomes a file, together with the identity of what made it."""
 
-    suffix: str
+    @property
+    def suffix(self) -> str:
+        """Ending of the files."""
+        ...
 
     def write(self, path: Path, product: Product, identity: str) -> None:
         """Write a file that only its owner may read."""
@@ -41,10 +47,25 @@ class FileForm(Protocol[Product]):
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Ballots as npz."""
+    """Ballots as npz.
 
-    suffix = ".npz"
+    Parameters
+    ----------
+    n_queries : int
+        Ballots that each teacher casts.
+    n_classes : int
+        Number of classes.
+    """
+
+    n_queries: int
+    n_classes: int
+
+    @property
+    def suffix(self) -> str:
+        """Ending of the files."""
+        return ".npz"
 
     def write(self, path: Path, product: Ballots, identity: str) -> None:
         """Write the ballots of one teacher."""
@@ -54,7 +75,10 @@ class BallotFile:
     def read(self, path: Path) -> tuple[Ballots, str]:
         """Return the ballots of one teacher, and the identity of the teacher."""
         arrays = read_arrays(path)
-        return arrays["ballots"], str(arrays["identity"])
+        ballots = arrays["ballots"]
+        if ballots.shape != (self.n_queries,) or not np.isin(ballots, np.arange(ABSTAIN, self.n_classes)).all():
+            raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
+        return ballots.astype(np.int16), str(arrays["identity"])
 
 
 @final
@@ -76,11 +100,11 @@ class Checkpoints(Generic[Product]):
         If the settings cannot be told apart from others: a function without a name is in them.
     """
 
-    def __init__(self, folder: Path | None, form: FileForm[Product], settings: object) -> None:
-        self._folder, self._form = folder, form
-        if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._settings = _digest((sklearn.__version__, settings))
+    def __init__(self, folder: str | Path | None, form: FileForm[Product], settings: object) -> None:
+        self._folder, self._form = None if folder is None else Path(folder), form
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._settings = _digest((version("tutelage"), sklearn.__version__, settings))
 
     def identities(self, X: Matrix, y: IntArray, shards: Shards, seeds: Sequence[int]) -> list[str]:
         """Return a digest of everything that determines each teacher."""
@@ -126,15 +150,38 @@ class Checkpoints(Generic[Product]):
             return
         path = self._path(self._folder, number)
         part = path.with_suffix(".part")
-        self._form.write(part, product, identity)
-        part.replace(path)  # the file appears whole or not at all
+        try:
+            self._form.write(part, product, identity)
+            part.replace(path)  # the file appears whole or not at all
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise OSError(error.errno, f"{error.strerror}; the teachers filed before are kept", str(path)) from None
 
     def _path(self, folder: Path, number: int) -> Path:
         return folder / f"teacher-{number:06d}{self._form.suffix}"
 
 
-def discard_checkpoints(folder: Path) -> None:
+def source_of(*settings: object) -> tuple[str, ...]:
+    """Return the source text of these objects, or of their classes, where it is in a file: a digest of code.
+
+    Parameters
+    ----------
+    *settings : objects
+        Functions, or instances of classes.
+    """
+    kinds = [it if inspect.isfunction(it) or inspect.isclass(it) else type(it) for it in settings]
+    found = []
+    for kind in kinds:
+        try:
+            found.append(inspect.getsource(kind))
+        except (OSError, TypeError):  # typed in by hand, or compiled
+            found.append(repr(kind))
+    return tuple(found)
+
+
+def discard_checkpoints(folder: str | Path) -> None:
     """Delete what was kept of teachers in `folder`, if anything was, and the folder if nothing else is in it."""
+    folder = Path(folder)
     if not folder.is_dir():
         return
     for suffix in ("npz", "safetensors", "part"):

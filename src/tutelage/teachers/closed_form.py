@@ -3,19 +3,21 @@
 One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that moved with
 somebody else's rows could turn a near tie, and one person would move two votes. So sums run over one shard's rows
 alone, in their order, and products over several teachers have shapes made of public numbers only (teachers, classes,
-features, queries), never of shard sizes. tests/test_one_row.py compares bit for bit.
+features, queries), never of shard sizes. tests/test_heads.py compares bit for bit.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._validation import integer_at_least, positive
-from tutelage.exceptions import InvalidParameterError, TeacherTrainingError
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features import PublicCovariance
 from tutelage.teachers.heads import HeadTeachers
 from tutelage.teachers.labelled_shards import FittedTeachers, LabelledShards
 
@@ -67,15 +69,18 @@ class LinearScores:
         return votes
 
 
-class Head:
+class Head(ABC):
     """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
 
+    @abstractmethod
     def fit(self, private: LabelledShards) -> FittedTeachers:
         """Return all teachers, each fitted on its own shard."""
-        raise NotImplementedError
 
-    def ensemble(self, *, n_classes: int, **_settings: Any) -> HeadTeachers:
-        """Return untrained teachers; seed, jobs and progress are nothing to a formula that takes seconds."""
+    def ensemble(
+        self, *, n_classes: int, seed: int = 0, n_jobs: int | None = None, progress: bool = False
+    ) -> HeadTeachers:
+        """Return untrained teachers; see `TeacherRecipe.ensemble`. A formula draws nothing and takes seconds."""
+        del seed, n_jobs, progress
         return HeadTeachers(self, n_classes=n_classes)
 
 
@@ -96,28 +101,29 @@ class ClassMeans(Head):
         If the covariance is not a symmetric, positive definite matrix.
     """
 
-    covariance: FloatArray | None = None
+    covariance: PublicCovariance | None = None
 
     def __post_init__(self) -> None:
-        if self.covariance is not None:
-            _factor(self.covariance)
+        if self.covariance is not None and not isinstance(self.covariance, PublicCovariance):
+            raise InvalidParameterError(
+                "`covariance` of ClassMeans must be a PublicCovariance, for a statistic of private rows would let one "
+                f"person move every teacher. Got a {type(self.covariance).__name__}; neighbour_covariance makes one."
+            )
 
     def fit(self, private: LabelledShards) -> LinearScores:
         """Return linear scores: S⁻¹μ · x − μᵀS⁻¹μ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
-        weights = means if self.covariance is None else self._towards(means)
+        weights = means if self.covariance is None else self._towards(means, self.covariance.matrix)
         biases = -0.5 * np.einsum("tcf,tcf->tc", means, weights)
         return LinearScores.of(weights, biases, private.counts() > 0)
 
-    def _towards(self, means: FloatArray) -> FloatArray:
-        covariance = np.asarray(self.covariance, dtype=np.float64)
+    def _towards(self, means: FloatArray, covariance: FloatArray) -> FloatArray:
         if len(covariance) != means.shape[2]:
             raise InvalidParameterError(
                 f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. "
                 f"Got shape {covariance.shape}."
             )
-        precision = linalg.cho_solve(_factor(covariance), np.eye(len(covariance)))
-        return means @ precision
+        return means @ linalg.cho_solve(linalg.cho_factor(covariance, lower=True), np.eye(len(covariance)))
 
 
 @final
@@ -137,24 +143,34 @@ class Ridge(Head):
         positive(self.alpha, "alpha", "Ridge")
 
     def fit(self, private: LabelledShards) -> LinearScores:
-        """Return linear scores, one shard after the other: each is a small system of its own."""
-        shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
-        weights, biases = np.zeros(shape), np.zeros(shape[:2])
-        for number, (X, y) in enumerate(private.each()):
-            if len(y):
-                weights[number], biases[number] = self._solve(X, np.eye(private.n_classes)[y])
-        return LinearScores.of(weights, biases, private.counts() > 0)
+        """Return linear scores, one shard after the other: each is a small system of its own.
 
-    def _solve(self, X: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+        A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
+        """
+        shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
+        weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0
+        for number, (X, y) in enumerate(private.each()):
+            solution = self._solution(X, np.eye(private.n_classes)[y]) if len(y) else None
+            if solution is None:
+                known[number] = False
+            else:
+                weights[number], biases[number] = solution
+        return LinearScores.of(weights, biases, known)
+
+    def _solution(self, X: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         centre, share = X.mean(axis=0), targets.mean(axis=0)
         rows, targets = X - centre, targets - share
-        if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
-            gram = rows @ rows.T + self.alpha * np.eye(len(rows))
-            weights = _solve(gram, targets).T @ rows
-        else:
-            gram = rows.T @ rows + self.alpha * np.eye(rows.shape[1])
-            weights = _solve(gram, rows.T @ targets).T
+        try:
+            if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
+                weights = self._solve(rows @ rows.T, targets).T @ rows
+            else:
+                weights = self._solve(rows.T @ rows, rows.T @ targets).T
+        except (linalg.LinAlgError, ValueError):  # singular to working precision, or beyond the largest float
+            return None
         return weights, share - weights @ centre
+
+    def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
+        return linalg.cho_solve(linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True), targets)
 
 
 @final
@@ -276,25 +292,3 @@ class NeighbourVotes:
         last = min(self.neighbours, len(y)) - 1
         nearest = distances <= np.partition(distances, last, axis=1)[:, last, None]
         return (nearest.astype(np.float32) @ np.eye(self.private.n_classes, dtype=np.float32)[y]).argmax(axis=1)
-
-
-def _solve(gram: FloatArray, targets: FloatArray) -> FloatArray:
-    try:
-        return linalg.cho_solve(linalg.cho_factor(gram, lower=True), targets)
-    except linalg.LinAlgError:
-        raise TeacherTrainingError(
-            "Ridge has a shard whose equations are singular to working precision. Scale the features, or raise `alpha`."
-        ) from None
-
-
-def _factor(covariance: Matrix) -> tuple[FloatArray, bool]:
-    matrix = np.asarray(covariance, dtype=np.float64)
-    try:
-        if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
-            raise linalg.LinAlgError
-        return linalg.cho_factor(matrix, lower=True)
-    except (linalg.LinAlgError, ValueError):
-        raise InvalidParameterError(
-            f"`covariance` of ClassMeans must be a symmetric, positive definite matrix. Got shape {matrix.shape}; add "
-            "a small multiple of the identity if it is singular."
-        ) from None

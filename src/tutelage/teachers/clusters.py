@@ -4,6 +4,7 @@ joblib's own ways to them wait for ever for a task whose worker died. Neither is
 """
 
 import uuid
+import warnings
 from collections.abc import Callable, Collection
 from importlib import import_module
 from queue import SimpleQueue
@@ -71,7 +72,9 @@ class _Dask:
         return self._client.scatter([value], broadcast=True, hash=False)[0]
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        task = self._client.submit(work, *arguments, key=f"teacher-{uuid.uuid4().hex}", pure=False, **self._options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Dask would say how large a shard is
+            task = self._client.submit(work, *arguments, key=f"teacher-{uuid.uuid4().hex}", pure=False, **self._options)
         task.add_done_callback(self._done.put)
         return task
 

@@ -5,27 +5,28 @@ other half of the sensitivity claim (`partition` is the first), and tests/test_o
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.base import check_private_rows
-from tutelage.teachers.checkpoints import BallotFile, Checkpoints
-from tutelage.teachers.forests import quickened
+from tutelage.teachers.base import Ensemble, public_rows
+from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
+from tutelage.teachers.forests import with_fast_forests
 from tutelage.teachers.seeds import teacher_seed
-from tutelage.teachers.workers import Job, finished, guarded
+from tutelage.teachers.workers import Job, guarded, train_each
 
 
 @final
-class EstimatorTeachers:
+class EstimatorTeachers(Ensemble):
     """One clone of a scikit-learn classifier per shard.
 
     An empty shard has no teacher and abstains; a shard with one class has a teacher that always votes for it.
@@ -61,26 +62,19 @@ class EstimatorTeachers:
         progress: bool = False,
         fast_forests: bool = True,
     ) -> None:
+        if isinstance(estimator, type) or not is_classifier(estimator):
+            raise InvalidParameterError(
+                "`estimator` of EstimatorTeachers must be a scikit-learn classifier such as RandomForestClassifier(). "
+                f"Got {estimator!r:.80}."
+            )
+        super().__init__(n_classes)
         self._estimator = estimator
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "EstimatorTeachers")
         self._seed = integer_at_least(seed, 0, "seed", "EstimatorTeachers")
         self._n_jobs = n_jobs
         self._progress = progress
         self._fast_forests = fast_forests
         self._teachers: list[Any] = []
-        self._unit: PrivacyUnit | None = None
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._n_classes
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose change moves at most one teacher's ballots: the unit of the shards that they were fitted on."""
-        if self._unit is None:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
-        return self._unit
+        self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Train one teacher per shard and keep them in memory, to vote on rows that come later.
@@ -99,16 +93,17 @@ class EstimatorTeachers:
         TeacherTrainingError
             If the estimator fails on a shard.
         """
-        check_private_rows(X, y, shards, self._n_classes)
-        rows = list(shards.rows)
+        values, labels = self._checked(X, y, shards)
+        rows = shards.rows
         job = Job(
             _train,
-            own=lambda number: (X[rows[number]], y[rows[number]], teacher_seed(self._seed, number)),
+            own=lambda number: (values[rows[number]], labels[rows[number]], teacher_seed(self._seed, number)),
             shared=(self._cloned(),),
+            seed=self._seed,
         )
         trained = dict(self._shown(self._run(job, range(shards.n_shards)), shards))
         self._teachers = [trained.get(number) for number in range(shards.n_shards)]
-        self._unit = shards.unit
+        self._unit, self._row_shape = shards.unit, values.shape[1:]
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
@@ -128,11 +123,11 @@ class EstimatorTeachers:
         """
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
-        numbered = enumerate(self._teachers)
-        return np.stack([guarded(number, _vote, it, X_public, self._n_classes) for number, it in numbered])
+        queries, numbered = public_rows(X_public, self._row_shape), enumerate(self._teachers)
+        return np.stack([guarded(number, self._seed, _vote, it, queries, self._n_classes) for number, it in numbered])
 
     def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: Path | None = None
+        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
     ) -> Ballots:
         """Train, vote and forget, one teacher at a time, so that memory does not grow with the ensemble.
 
@@ -161,28 +156,32 @@ class EstimatorTeachers:
         TeacherTrainingError
             If the estimator fails on a shard.
         """
-        check_private_rows(X, y, shards, self._n_classes)
-        store = Checkpoints(checkpoints, BallotFile(), (self._estimator, self._n_classes, X_public))
-        ballots = np.full((shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
+        values, labels = self._checked(X, y, shards)
+        queries = public_rows(X_public, values.shape[1:])
+        settings = self._estimator, source_of(self._estimator), self._n_classes, queries
+        store = Checkpoints(checkpoints, BallotFile(len(queries), self._n_classes), settings)
+        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
         rows, seeds = shards.rows, [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
         job = Job(
             _train_and_vote,
-            own=lambda number: (X[rows[number]], y[rows[number]], seeds[number]),
-            shared=(self._cloned(), X_public, self._n_classes),
+            own=lambda number: (values[rows[number]], labels[rows[number]], seeds[number]),
+            shared=(self._cloned(), queries, self._n_classes),
+            seed=self._seed,
         )
-        todo = store.resume(store.identities(X, y, shards, seeds), lambda numbers: self._run(job, numbers))
+        todo = store.resume(store.identities(values, labels, shards, seeds), lambda numbers: self._run(job, numbers))
         for number, ballot in self._shown(todo, shards):
             ballots[number] = ballot
+        self._unit = shards.unit
         return ballots
 
     def _run(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        return finished(job, numbers, self._n_jobs)
+        return train_each(job, numbers, self._n_jobs)
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
     def _cloned(self) -> Any:
-        return quickened(self._estimator) if self._fast_forests else self._estimator
+        return with_fast_forests(self._estimator) if self._fast_forests else self._estimator
 
 
 def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix, n_classes: int) -> Ballots:
@@ -196,7 +195,8 @@ def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
 def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
     if teacher is None:
         return np.full(len(X_public), ABSTAIN, dtype=np.int16)
-    ballot = np.asarray(teacher.predict(X_public))
+    # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
+    ballot = np.asarray(teacher.predict(deepcopy(X_public)))
     if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():
-        raise InvalidDataError("A teacher must predict one known class per row.")
+        raise InvalidBallotError("A teacher must predict one known class per row.")
     return ballot.astype(np.int16)

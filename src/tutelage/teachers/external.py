@@ -1,7 +1,9 @@
 """Teachers trained elsewhere: any callable that votes (an HTTP model, an LLM prompt), and ballots from files."""
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -11,20 +13,22 @@ import numpy.typing as npt
 from tutelage._files import read_arrays
 from tutelage._typing import ABSTAIN, Ballots
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
-from tutelage.teachers.workers import guarded
+from tutelage.teachers.base import Ensemble
+from tutelage.teachers.workers import withheld
 
 Teacher = Callable[[Any], npt.ArrayLike]
 
 
 @final
-class CallableTeachers:
+class CallableTeachers(Ensemble):
     """One callable per teacher: a model behind HTTP, a prompt with one person's examples, a function of yours.
 
     What makes it private is the caller's doing: each callable may know the data of its own shard and of no other, and
-    must be a function of that shard and public things. Two teachers behind one model that learned from both shards,
-    or a prompt with rows of several, void the guarantee.
+    must be a function of that shard and public things, with random numbers of its own if it needs any. Two teachers
+    behind one model that learned from both shards, or a prompt with rows of several, void the guarantee. Each callable
+    gets a copy of the rows that are asked, so what it does to them stays with it.
 
     Parameters
     ----------
@@ -34,7 +38,7 @@ class CallableTeachers:
         Number of classes voted on.
     unit : PrivacyUnit
         Whose change moves at most one teacher: `Shards.unit` of the partition that they know, for example.
-    n_jobs : int
+    max_workers : int
         Teachers asked at once, in threads: for those that mostly wait for somebody else's answer.
 
     Examples
@@ -51,27 +55,13 @@ class CallableTeachers:
            [1, 0]], dtype=int16)
     """
 
-    def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, n_jobs: int = 1) -> None:
-        if not teachers or not all(callable(teacher) for teacher in teachers):
+    def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, max_workers: int = 1) -> None:
+        super().__init__(n_classes)
+        if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
             raise InvalidParameterError("`teachers` of CallableTeachers must be callables, at least one.")
-        if not isinstance(unit, PrivacyUnit):
-            raise InvalidParameterError(
-                f"`unit` of CallableTeachers must be a PrivacyUnit, such as Shards.unit. Got a {type(unit).__name__}."
-            )
         self._teachers = list(teachers)
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "CallableTeachers")
-        self._unit = unit
-        self._n_jobs = integer_at_least(n_jobs, 1, "n_jobs", "CallableTeachers")
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._n_classes
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose change moves at most one teacher's ballots."""
-        return self._unit
+        self._unit = _known_unit(unit, "CallableTeachers")
+        self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")
 
     def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
@@ -91,14 +81,14 @@ class CallableTeachers:
 
         def ask(numbered: tuple[int, Teacher]) -> Ballots:
             number, teacher = numbered
-            return guarded(number, _ask, teacher, X_public, self._n_classes)
+            return withheld(f"Teacher {number} of CallableTeachers", _ask, number, teacher, X_public, self._n_classes)
 
-        with ThreadPoolExecutor(self._n_jobs) as threads:
+        with ThreadPoolExecutor(self._max_workers) as threads:
             return np.stack(list(threads.map(ask, enumerate(self._teachers))))
 
 
 @final
-class RecordedTeachers:
+class RecordedTeachers(Ensemble):
     """Ballots that were cast before on rows that are known, by teachers that need not be here.
 
     Parameters
@@ -118,21 +108,20 @@ class RecordedTeachers:
         If ballots and rows do not belong together, or a ballot is no class index, or two equal rows got other ballots.
     """
 
-    def __init__(
-        self, ballots: npt.ArrayLike, X_public: npt.NDArray[Any], *, n_classes: int, unit: PrivacyUnit
-    ) -> None:
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "RecordedTeachers")
-        self._unit = unit
-        self._ballots = _checked(ballots, len(X_public), n_classes)
-        self._places: dict[bytes, int] = {}
-        for place, row in enumerate(np.asarray(X_public)):
-            first = self._places.setdefault(_key(row), place)
+    def __init__(self, ballots: npt.ArrayLike, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit) -> None:
+        super().__init__(n_classes)
+        self._unit = _known_unit(unit, "RecordedTeachers")
+        keys = _keys(X_public)
+        self._ballots = _checked(ballots, len(keys), n_classes, "`ballots` of RecordedTeachers")
+        self._places: dict[object, int] = {}
+        for place, key in enumerate(keys):
+            first = self._places.setdefault(key, place)
             if first != place and np.any(self._ballots[:, first] != self._ballots[:, place]):
                 raise InvalidDataError("`X_public` of RecordedTeachers holds a row twice, with other ballots.")
 
     @classmethod
     def load(
-        cls, path: Path, X_public: npt.NDArray[Any], *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
+        cls, path: str | Path, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
     ) -> Self:
         """Read ballots from an npz file; never unpickles.
 
@@ -154,22 +143,12 @@ class RecordedTeachers:
         InvalidDataError
             If the file is no npz of plain arrays or lacks the array; see also the class.
         """
-        arrays = read_arrays(path)
+        arrays = read_arrays(Path(path))
         if array not in arrays:
             raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._n_classes
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose change moves at most one teacher's ballots."""
-        return self._unit
-
-    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
+    def ballots(self, X_public: npt.ArrayLike) -> Ballots:
         """Return the ballots that were cast on these rows, shape (teachers, rows); private.
 
         Parameters
@@ -183,25 +162,48 @@ class RecordedTeachers:
             If a row was not voted on.
         """
         try:
-            places = [self._places[_key(row)] for row in np.asarray(X_public)]
+            places = [self._places[key] for key in _keys(X_public)]
         except KeyError:
             raise InvalidDataError("A row of `X_public` is not among those that the ballots were cast on.") from None
         return self._ballots[:, places]
 
 
-def _ask(teacher: Teacher, X_public: npt.NDArray[Any], n_classes: int) -> Ballots:
-    return _checked(np.asarray(teacher(X_public))[None], len(X_public), n_classes)[0]
+def _ask(number: int, teacher: Teacher, X_public: npt.NDArray[Any], n_classes: int) -> Ballots:
+    answer = np.asarray(teacher(deepcopy(X_public)))
+    return _checked(answer[None], len(X_public), n_classes, f"The answer of teacher {number} of CallableTeachers")[0]
 
 
-def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int) -> Ballots:
+def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
     """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
     found = np.asarray(ballots)
     if found.ndim != 2 or found.shape[1] != n_rows or not np.issubdtype(found.dtype, np.integer):
-        raise InvalidDataError(f"Ballots must be integers, one per teacher and row, on {n_rows} rows.")
+        raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
     if found.size and (found.min() < ABSTAIN or found.max() >= n_classes):
-        raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+        raise InvalidBallotError(f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     return found.astype(np.int16)
 
 
-def _key(row: npt.NDArray[Any]) -> bytes:
-    return repr((row.dtype.kind, row.tolist())).encode()
+def _known_unit(unit: object, owner: str) -> PrivacyUnit:
+    if not isinstance(unit, PrivacyUnit):
+        raise InvalidParameterError(
+            f"`unit` of {owner} must be a PrivacyUnit, such as Shards.unit. Got a {type(unit).__name__}."
+        )
+    return unit
+
+
+def _keys(X_public: npt.ArrayLike) -> list[object]:
+    """Return what tells rows apart by value: numbers alike are alike whatever their type, and text is text."""
+    rows = np.asarray(X_public)
+    if rows.ndim == 0:
+        raise InvalidDataError("`X_public` must hold rows. Got a single value.")
+    return [_frozen(row) for row in rows.tolist()]
+
+
+def _frozen(value: Any) -> object:
+    if isinstance(value, list):
+        return tuple(_frozen(part) for part in value)
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN", None  # which is not equal to itself
+    if not isinstance(value, str | int | float):
+        raise InvalidDataError(f"A row of `X_public` must hold numbers or text. Got a {type(value).__name__}.")
+    return value

@@ -30,7 +30,7 @@ _PARAMETERS = {
 }  # fmt: skip
 
 
-def quickened(estimator: Any) -> Any:
+def with_fast_forests(estimator: Any) -> Any:
     """Return `estimator` with every random forest in it replaced by one that grows the same trees faster.
 
     Parameters
@@ -41,7 +41,7 @@ def quickened(estimator: Any) -> Any:
     if type(estimator) is RandomForestClassifier:
         return _QuickForest(**estimator.get_params(deep=False))
     inside = {
-        name: quickened(value)
+        name: with_fast_forests(value)
         for name, value in estimator.get_params().items()
         if type(value) is RandomForestClassifier
     }

@@ -8,22 +8,22 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.teachers.base import check_private_rows
+from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.labelled_shards import ClosedForm, FittedTeachers, LabelledShards
 
 _TEACHERS_AT_LEAST = 64
 
 
 @final
-class HeadTeachers:
+class HeadTeachers(Ensemble):
     """One closed-form classifier per shard over public features, all shards at once.
 
+    What makes it private: each teacher is what the formula gives on its own shard, to the last bit.
+
     A teacher of a few dozen rows cannot learn features, but over good public features class means are enough; then
-    thousands of teachers cost seconds, and noise can grow with their number. Each teacher is what the formula gives on
-    its own shard alone. An empty shard abstains.
+    thousands of teachers cost seconds, and noise can grow with their number. An empty shard abstains.
 
     Parameters
     ----------
@@ -34,24 +34,22 @@ class HeadTeachers:
     memory_limit : int
         Bytes, about, that the fitted teachers may take in `fit_ballots`: it fits, asks and forgets so many at a time,
         but at least 64.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `head` is none, or a number is out of range.
     """
 
     def __init__(self, head: ClosedForm, *, n_classes: int, memory_limit: int = 2**28) -> None:
+        if isinstance(head, type) or not isinstance(head, ClosedForm):
+            raise InvalidParameterError(
+                f"`head` of HeadTeachers must be a closed form such as ClassMeans(). Got {_named(head)}."
+            )
+        super().__init__(n_classes)
         self._head = head
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "HeadTeachers")
         self._memory_limit = integer_at_least(memory_limit, 1, "memory_limit", "HeadTeachers")
-        self._fitted: FittedTeachers | None = None
-        self._shape: tuple[int, PrivacyUnit] | None = None
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._n_classes
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose change moves at most one teacher's ballots: the unit of the shards that they were fitted on."""
-        return self._trained()[2]
+        self._fitted: tuple[FittedTeachers, int] | None = None  # and the number of features
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Fit one teacher per shard and keep them in memory, to vote on rows that come later.
@@ -70,11 +68,11 @@ class HeadTeachers:
         InvalidDataError
             If rows, labels and shards do not belong together, or a value is not finite.
         """
-        rows = _finite(X, "X")
-        check_private_rows(rows, y, shards, self._n_classes)
-        with threadpool_limits(1, "blas"):
-            self._fitted = self._head.fit(LabelledShards(rows, np.asarray(y), shards, self._n_classes))
-        self._shape = rows.shape[1], shards.unit
+        rows, labels = self._checked(X, y, shards)
+        rows = _finite(rows, "X")
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
+            fitted = self._head.fit(LabelledShards(rows, labels, shards, self._n_classes))
+        self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
@@ -90,11 +88,14 @@ class HeadTeachers:
         InvalidDataError
             If `fit` was not called, or a value is not finite, or there are other features.
         """
-        fitted, n_features, _ = self._trained()
-        rows = _finite(X_public, "X_public")
-        if rows.shape[1] != n_features:
-            raise InvalidDataError(f"`X_public` must have the {n_features} features of X. Got {rows.shape[1]}.")
-        with threadpool_limits(1, "blas"):  # products this small lose by threads that wait for each other
+        if self._fitted is None:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+        fitted, n_features = self._fitted
+        rows = _finite(public_rows(X_public, (n_features,)), "X_public")
+        with (
+            threadpool_limits(1, "blas"),
+            np.errstate(all="ignore"),
+        ):  # products this small lose by threads that wait for each other
             return fitted.ballots(rows)
 
     def fit_ballots(
@@ -103,21 +104,39 @@ class HeadTeachers:
         y: IntArray,
         shards: Shards,
         X_public: Matrix,
-        checkpoints: Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
+        checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
     ) -> Ballots:
-        """Fit, vote and forget, so many teachers at a time; see `fit` and `ballots`.
+        """Fit, vote and forget, so many teachers at a time.
 
-        A killed run starts again: there is nothing worth keeping.
+        Parameters
+        ----------
+        X, y, shards
+            As in `fit`.
+        X_public : array of shape (queries, features)
+            Public rows to vote on.
+        checkpoints : path, optional
+            Not used: a killed run starts again, for there is nothing worth keeping.
+
+        Returns
+        -------
+        Ballots
+            Class index, or −1, per teacher and row: shape (teachers, queries); private.
+
+        Raises
+        ------
+        InvalidDataError
+            If rows, labels and shards do not belong together, or a value is not finite.
         """
-        check_private_rows(X, y, shards, self._n_classes)
+        rows, labels = self._checked(X, y, shards)
         ballots = np.full((shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
-        at_once = self._teachers_at_once(np.shape(X)[-1])
+        at_once = self._teachers_at_once(rows.shape[-1])
         for first in range(0, shards.n_shards, at_once):
             last = min(first + at_once, shards.n_shards)
             here = (shards.assignment >= first) & (shards.assignment < last)
             some = Shards(shards.assignment[here] - first, last - first, shards.unit)
             group = HeadTeachers(self._head, n_classes=self._n_classes)
-            ballots[first:last] = group.fit(X[here], y[here], some).ballots(X_public)
+            ballots[first:last] = group.fit(rows[here], labels[here], some).ballots(X_public)
+        self._unit = shards.unit
         return ballots
 
     def _teachers_at_once(self, n_features: int) -> int:
@@ -125,10 +144,9 @@ class HeadTeachers:
         blocks = self._memory_limit // (each * _TEACHERS_AT_LEAST)
         return _TEACHERS_AT_LEAST * max(1, blocks)
 
-    def _trained(self) -> tuple[FittedTeachers, int, PrivacyUnit]:
-        if self._fitted is None or self._shape is None:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
-        return self._fitted, *self._shape
+
+def _named(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:

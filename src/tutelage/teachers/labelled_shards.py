@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class FittedTeachers(Protocol):
         ...
 
 
+@runtime_checkable
 class ClosedForm(Protocol):
     """A classifier whose fit is a formula."""
 

@@ -1,8 +1,41 @@
 """Seeds of the teachers' own randomness: first weights, bootstrap samples, the order of batches. Never of noise."""
 
+import random  # what estimators may draw from, behind our back
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
 import numpy as np
+from numpy import random as numpy_random
+
+_FEWER_BITS = 2**32
 
 
 def teacher_seed(seed: int, number: int) -> int:
     """Return the seed of teacher `number`, the same however many teachers there are and wherever they train."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+@contextmanager
+def own_streams(shard: int | str, seed: int) -> Iterator[None]:
+    """Let the random streams of this process start from `seed` and the shard, and go on afterwards where they were.
+
+    Parameters
+    ----------
+    shard : int or str
+        Whose work it is.
+    seed : int
+        Seed of the ensemble.
+    """
+    start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
+    with ExitStack() as undo:
+        undo.callback(random.setstate, random.getstate())
+        undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002  whatever estimators draw from
+        random.seed(start)
+        numpy_random.seed(start % _FEWER_BITS)  # noqa: NPY002
+        torch: Any = sys.modules.get("torch")
+        if torch is not None:
+            undo.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
+            torch.manual_seed(start)
+        yield

@@ -4,13 +4,14 @@ Accuracies and gaps are functions of the private votes without any noise. Publis
 stopping at it leaks what no ε here accounts for; so they come in a type that prints nothing until it is revealed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 
@@ -35,7 +36,6 @@ class RevealedStatistics:
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
 class PrivateStatistics:
     """Statistics of the teachers, shut until `reveal` is called.
 
@@ -54,21 +54,27 @@ class PrivateStatistics:
         If ballots and labels do not belong together.
     """
 
-    ballots: Ballots = field(repr=False)
-    labels: IntArray
-    n_classes: int
+    __slots__ = ("_ballots", "_labels", "_n_classes")
 
-    def __post_init__(self) -> None:
-        if np.ndim(self.ballots) != 2 or np.shape(self.labels) != np.shape(self.ballots)[1:]:
+    def __init__(self, ballots: npt.ArrayLike, labels: npt.ArrayLike, n_classes: int) -> None:
+        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "PrivateStatistics")
+        self._ballots: Ballots = np.asarray(ballots)
+        self._labels: IntArray = np.asarray(labels)
+        if self._ballots.ndim != 2 or len(self._ballots) == 0 or self._labels.shape != self._ballots.shape[1:]:
             raise InvalidDataError(
-                "Ballots must be of shape (teachers, rows) and labels of shape (rows,). Got "
-                f"{np.shape(self.ballots)} and {np.shape(self.labels)}."
+                "Ballots must be of shape (teachers, rows), of at least one teacher, and labels of shape (rows,). Got "
+                f"{self._ballots.shape} and {self._labels.shape}."
+            )
+        if not all(np.issubdtype(values.dtype, np.integer) for values in (self._ballots, self._labels)):
+            raise InvalidDataError(
+                "Ballots and labels must be class indices, which are integers. Got "
+                f"{self._ballots.dtype} and {self._labels.dtype}."
             )
 
     def reveal(self) -> RevealedStatistics:
         """Return the statistics in the open, for the data's owner; never publish them or choose parameters by them."""
-        ballots, labels = np.asarray(self.ballots), np.asarray(self.labels)
-        counts = np.stack([(ballots == label).sum(axis=0) for label in range(self.n_classes)])
+        ballots, labels = self._ballots, self._labels
+        counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)
         return RevealedStatistics(
             accuracies=_shares(ballots == labels, ballots != ABSTAIN),
@@ -77,7 +83,7 @@ class PrivateStatistics:
         )
 
     def __repr__(self) -> str:
-        return f"PrivateStatistics(<hidden: private votes>, teachers={len(self.ballots)}, rows={len(self.labels)})"
+        return f"PrivateStatistics(<hidden: private votes>, teachers={len(self._ballots)}, rows={len(self._labels)})"
 
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError(

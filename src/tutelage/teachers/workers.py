@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple, final
 
@@ -19,8 +19,9 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError, TutelageError
+from tutelage.exceptions import InvalidBallotError, TeacherLostWarning, TeacherTrainingError
 from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
+from tutelage.teachers.seeds import own_streams
 
 TRIES_ALONE = 3
 
@@ -37,11 +38,14 @@ class Job(NamedTuple):
         Returns the arguments of one teacher, by its number.
     shared : tuple
         Arguments that all teachers share.
+    seed : int
+        Seed of the ensemble.
     """
 
     work: Callable[..., Any]
     own: Callable[[int], tuple[Any, ...]]
     shared: tuple[Any, ...]
+    seed: int
 
 
 class _WorkerDiedError(Exception):
@@ -55,7 +59,7 @@ class _WorkerDiedError(Exception):
 Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
 
 
-def finished(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
+def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
     """Yield each teacher's number and result as they finish, in any order; lost teachers are left out.
 
     Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
@@ -107,25 +111,53 @@ def finished(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[t
         )
 
 
-def guarded(shard: int | str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` for the teacher of `shard` on one thread, letting no message from inside a shard out of it."""
-    # A warning or an error of the estimator may quote rows or class counts of one shard, so neither passes.
-    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
-        try:
-            return work(*arguments)
-        except TutelageError:
-            raise
-        except Exception as error:
-            raise TeacherTrainingError(
-                f"The teachers' estimator raised {type(error).__name__} on shard {shard}. Its message may quote "
-                "private rows and is withheld; fit the estimator on a made-up shard of that size to read it."
-            ) from None
+def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence.
+
+    Parameters
+    ----------
+    shard : int or str
+        Which teacher, for messages.
+    seed : int
+        Of the process's own random streams while it works, for estimators that draw from them: how far another teacher
+        got in a stream that both share would depend on the other's rows.
+    work : callable
+        What to do.
+    *arguments
+        What to do it with.
+
+    Raises
+    ------
+    InvalidBallotError
+        If the work says that a teacher's answer is no ballot.
+    TeacherTrainingError
+        If the work raises anything else; what it says is withheld.
+    """
+    # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
+    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"), own_streams(shard, seed):
+        return withheld(f"The teacher of shard {shard}", work, *arguments)
+
+
+def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what `work` comes to; of its errors only the type comes out, but for those that a ballot is none."""
+    try:
+        return work(*arguments)
+    except (InvalidBallotError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # compiled extensions panic with exceptions of their own, and quote as others do
+        kind = type(error).__name__
+    del arguments
+    # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
+    raise TeacherTrainingError(
+        f"{who} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of the "
+        "same shape to read it."
+    )
 
 
 def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
     """Return what one teacher comes to with nobody else in flight; nothing if it kills its worker every time.
 
-    Whatever the worker did before, the last tries are in one that is new: the one before it died.
+    Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
     """
     for _ in range(TRIES_ALONE):
         try:
@@ -153,7 +185,7 @@ def _over_joblib(
     def calls() -> Iterator[Any]:
         for number in numbers:
             started.add(number)
-            yield delayed(_numbered)(number, job.work, job.own(number), job.shared)
+            yield delayed(_numbered)(number, job.seed, job.work, job.own(number), job.shared)
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
     parallel: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
@@ -172,7 +204,7 @@ def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: s
         while True:
             for number in islice(upcoming, cluster.room - len(in_flight)):
                 started.add(number)
-                in_flight.add(cluster.submit(_numbered, number, job.work, job.own(number), shared))
+                in_flight.add(cluster.submit(_numbered, number, job.seed, job.work, job.own(number), shared))
             if not in_flight:
                 break
             task = cluster.first_done(in_flight)
@@ -195,11 +227,13 @@ def _nothing() -> None:
     pass
 
 
-_NOTHING = Job(_nothing, own=lambda _: (), shared=())
+_NOTHING = Job(_nothing, own=lambda _: (), shared=(), seed=0)
 
 
-def _numbered(number: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]) -> tuple[int, Any]:
-    return number, guarded(number, work, *own, *shared)
+def _numbered(
+    number: int, seed: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]
+) -> tuple[int, Any]:
+    return number, guarded(number, seed, work, *own, *shared)
 
 
 class _WholeProcess:
@@ -238,15 +272,11 @@ def _one_openmp_thread() -> Iterator[None]:
         yield
 
 
-_known_libraries: dict[int, ThreadpoolController] = {}
-
-
 def _libraries() -> ThreadpoolController:
     """Return the thread pools of this process; looking for them takes milliseconds, so only after new imports."""
-    imported = len(sys.modules)
-    libraries = _known_libraries.get(imported)
-    if libraries is None:
-        libraries = ThreadpoolController()
-        _known_libraries.clear()
-        _known_libraries[imported] = libraries
-    return libraries
+    return _libraries_after(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _libraries_after(_imports: int) -> ThreadpoolController:
+    return ThreadpoolController()

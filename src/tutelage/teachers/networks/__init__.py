@@ -6,6 +6,7 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     raise ModuleNotFoundError("Network teachers need torch: pip install 'tutelage[torch]'.", name="torch") from error
 
 from tutelage.teachers.networks.convolutions import ImageInput, RandomShift, TwoConvolutions
-from tutelage.teachers.networks.ensemble import Network, NetworkTeachers
+from tutelage.teachers.networks.ensemble import NetworkTeachers
+from tutelage.teachers.networks.recipe import Network
 
 __all__ = ["ImageInput", "Network", "NetworkTeachers", "RandomShift", "TwoConvolutions"]

@@ -2,98 +2,41 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from joblib import parallel_config
-from torch import nn
 
-from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
+from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.base import check_private_rows
-from tutelage.teachers.checkpoints import BallotFile, Checkpoints
+from tutelage.teachers.base import Ensemble, public_rows
+from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.networks import alone, together
-from tutelage.teachers.networks.alone import Weights
-from tutelage.teachers.networks.recipe import Engine, Training
+from tutelage.teachers.networks.products import Keep, KeepVotes, KeepWeights
+from tutelage.teachers.networks.recipe import Network, Weights
 from tutelage.teachers.networks.store import WeightsFile
+from tutelage.teachers.networks.together import Shard
 from tutelage.teachers.seeds import teacher_seed
-from tutelage.teachers.workers import Job, finished, guarded
+from tutelage.teachers.workers import Job, guarded, train_each
 
 _TOGETHER = 250  # networks in one stack; more would not make small kernels larger, only take more memory
+Product = TypeVar("Product")
 
 
 @final
-@dataclass(frozen=True)
-class Network:
-    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
-
-    Parameters
-    ----------
-    factory : callable
-        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
-        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own.
-    epochs : int
-        Passes over the shard.
-    batch_size : int
-        Rows per step, at least 2.
-    learning_rate : float
-        Of Adam at the first step; it falls linearly to zero.
-    weight_decay : float
-        Decoupled weight decay, as in AdamW.
-    device : str, optional
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
-    engine : {"auto", "alone", "together"}
-        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
-        is too little work, and one by one on processors, where stacking is slower.
-
-    Notes
-    -----
-    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
-    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalisation mixes the rows of a batch and is refused by ``"together"``.
-    """
-
-    factory: Callable[[int], nn.Module]
-    epochs: int = 40
-    batch_size: int = 48
-    learning_rate: float = 4e-3
-    weight_decay: float = 0.01
-    device: str | None = None
-    engine: Engine = "auto"
-
-    def __post_init__(self) -> None:
-        _ = self.training
-        if self.engine not in ("auto", "alone", "together"):
-            raise InvalidParameterError(
-                f"`engine` of Network must be 'auto', 'alone' or 'together'. Got {self.engine!r}."
-            )
-        if self.device is not None:
-            _device(self.device)
-
-    @property
-    def training(self) -> Training:
-        """The settings that each teacher is trained by."""
-        return Training(self.factory, self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
-
-    def ensemble(
-        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
-    ) -> "NetworkTeachers":
-        """Return untrained teachers; see `NetworkTeachers`."""
-        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-
-
-@final
-class NetworkTeachers:
+class NetworkTeachers(Ensemble):
     """One neural network per shard.
 
-    An empty shard abstains. Rows are taken as they are: scale them by a public feature map or in the module.
+    What makes it private: a network is a function of its own shard, its number and public settings, to the last bit,
+    whether it is trained alone or stacked with others. An empty shard abstains. Rows are taken as they are: scale them
+    by a public feature map or in the module.
 
     Parameters
     ----------
@@ -107,37 +50,29 @@ class NetworkTeachers:
         Networks trained at once on processors, as in joblib; each takes one thread.
     progress : bool
         Show a progress bar on work that takes long.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `network` is no Network, or a number is out of range.
     """
 
     def __init__(
         self, network: Network, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
     ) -> None:
-        self._training = network.training
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", "NetworkTeachers")
+        if not isinstance(network, Network):
+            raise InvalidParameterError(
+                f"`network` of NetworkTeachers must be a Network(factory). Got a {type(network).__name__}."
+            )
+        super().__init__(n_classes)
+        self._network = network
         self._seed = integer_at_least(seed, 0, "seed", "NetworkTeachers")
         self._n_jobs = n_jobs
         self._progress = progress
-        self._device = _device(network.device)
-        self._stacked = network.engine == "together" or (network.engine == "auto" and self._device.type != "cpu")
-        module = self._training.network(n_classes, seed)
-        if self._stacked:
-            together.refuse_unstackable(module)
-        self._weights: list[Weights | None] = []
-        self._unit: PrivacyUnit | None = None
+        self._weights: list[Weights] = []
+        self._row_shape: tuple[int, ...] = ()
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._n_classes
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose change moves at most one teacher's ballots: the unit of the shards that they were trained on."""
-        if self._unit is None:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
-        return self._unit
-
-    def fit(self, X: Matrix, y: IntArray, shards: Shards, checkpoints: Path | None = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards, checkpoints: str | Path | None = None) -> Self:
         """Train one network per shard and keep them in memory, to vote on rows that come later.
 
         Parameters
@@ -154,21 +89,20 @@ class NetworkTeachers:
 
         Raises
         ------
+        InvalidDataError
+            If rows, labels and shards do not belong together, or a value is not finite.
+        InvalidParameterError
+            If the module does not take such rows to one score per class, or cannot be trained by the engine.
         TeacherTrainingError
             If the training fails on a shard.
         """
-        rows, labels = self._checked(X, y, shards)
-        store = Checkpoints(checkpoints, WeightsFile(), self._identity())
-        todo = store.resume(
-            store.identities(rows, labels, shards, self._seeds(shards)),
-            lambda numbers: self._run(_train, rows, labels, shards, numbers),
-        )
-        trained = dict(self._shown(todo, shards))
-        self._weights = [trained.get(number) for number in range(shards.n_shards)]
-        self._unit = shards.unit
+        rows, labels = self._checked_numbers(X, y, shards)
+        products = self._products(KeepWeights(), WeightsFile(), rows, labels, shards, checkpoints, ())
+        self._weights = self._collected(products, shards, {})
+        self._unit, self._row_shape = shards.unit, rows.shape[1:]
         return self
 
-    def ballots(self, X_public: Matrix) -> Ballots:
+    def ballots(self, X_public: npt.ArrayLike) -> Ballots:
         """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private.
 
         Parameters
@@ -179,25 +113,25 @@ class NetworkTeachers:
         Raises
         ------
         InvalidDataError
-            If `fit` was not called, or the rows are no finite numbers.
+            If `fit` was not called, or the rows are no finite numbers of the shape of private ones.
         TeacherTrainingError
-            If the module fails on the rows.
+            If a network fails on the rows.
         """
-        _ = self.unit
-        queries = _numbers(X_public, "X_public")
-        present = [number for number, weights in enumerate(self._weights) if weights is not None]
-        ballots = np.full((len(self._weights), len(queries)), ABSTAIN, dtype=np.int16)
-        job = Job(
-            _vote,
-            own=lambda number: (self._weights[number],),
-            shared=(self._training, self._n_classes, self._device, queries),
-        )
-        for number, ballot in self._one_by_one(job, present):
-            ballots[number] = ballot
-        return ballots
+        if not self._weights:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+        queries = _numbers(public_rows(X_public, self._row_shape), "X_public")
+        keep = KeepVotes(self._network, self._n_classes, queries)
+        job = Job(_asked, own=lambda number: (self._weights[number],), shared=(keep,), seed=self._seed)
+        found = dict(self._one_by_one(job, range(len(self._weights))))
+        return np.stack([found.get(number, keep.of_none()) for number in range(len(self._weights))])
 
     def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: Path | None = None
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        shards: Shards,
+        X_public: npt.ArrayLike,
+        checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget, so that memory does not grow with the ensemble.
 
@@ -218,133 +152,184 @@ class NetworkTeachers:
 
         Raises
         ------
-        TeacherTrainingError
-            If the training fails on a shard.
+        InvalidDataError, InvalidParameterError, TeacherTrainingError
+            As in `fit`; also if the public rows do not have the shape of private ones.
         """
-        rows, labels = self._checked(X, y, shards)
-        queries = _numbers(X_public, "X_public")
-        store = Checkpoints(checkpoints, BallotFile(), (self._identity(), queries))
-        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
-        todo = store.resume(
-            store.identities(rows, labels, shards, self._seeds(shards)),
-            lambda numbers: self._run(_train_and_vote, rows, labels, shards, numbers, queries),
-        )
-        for number, ballot in self._shown(todo, shards):
-            ballots[number] = ballot
+        rows, labels = self._checked_numbers(X, y, shards)
+        queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
+        keep = KeepVotes(self._network, self._n_classes, queries)
+        form = BallotFile(len(queries), self._n_classes)
+        products = self._products(keep, form, rows, labels, shards, checkpoints, queries)
+        ballots = np.stack(self._collected(products, shards, keep.of_none()))
+        self._unit = shards.unit
         return ballots
 
-    def _run(
+    def _checked_numbers(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
+        rows, labels = self._checked(X, y, shards)
+        return _numbers(rows, "X"), labels
+
+    def _products(
         self,
-        work: Callable[..., Any],
+        keep: Keep[Product],
+        form: Any,
         X: Matrix,
         y: IntArray,
         shards: Shards,
-        numbers: Sequence[int],
-        *queries: Matrix,
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield what each teacher comes to: weights, or ballots on the queries. Empty shards are left out."""
-        rows, seeds = shards.rows, self._seeds(shards)
+        checkpoints: str | Path | None,
+        settings: object,
+    ) -> Iterator[tuple[int, Product]]:
+        """Yield each teacher's number and what is kept of it, from checkpoints or from training."""
+        stacked = self._stacks(X.shape[1:])
+        rows = shards.rows
+        seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
 
         def own(number: int) -> tuple[Matrix, IntArray, int]:
             return X[rows[number]], y[rows[number]], seeds[number]
 
-        full = [number for number in numbers if len(rows[number])]
-        if self._stacked:
-            return self._in_stacks([own(number) for number in range(shards.n_shards)], full, *queries)
-        return self._one_by_one(Job(work, own, (self._training, self._n_classes, self._device, *queries)), full)
+        def run(numbers: Sequence[int]) -> Iterator[tuple[int, Product]]:
+            if stacked:
+                return self._in_stacks(own, shards.n_shards, numbers, keep)
+            shared = self._network, self._n_classes, keep
+            return self._one_by_one(Job(_trained, own, shared, self._seed), numbers)
+
+        store = Checkpoints(checkpoints, form, () if checkpoints is None else (self._identity(stacked), settings))
+        return store.resume(store.identities(X, y, shards, seeds), run)
 
     def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         # An accelerator is one device: processes that share it would only wait for each other.
-        with nullcontext() if self._device.type == "cpu" else parallel_config(backend="sequential"):
-            yield from finished(job, numbers, self._n_jobs)
+        on_processor = self._network.torch_device().type == "cpu"
+        with nullcontext() if on_processor else parallel_config(backend="sequential"):
+            yield from train_each(job, numbers, self._n_jobs)
 
     def _in_stacks(
-        self, teachers: Sequence[tuple[Matrix, IntArray, int]], numbers: Sequence[int], *queries: Matrix
-    ) -> Iterator[tuple[int, Any]]:
+        self,
+        own: Callable[[int], tuple[Matrix, IntArray, int]],
+        n_shards: int,
+        numbers: Sequence[int],
+        keep: Keep[Product],
+    ) -> Iterator[tuple[int, Product]]:
         """Train whole stacks, whoever is missing: a stack's shape must not tell whose shard is empty."""
-        wanted = set(numbers)
-        for first in range(0, len(teachers), _TOGETHER):
-            stack = range(first, min(first + _TOGETHER, len(teachers)))
+        wanted, device = set(numbers), self._network.torch_device()
+        for first in range(0, n_shards, _TOGETHER):
+            stack = range(first, min(first + _TOGETHER, n_shards))
             if wanted.isdisjoint(stack):
                 continue
-            shards = [_shard(*teachers[number], self._device) for number in stack]
-            settings = self._training, self._n_classes, teacher_seed(self._seed, first)
-            products = guarded(f"{first} to {stack[-1]}", _train_stack, shards, settings, self._device, *queries)
-            yield from ((n, product) for n, product in zip(stack, products, strict=True) if n in wanted)
+            teachers = [own(number) for number in stack]
+            shards = [_shard(*teacher, device) for teacher in teachers]
+            seed = teacher_seed(self._seed, first)
+            name = f"{first} to {stack[-1]}"
+            products = guarded(name, seed, _trained_together, shards, self._network, self._n_classes, seed, keep)
+            for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
+                if number in wanted:
+                    yield number, product if len(y) else keep.of_none()
 
-    def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
-        return progress_bar(results, "Training networks", shards.n_shards, shown=self._progress)
+    def _collected(self, products: Iterable[tuple[int, Product]], shards: Shards, lost: Product) -> list[Product]:
+        shown = progress_bar(products, "Training networks", shards.n_shards, shown=self._progress)
+        found = dict(shown)
+        return [found.get(number, lost) for number in range(shards.n_shards)]
 
-    def _checked(self, X: Matrix, y: IntArray, shards: Shards) -> tuple[Matrix, IntArray]:
-        check_private_rows(X, y, shards, self._n_classes)
-        return _numbers(X, "X"), np.asarray(y, dtype=np.int64)
+    def _stacks(self, row_shape: tuple[int, ...]) -> bool:
+        """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
+        wanted = self._network.engine
+        if wanted == "auto":
+            wanted = "alone" if self._network.torch_device().type == "cpu" else "together"
+        _try_module(self._network, self._n_classes, row_shape)
+        if wanted == "alone":
+            return False
+        try:
+            _try_stack(self._network, self._n_classes, row_shape)
+        except InvalidParameterError:
+            if self._network.engine == "together":
+                raise
+            return False
+        return True
 
-    def _seeds(self, shards: Shards) -> list[int]:
-        return [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
-
-    def _identity(self) -> tuple[object, ...]:
-        """Return what all teachers share; a factory is known by the module that it makes, and by its first weights."""
-        module = self._training.network(self._n_classes, self._seed)
-        state = {name: value.numpy() for name, value in module.state_dict().items()}
-        return torch.__version__, self._training, self._n_classes, self._stacked, repr(module), state
-
-
-def _train(X: Matrix, y: IntArray, seed: int, training: Training, n_classes: int, device: torch.device) -> Weights:
-    shard = _shard(X, y, seed, device)
-    return alone.train(training, shard.X, shard.y, n_classes, seed)
-
-
-def _vote(weights: Weights, training: Training, n_classes: int, device: torch.device, queries: Matrix) -> Ballots:
-    return alone.vote(training, weights, torch.from_numpy(queries).to(device), n_classes)
-
-
-def _train_and_vote(
-    X: Matrix, y: IntArray, seed: int, training: Training, n_classes: int, device: torch.device, queries: Matrix
-) -> Ballots:
-    return _vote(_train(X, y, seed, training, n_classes, device), training, n_classes, device, queries)
-
-
-def _train_stack(
-    shards: Sequence[together.Shard], settings: tuple[Training, int, int], device: torch.device, *queries: Matrix
-) -> Iterable[Any]:
-    training, n_classes, seed = settings
-    weights = together.train(training, shards, n_classes, seed)
-    if not queries:
-        return weights
-    return together.vote(training, weights, torch.from_numpy(queries[0]).to(device), n_classes)
+    def _identity(self, stacked: bool) -> tuple[object, ...]:
+        """Return what all teachers share; a factory is known by its code, its module and the first weights of that."""
+        module = self._network.module(self._n_classes, self._seed)
+        state = {
+            name: value.detach().cpu().numpy() for name, value in [*module.named_parameters(), *module.named_buffers()]
+        }
+        code = source_of(self._network.factory, *module.modules())
+        return (
+            torch.__version__,
+            self._network,
+            self._network.torch_device().type,
+            self._n_classes,
+            stacked,
+            code,
+            state,
+        )
 
 
-def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> together.Shard:
+def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
+    module = network.module(n_classes, 0).to(network.torch_device()).eval()
+    rows = torch.zeros((2, *row_shape), device=network.torch_device())
+    try:
+        with torch.inference_mode():
+            scores = module(rows)
+    except Exception as error:  # of made-up rows: it may be read
+        raise InvalidParameterError(
+            f"`factory` of Network makes a module that does not take rows of shape {row_shape}. It raised "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
+        got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise InvalidParameterError(
+            f"`factory` of Network must make a module that takes 2 rows to scores of shape (2, {n_classes}). Got {got}."
+        )
+
+
+def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
+    together.refuse_unstackable(network.module(n_classes, 0))
+    device = network.torch_device()
+    empty = np.zeros((0, *row_shape), dtype=np.float32), np.zeros(0, dtype=np.int64)
+    try:
+        together.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
+    except Exception as error:  # of made-up rows: it may be read
+        raise InvalidParameterError(
+            "`factory` of Network makes a module that cannot be trained together with others; use engine='alone'. It "
+            f"raised {type(error).__name__}: {error}"
+        ) from None
+
+
+def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: Keep[Product]) -> Product:
+    if len(y) == 0:
+        return keep.of_none()
+    shard = _shard(X, y, seed, network.torch_device())
+    return keep.of_one(alone.train(network, shard.X, shard.y, n_classes, seed))
+
+
+def _trained_together(
+    shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: Keep[Product]
+) -> Iterable[Product]:
+    return keep.of_stack(together.train(network, shards, n_classes, seed))
+
+
+def _asked(weights: Weights, keep: KeepVotes) -> Ballots:
+    return keep.of_one(weights)
+
+
+def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:
     if len(y) == 0:  # stands in a stack for a teacher that abstains
         X, y = np.zeros((1, *X.shape[1:]), dtype=X.dtype), np.zeros(1, dtype=np.int64)
-    return together.Shard(torch.from_numpy(X).to(device), torch.from_numpy(y).to(device), seed)
+    return Shard(torch.from_numpy(X).to(device), torch.from_numpy(y).to(device), seed)
 
 
-def _numbers(rows: Matrix, name: str) -> Matrix:
+def _numbers(rows: npt.NDArray[Any], name: str) -> Matrix:
     """Return rows as bytes or 32-bit floats, the smaller of what networks take."""
-    matrix = np.asarray(rows)
-    if matrix.dtype == np.uint8:
-        return np.ascontiguousarray(matrix)
+    if rows.ndim < 2:
+        raise InvalidDataError(f"`{name}` must have shape (rows, ...). Got {rows.shape}.")
+    if rows.dtype == np.uint8:
+        return np.ascontiguousarray(rows)
     try:
-        matrix = np.ascontiguousarray(matrix, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            matrix = np.ascontiguousarray(rows, dtype=np.float32)
     except (TypeError, ValueError):
         raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.") from None
-    if matrix.ndim < 2 or not np.isfinite(matrix).all():
+    if rows.dtype.kind == "c" or not np.isfinite(matrix).all():
         raise InvalidDataError(
-            f"`{name}` must be finite numbers of shape (rows, ...). Got shape {matrix.shape}; fill what is missing "
-            "with a public value such as zero."
+            f"`{name}` must hold finite numbers in single precision. Fill what is missing with a public value, such as "
+            "zero."
         )
     return matrix
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise InvalidParameterError(
-            f"`device` of Network must be one that torch can use here, such as 'cpu'. Got {name!r}."
-        ) from None
-    return device

@@ -1,43 +1,68 @@
-"""How network teachers learn: public settings, and what they see in which order."""
+"""What network teachers are and how they learn: public settings."""
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from torch import nn
 
-from tutelage._validation import integer_at_least, positive
+from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
+
+if TYPE_CHECKING:
+    from tutelage.teachers.networks.ensemble import NetworkTeachers
+
+Weights = dict[str, torch.Tensor]  # parameters and buffers of one network, by name; tied ones once
 
 
 @final
 @dataclass(frozen=True)
-class Training:
-    """Settings of the training of every teacher, all public.
+class Network:
+    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
 
     Parameters
     ----------
     factory : callable
-        From the number of classes to an untrained module that takes a float tensor of rows, shape (rows, ...), to
-        scores of shape (rows, classes).
+        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
+        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own. Every teacher
+        gets a copy of what it returns, so layers that public data trained may be part of it.
     epochs : int
         Passes over the shard.
     batch_size : int
-        Rows per step.
+        Rows per step, at least 2.
     learning_rate : float
         Of Adam at the first step; it falls linearly to zero.
     weight_decay : float
-        Decoupled weight decay, as in AdamW.
+        Decoupled weight decay, as in AdamW; at least 0 and below 1.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
+    engine : {"auto", "alone", "together"}
+        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
+        is too little work, if the module allows it; one by one on processors, where stacking is slower.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a setting is out of range, or `factory` is a module and not a callable that makes one.
+
+    Notes
+    -----
+    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
+    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
+    normalisation mixes the rows of a batch and is refused by ``"together"``.
     """
 
     factory: Callable[[int], nn.Module]
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
+    epochs: int = 20
+    batch_size: int = 48
+    learning_rate: float = 4e-3
+    weight_decay: float = 0.01
+    device: str | None = None
+    engine: Literal["auto", "alone", "together"] = "auto"
 
     def __post_init__(self) -> None:
         if not callable(self.factory) or isinstance(self.factory, nn.Module):
@@ -48,13 +73,23 @@ class Training:
         integer_at_least(self.epochs, 1, "epochs", "Network")
         integer_at_least(self.batch_size, 2, "batch_size", "Network")
         positive(self.learning_rate, "learning_rate", "Network")
-        if not 0 <= self.weight_decay < 1:
+        number_between(self.weight_decay, 0, 1, "weight_decay", "Network")
+        if self.engine not in ("auto", "alone", "together"):
             raise InvalidParameterError(
-                f"`weight_decay` of Network must be at least 0 and below 1. Got {self.weight_decay!r}."
+                f"`engine` of Network must be 'auto', 'alone' or 'together'. Got {self.engine!r}."
             )
+        self.torch_device()
 
-    def network(self, n_classes: int, seed: int) -> nn.Module:
-        """Return an untrained module whose first weights depend on `seed` alone."""
+    def ensemble(
+        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+    ) -> "NetworkTeachers":
+        """Return untrained teachers; see `NetworkTeachers`."""
+        from tutelage.teachers.networks.ensemble import NetworkTeachers
+
+        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+
+    def module(self, n_classes: int, seed: int) -> nn.Module:
+        """Return an untrained module of one teacher, whose first weights depend on `seed` alone."""
         with drawing_from(seed):
             module = self.factory(n_classes)
         if not isinstance(module, nn.Module):
@@ -62,36 +97,28 @@ class Training:
                 "`factory` of Network must make a torch module from the number of classes. "
                 f"It made a {type(module).__name__}."
             )
-        return module
+        # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.
+        return copy.deepcopy(module)
 
-    def steps(self, n_rows: int) -> int:
-        """Return how many steps a shard of so many rows takes."""
-        return self.epochs * len(self._cuts(n_rows))
-
-    def batches(self, n_rows: int, seed: int) -> list[torch.Tensor]:
-        """Return the row numbers of each step: every epoch in a new order that depends on `seed` and `n_rows` alone.
-
-        A batch has at least two rows, for layers that normalise over them: a single row that would be left over sits
-        out this epoch, and the only row of a shard is taken twice.
-        """
-        if n_rows == 1:
-            return [torch.zeros(2, dtype=torch.int64)] * self.epochs
-        generator, cuts = torch.Generator().manual_seed(seed), self._cuts(n_rows)
-        orders = (torch.randperm(n_rows, generator=generator) for _ in range(self.epochs))
-        return [batch for order in orders for batch in order[: sum(cuts)].split(cuts)]
-
-    def learning_rate_at(self, step: torch.Tensor | int, steps: torch.Tensor | int) -> torch.Tensor | float:
-        """Return the learning rate at each step of so many, counted from 0."""
-        return self.learning_rate * (1 - step / steps)
-
-    def _cuts(self, n_rows: int) -> list[int]:
-        full, rest = divmod(n_rows, self.batch_size)
-        return [self.batch_size] * full + ([rest] if rest > 1 or full == 0 else [])
+    def torch_device(self) -> torch.device:
+        """Return the device to train on."""
+        if self.device is None:
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError, TypeError):
+            raise InvalidParameterError(
+                f"`device` of Network must be one that torch can use here, such as 'cpu'. Got {self.device!r}."
+            ) from None
+        return device
 
 
 @contextmanager
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Let whatever a module draws (weights, dropout, shifts) come from `seed`, and leave the caller's generators alone.
+
+    One thread of a process at a time: torch has one generator for all of them.
 
     Parameters
     ----------
@@ -106,7 +133,4 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
         yield
 
 
-_generator_in_use = threading.RLock()  # torch has one generator for a process, and so for all threads of a back end
-ADAM_BETAS = (0.9, 0.999)
-ADAM_EPSILON = 1e-8
-Engine = Literal["auto", "alone", "together"]
+_generator_in_use = threading.RLock()

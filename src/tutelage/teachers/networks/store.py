@@ -8,12 +8,12 @@ from safetensors.torch import save
 
 from tutelage._files import open_private
 from tutelage.exceptions import InvalidDataError
-from tutelage.teachers.networks.alone import Weights
+from tutelage.teachers.networks.recipe import Weights
 
 
 @final
 class WeightsFile:
-    """The weights of one network; as private as the shard that it learned from."""
+    """The weights of one network, as private as the shard that it learned from; no weights for an empty shard."""
 
     suffix = ".safetensors"
 

@@ -2,11 +2,12 @@
 
 A teacher's arithmetic must not depend on another's rows: all shapes below come from public numbers (teachers, batch
 size, features), a short batch is filled up and masked, and a teacher that has seen all its batches stands still while
-the others go on. Storage is as long as the longest shard, but nothing is computed along that axis.
+the others go on. Rows of all shards lie one after the other in memory, but nothing is computed along that axis.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
@@ -15,17 +16,18 @@ from torch.nn import functional
 
 from tutelage._typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
-from tutelage.teachers.networks.alone import Weights
-from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Training, drawing_from
+from tutelage.teachers.networks.alone import VOTES_AT_ONCE
+from tutelage.teachers.networks.recipe import Network, Weights, drawing_from
+from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
 
-_VOTES_AT_ONCE = 256
 
-
-class Shard(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Shard:
     """The rows, labels and seed of one teacher; private."""
 
-    X: torch.Tensor
-    y: torch.Tensor
+    X: torch.Tensor = field(repr=False)
+    y: torch.Tensor = field(repr=False)
     seed: int
 
 
@@ -39,30 +41,28 @@ class _Step(NamedTuple):
     number: torch.Tensor
 
 
-def refuse_unstackable(network: nn.Module) -> None:
+def refuse_unstackable(module: nn.Module) -> None:
     """Refuse modules whose training looks across the rows of a batch, for a batch here is filled up.
 
     Raises
     ------
     InvalidParameterError
-        If the network has batch normalisation.
+        If the module has batch normalisation.
     """
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and not isinstance(
-            module, nn.modules.instancenorm._InstanceNorm
-        ):
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
             raise InvalidParameterError(
-                f"`factory` of Network makes a {type(module).__name__}, whose statistics mix the rows of a batch; "
+                f"`factory` of Network makes a {type(part).__name__}, whose statistics mix the rows of a batch; "
                 "networks are not trained together with it. Use GroupNorm, or engine='alone'."
             )
 
 
-def train(training: Training, shards: Sequence[Shard], n_classes: int, seed: int) -> list[Weights]:
+def train(network: Network, shards: Sequence[Shard], n_classes: int, seed: int) -> list[Weights]:
     """Return the weights of one network per shard, all on the device of the rows.
 
     Parameters
     ----------
-    training : Training
+    network : Network
         Settings that all teachers share.
     shards : sequence of Shard
         At least one row each.
@@ -72,60 +72,63 @@ def train(training: Training, shards: Sequence[Shard], n_classes: int, seed: int
         Of what the modules draw themselves, such as dropout.
     """
     device = shards[0].X.device
-    networks = [training.network(n_classes, shard.seed).to(device) for shard in shards]
-    parameters, buffers = stack_module_state(networks)
-    gradients = _gradients(networks[0].train(), buffers)
-    X = nn.utils.rnn.pad_sequence([shard.X for shard in shards], batch_first=True)
-    y = nn.utils.rnn.pad_sequence([shard.y for shard in shards], batch_first=True)
-    teachers = torch.arange(len(shards), device=device)[:, None]
-    weights = {name: value.detach() for name, value in parameters.items()}
-    optimiser = _StackedAdamW(weights, training.weight_decay)
+    modules = [network.module(n_classes, shard.seed).to(device) for shard in shards]
+    parameters, buffers = stack_module_state(modules)
+    learning = {name for name, value in modules[0].named_parameters() if value.requires_grad}
+    weights = {name: value.detach() for name, value in parameters.items() if name in learning}
+    fixed = {**buffers, **{name: value.detach() for name, value in parameters.items() if name not in learning}}
+    gradients = _gradients(modules[0].train(), fixed)
+    X, y = torch.cat([shard.X for shard in shards]), torch.cat([shard.y for shard in shards])
+    sizes = torch.tensor([0, *(len(shard.y) for shard in shards[:-1])], device=device)
+    starts = sizes.cumsum(0)[:, None]
+    optimiser = _StackedAdamW(weights, network.weight_decay)
     with drawing_from(seed, device):
-        for step in _steps(training, shards, device):
-            rows = X[teachers, step.rows].float()
-            slopes = gradients(weights, rows, y[teachers, step.rows], step.counts)
-            weights = optimiser.step(weights, slopes, step)
-    state = {**weights, **buffers}
+        for step in _steps(network, shards, device):
+            places = starts + step.rows
+            weights = optimiser.step(weights, gradients(weights, X[places].float(), y[places], step.counts), step)
+    state = {**weights, **fixed}
     return [{name: value[number].clone() for name, value in state.items()} for number in range(len(shards))]
 
 
-def vote(training: Training, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int) -> Ballots:
+def vote(network: Network, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int) -> Ballots:
     """Return the class of each network's largest score for each row, shape (teachers, rows)."""
-    network = training.network(n_classes, 0).to(X_public.device).eval()
-    stacked = {name: torch.stack([one[name] for one in weights]) for name in weights[0]}
-    scores = vmap(lambda state, rows: functional_call(network, state, (rows,)), in_dims=(0, None))
+    module = network.module(n_classes, 0).to(X_public.device).eval()
+    stacked = {name: torch.stack([one[name].to(X_public.device) for one in weights]) for name in weights[0]}
+    scores = vmap(
+        lambda state, rows: functional_call(module, state, (rows,)), in_dims=(0, None), randomness="different"
+    )
     ballots = torch.full((len(weights), len(X_public)), ABSTAIN, dtype=torch.int16)
     with torch.inference_mode():
-        for start in range(0, len(X_public), _VOTES_AT_ONCE):
-            rows = X_public[start : start + _VOTES_AT_ONCE].float()
+        for start in range(0, len(X_public), VOTES_AT_ONCE):
+            rows = X_public[start : start + VOTES_AT_ONCE].to(torch.float32, copy=True)
             ballots[:, start : start + len(rows)] = scores(stacked, rows).argmax(dim=2).short()
     return ballots.numpy()
 
 
-def _gradients(network: nn.Module, buffers: Weights) -> Callable[..., Weights]:
+def _gradients(module: nn.Module, fixed: Weights) -> Callable[..., Weights]:
     def loss(
         weights: Weights, state: Weights, rows: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor
     ) -> torch.Tensor:
-        scores: Any = functional_call(network, {**weights, **state}, (rows,))
+        scores: Any = functional_call(module, {**weights, **state}, (rows,))
         losses = functional.cross_entropy(scores, labels, reduction="none")
         return (losses * counts).sum() / counts.sum().clamp(min=1)
 
     over_teachers = vmap(grad(loss), randomness="different")
-    return lambda weights, rows, labels, counts: over_teachers(weights, buffers, rows, labels, counts)
+    return lambda weights, rows, labels, counts: over_teachers(weights, fixed, rows, labels, counts)
 
 
-def _steps(training: Training, shards: Sequence[Shard], device: torch.device) -> Any:
+def _steps(network: Network, shards: Sequence[Shard], device: torch.device) -> Iterator[_Step]:
     """Yield each step of the teacher that has the most of them."""
-    batches = [training.batches(len(shard.y), shard.seed) for shard in shards]
-    lengths = torch.tensor([len(batch) for batch in batches])
+    orders = [batches(network, len(shard.y), shard.seed) for shard in shards]
+    lengths = torch.tensor([len(order) for order in orders])
     for number in range(int(lengths.max())):
-        rows = torch.zeros(len(shards), training.batch_size, dtype=torch.int64)
-        counts = torch.zeros(len(shards), training.batch_size)
-        for teacher, batch in enumerate(batches):
-            if number < len(batch):
-                rows[teacher, : len(batch[number])] = batch[number]
-                counts[teacher, : len(batch[number])] = 1
-        rate = torch.as_tensor(training.learning_rate_at(number, lengths))
+        rows = torch.zeros(len(shards), network.batch_size, dtype=torch.int64)
+        counts = torch.zeros(len(shards), network.batch_size)
+        for teacher, order in enumerate(orders):
+            if number < len(order):
+                rows[teacher, : len(order[number])] = order[number]
+                counts[teacher, : len(order[number])] = 1
+        rate = learning_rate(network, number, lengths)
         step = _Step(rows, counts, number < lengths, rate, torch.full_like(rate, number + 1))
         yield _Step(*(part.to(device) for part in step))
 

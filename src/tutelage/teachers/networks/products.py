@@ -1,0 +1,82 @@
+"""What is kept of trained networks: their weights, or only their votes on public rows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, final
+
+import numpy as np
+import torch
+
+from tutelage._typing import ABSTAIN, Ballots, Matrix
+from tutelage.teachers.networks import alone, together
+from tutelage.teachers.networks.recipe import Network, Weights
+
+Product = TypeVar("Product", covariant=True)
+
+
+class Keep(Protocol, Generic[Product]):
+    """From trained networks to what is kept of them."""
+
+    def of_none(self) -> Product:
+        """Return what is kept of a teacher without rows."""
+        ...
+
+    def of_one(self, weights: Weights) -> Product:
+        """Return what is kept of one network."""
+        ...
+
+    def of_stack(self, weights: Sequence[Weights]) -> Iterable[Product]:
+        """Return what is kept of each of many networks, taken together."""
+        ...
+
+
+@final
+class KeepWeights:
+    """Keep the weights."""
+
+    def of_none(self) -> Weights:
+        """Return no weights."""
+        return {}
+
+    def of_one(self, weights: Weights) -> Weights:
+        """Return the weights."""
+        return weights
+
+    def of_stack(self, weights: Sequence[Weights]) -> Iterable[Weights]:
+        """Return the weights."""
+        return weights
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class KeepVotes:
+    """Keep the votes on public rows.
+
+    Parameters
+    ----------
+    network : Network
+        Settings of the networks.
+    n_classes : int
+        Number of classes.
+    queries : array of shape (queries, ...)
+        Public rows.
+    """
+
+    network: Network
+    n_classes: int
+    queries: Matrix = field(repr=False)
+
+    def of_none(self) -> Ballots:
+        """Return abstentions."""
+        return np.full(len(self.queries), ABSTAIN, dtype=np.int16)
+
+    def of_one(self, weights: Weights) -> Ballots:
+        """Return a network's votes; abstentions if there are no weights."""
+        return alone.vote(self.network, weights, self._rows(), self.n_classes) if weights else self.of_none()
+
+    def of_stack(self, weights: Sequence[Weights]) -> Iterable[Ballots]:
+        """Return the votes of each network."""
+        return together.vote(self.network, weights, self._rows(), self.n_classes)
+
+    def _rows(self) -> torch.Tensor:
+        return torch.from_numpy(self.queries).to(self.network.torch_device())
