@@ -366,3 +366,18 @@ def test_a_network_that_does_not_take_the_rows_is_found_out_on_public_ones(binar
 
 def nn_of_four(n_classes):
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, n_classes))
+
+
+@pytest.mark.parametrize("teacher", [TREE, ClassMeans(), Ridge()], ids=str)
+def test_every_kind_of_teacher_goes_with_checkpoints(teacher, binary_rows, tmp_path):
+    X, y = binary_rows
+    folder = tmp_path / "private"
+    model(teacher=teacher, checkpoints=folder).fit(X, y, X_public=X[:20])
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("teacher", [ClassMeans, "forest", LinearRegression()], ids=str)
+def test_what_is_no_teacher_is_refused_by_name(teacher, binary_rows):
+    X, y = binary_rows
+    with pytest.raises(InvalidParameterError, match="`teacher` of PATEClassifier must be a scikit-learn classifier"):
+        model(teacher=teacher).fit(X, y, X_public=X[:20])

@@ -1,24 +1,48 @@
+import copy
+import errno
+import linecache
 import os
+import pickle
+import runpy
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import types
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import VoteHistogram
 from tutelage._typing import ABSTAIN
-from tutelage.exceptions import InvalidDataError, TeacherTrainingError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TeacherTrainingError
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
-from tutelage.teachers import EstimatorTeachers, TeacherEnsemble
+from tutelage.teachers import (
+    CallableTeachers,
+    ClassMeans,
+    EstimatorTeachers,
+    HeadTeachers,
+    NearestNeighbours,
+    Network,
+    NetworkTeachers,
+    RecordedTeachers,
+    TeacherEnsemble,
+    TwoConvolutions,
+    discard_checkpoints,
+    ensemble_of,
+)
+from tutelage.teachers.checkpoints import BallotFile
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
@@ -251,3 +275,154 @@ def test_a_killed_run_resumes(tmp_path):
     subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3]], check=True)
     assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))
     assert VoteHistogram(tally(resumed, 2).counts, 40).n_queries == 20
+
+
+class Panic(BaseException):
+    """What compiled extensions raise."""
+
+
+class Panicking(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise Panic(f"the row of Mrs Miller is {X[0]}")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_no_error_of_any_kind_carries_a_row_along(n_jobs):
+    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
+    for estimator in (Quoting(), Panicking()):
+        teachers = EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=n_jobs)
+        with pytest.raises(TeacherTrainingError) as caught:
+            teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "Miller" not in str(error)
+            error = error.__cause__ or error.__context__
+
+
+def test_an_interrupt_is_not_withheld():
+    class Interrupted(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        EstimatorTeachers(Interrupted(), n_classes=2, seed=0).fit(np.eye(2), np.array([0, 1]), assigned([0, 0], 1))
+
+
+@pytest.mark.parametrize("kind", ["estimators", "heads", "networks", "callables", "recorded"])
+def test_teachers_are_not_pickled(kind, binary_rows):
+    X, y = binary_rows
+    shards = Shards.of_rows(len(y), 4, key=KEY)
+    teachers: Any = {
+        "estimators": lambda: EstimatorTeachers(DecisionTreeClassifier(), n_classes=2, seed=0).fit(X, y, shards),
+        "heads": lambda: HeadTeachers(NearestNeighbours(), n_classes=2).fit(X, y, shards),
+        "networks": lambda: NetworkTeachers(Network(TwoConvolutions(), device="cpu"), n_classes=2, seed=0),
+        "callables": lambda: CallableTeachers([len], n_classes=2, unit=ONE_TEACHER),
+        "recorded": lambda: RecordedTeachers([[0, 1]], X[:2], n_classes=2, unit=ONE_TEACHER),
+    }[kind]()
+    for leave in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(NotPublishableError, match="not pickled"):
+            leave(teachers)
+    assert "array" not in repr(teachers)
+
+
+@pytest.mark.parametrize("as_path", [Path, str])
+def test_lists_and_paths_are_taken_in_any_form(as_path, binary_rows, tmp_path):
+    X, y = binary_rows
+    shards = Shards.of_rows(len(y), 4, key=KEY)
+    for teacher in (DecisionTreeClassifier(), ClassMeans()):
+        teachers = ensemble_of(teacher, n_classes=2, seed=0)
+        folder = as_path(tmp_path / "private")
+        lists = teachers.fit_ballots(X.tolist(), y.tolist(), shards, X[:9].tolist(), folder)
+        assert np.array_equal(lists, ensemble_of(teacher, n_classes=2, seed=0).fit_ballots(X, y, shards, X[:9]))
+        assert teachers.unit == shards.unit
+        discard_checkpoints(folder)
+    assert not (tmp_path / "private").exists()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EstimatorTeachers("tree", n_classes=2, seed=0),
+        lambda: EstimatorTeachers(DecisionTreeClassifier, n_classes=2, seed=0),
+        lambda: EstimatorTeachers(ClassMeans(), n_classes=2, seed=0),
+        lambda: NetworkTeachers(TwoConvolutions(), n_classes=2, seed=0),  # type: ignore[arg-type]
+        lambda: HeadTeachers(DecisionTreeClassifier(), n_classes=2),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_teacher_is_refused_at_once(make):
+    with pytest.raises(InvalidParameterError, match="must be a"):
+        make()
+
+
+@pytest.mark.parametrize("teacher", [DecisionTreeClassifier(), ClassMeans()], ids=str)
+def test_public_rows_of_another_shape_are_refused_in_one_form(teacher, binary_rows):
+    X, y = binary_rows
+    shards = Shards.of_rows(len(y), 4, key=KEY)
+    teachers: Any = ensemble_of(teacher, n_classes=2, seed=0)
+    for queries in (X[:0], X[:5, :3], X[0], np.float64(3)):
+        for ask in (
+            lambda rows: teachers.fit_ballots(X, y, shards, rows),
+            lambda rows: teachers.fit(X, y, shards).ballots(rows),
+        ):
+            with pytest.raises(InvalidDataError, match=r"at least one row, and rows of shape \(4,\) like those of X"):
+                ask(queries)
+
+
+def test_a_checkpoint_is_not_reused_for_other_code(binary_rows, tmp_path):
+    X, y = binary_rows
+    shards = Shards.of_rows(len(y), 4, key=KEY)
+    module = tmp_path / "own_estimator.py"
+    code = textwrap.dedent("""
+        from sklearn.tree import DecisionTreeClassifier
+
+        class Own(DecisionTreeClassifier):
+            def predict(self, X, check_input=True):
+                return super().predict(X) * {}
+    """)
+    found = []
+    for factor in (1, 0):
+        module.write_text(code.format(factor))
+        loaded: dict[str, Any] = runpy.run_path(str(module), run_name="own_estimator")
+        sys.modules["own_estimator"] = types.ModuleType("own_estimator")
+        sys.modules["own_estimator"].__dict__.update(loaded, __file__=str(module))
+        linecache.clearcache()
+        teachers = EstimatorTeachers(loaded["Own"](max_depth=2), n_classes=2, seed=0)
+        found.append(teachers.fit_ballots(X, y, shards, X[:20], tmp_path / "private"))
+    del sys.modules["own_estimator"]
+    assert found[0].any()
+    assert not found[1].any()
+
+
+@pytest.mark.parametrize("planted", [np.full(9, 7), np.int16(1), np.zeros(8, dtype=np.int16), np.full(9, 0.5)])
+def test_a_checkpoint_that_holds_no_ballots_is_trained_again(planted, binary_rows, tmp_path):
+    X, y = binary_rows
+    fresh = fit_with_checkpoints(X, y, tmp_path)
+    file = tmp_path / "teacher-000002.npz"
+    with np.load(file) as arrays:
+        identity = arrays["identity"]
+    np.savez(file, ballots=planted, identity=identity)
+    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
+
+
+def test_a_disk_without_room_names_the_file_and_keeps_what_was_filed(binary_rows, tmp_path, monkeypatch):
+    X, y = binary_rows
+    written = []
+
+    def write(self, path, product, identity):
+        path.write_bytes(b"begun")
+        if len(written) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(path)
+
+    monkeypatch.setattr(BallotFile, "write", write)
+    with pytest.raises(OSError, match="No space left on device; the teachers filed before are kept") as caught:
+        fit_with_checkpoints(X, y, tmp_path)
+    assert caught.value.filename.startswith(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_pipeline_files_nothing_of_a_shard(binary_rows, tmp_path):
+    X, y = binary_rows
+    pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(), memory=str(tmp_path / "cache"))
+    EstimatorTeachers(pipeline, n_classes=2, seed=0).fit(X, y, Shards.of_rows(len(y), 4, key=KEY))
+    assert not (tmp_path / "cache").exists()

@@ -326,11 +326,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.features is not None:
             require_public_map(self.features, "PATEClassifier")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
-            recipe = name == "teacher" and isinstance(estimator, TeacherRecipe)
+            recipe = name == "teacher" and isinstance(estimator, TeacherRecipe) and not isinstance(estimator, type)
             if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
+                recipes = ", or a recipe such as ClassMeans() or Network(factory)" if name == "teacher" else ""
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
-                    f"RandomForestClassifier(). Got a {type(estimator).__name__}."
+                    f"RandomForestClassifier(){recipes}. Got a {type(estimator).__name__}."
                 )
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:

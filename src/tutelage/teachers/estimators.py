@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
@@ -62,7 +62,7 @@ class EstimatorTeachers(Ensemble):
         progress: bool = False,
         fast_forests: bool = True,
     ) -> None:
-        if isinstance(estimator, type) or not is_classifier(estimator):
+        if not isinstance(estimator, BaseEstimator) or not is_classifier(estimator):
             raise InvalidParameterError(
                 "`estimator` of EstimatorTeachers must be a scikit-learn classifier such as RandomForestClassifier(). "
                 f"Got {estimator!r:.80}."

@@ -128,14 +128,15 @@ class HeadTeachers(Ensemble):
             If rows, labels and shards do not belong together, or a value is not finite.
         """
         rows, labels = self._checked(X, y, shards)
-        ballots = np.full((shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
+        queries = public_rows(X_public, rows.shape[1:])
+        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
         at_once = self._teachers_at_once(rows.shape[-1])
         for first in range(0, shards.n_shards, at_once):
             last = min(first + at_once, shards.n_shards)
             here = (shards.assignment >= first) & (shards.assignment < last)
             some = Shards(shards.assignment[here] - first, last - first, shards.unit)
             group = HeadTeachers(self._head, n_classes=self._n_classes)
-            ballots[first:last] = group.fit(rows[here], labels[here], some).ballots(X_public)
+            ballots[first:last] = group.fit(rows[here], labels[here], some).ballots(queries)
         self._unit = shards.unit
         return ballots
 

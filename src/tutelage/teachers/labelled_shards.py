@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -73,4 +73,8 @@ class ClosedForm(Protocol):
 
     def fit(self, private: LabelledShards) -> FittedTeachers:
         """Return all teachers, each fitted on its own shard."""
+        ...
+
+    def ensemble(self, *, n_classes: int) -> Any:
+        """Return untrained teachers."""
         ...
