@@ -321,7 +321,12 @@ def test_ready_networks_take_flat_rows_to_scores(factory):
     ("make", "message"),
     [
         (lambda: TwoConvolutions((8, 8)), r"each side at least 16 for a kernel of 5\. Got \(8, 8\)"),
-        (lambda: TwoConvolutions((784,)), r"`image_shape` of TwoConvolutions must be \(height, width\)"),
+        (lambda: TwoConvolutions((784,)), "`image_shape` of TwoConvolutions must be a tuple of sizes"),
+        (lambda: TwoConvolutions(28), "`image_shape` of TwoConvolutions must be a tuple of sizes"),  # type: ignore[arg-type]
+        (lambda: TwoConvolutions(channels=(16,)), "`channels` of TwoConvolutions must be a tuple"),  # type: ignore[arg-type]
+        (lambda: TwoConvolutions(hidden=(64, 0)), "`hidden` of TwoConvolutions must be an integer >= 1. Got 0"),
+        (lambda: TwoConvolutions(dropout=1.0), "`dropout` of TwoConvolutions must be a number, at least 0 and below 1"),
+        (lambda: TwoConvolutions(shift=-1), "`shift` of TwoConvolutions must be an integer >= 0. Got -1"),
         (lambda: Network(perceptron, epochs=0), "`epochs` of Network must be an integer >= 1"),
         (lambda: Network(perceptron, batch_size=1), "`batch_size` of Network must be an integer >= 2"),
         (lambda: Network(perceptron, learning_rate=0), "`learning_rate` of Network must be a finite number above 0"),

@@ -15,17 +15,18 @@ from tutelage.reproductions import NAMES, Record, Row, load
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which one; --list names them.", show_default=False)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do less, in about a minute.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
 ) -> None:
-    """Recompute a table or figure of the papers. Data are found by TUTELAGE_DATA."""
+    """Recompute a table or figure of the papers. Data are looked for in TUTELAGE_DATA and in the cache."""
     if list_all:
         for known in NAMES:
             typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")
         return
     if name is None:
         raise ConfigError("Name a reproduction; `tutelage reproduce --list` lists them.")
-    record = load(name).reproduce(quick=quick, progress=sys.stderr.isatty() and not as_json)
+    record = load(name).reproduce(quick=quick, download=download, progress=sys.stderr.isatty() and not as_json)
     if as_json:
         typer.echo(json.dumps(record.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -35,10 +36,10 @@ def reproduce(
 def _print(record: Record) -> None:
     title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
     table = Table(title=title, title_justify="left", expand=False)
-    for heading in ("", "published", "goal", "ours", "95 % interval"):
+    for heading in ("", "published", "asked", "ours", "95 % interval"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
-        table.add_row(row.name, _number(row.published), _number(row.goal), _number(row.ours), _interval(row))
+        table.add_row(row.name, _number(row.published), _asked(row), _number(row.ours), _interval(row))
     console = Console()
     console.print(table)
     for note in record.notes:
@@ -47,6 +48,12 @@ def _print(record: Record) -> None:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+def _asked(row: Row) -> str:
+    if row.at_least is not None:
+        return f"≥ {row.at_least:.2f}"
+    return "" if row.at_most is None else f"≤ {row.at_most:.2f}"
 
 
 def _interval(row: Row) -> str:

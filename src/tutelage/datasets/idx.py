@@ -65,7 +65,10 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path) -> npt.NDArray[np.uint8]:
     if len(content) != stated:
         fault = "is cut short" if len(content) < stated else "goes on after its last row"
         raise InvalidDataError(f"{path} {fault}: its dimensions {shape} take {stated} bytes. Fetch it again.")
-    return np.frombuffer(content, np.uint8).reshape(shape)
+    try:
+        return np.frombuffer(content, np.uint8).reshape(shape)
+    except ValueError:  # nothing at all, spread over more than an index can count
+        raise InvalidDataError(f"{path} states dimensions that no array can have. Fetch it again.") from None
 
 
 def _read_at_most(file: BinaryIO | gzip.GzipFile, count: int) -> bytearray:

@@ -1,7 +1,8 @@
 """Images with labels: MNIST, Fashion-MNIST, SVHN and scikit-learn's digits, in their publishers' splits.
 
 No file is taken at its name's word. MNIST and Fashion-MNIST name theirs alike, so the arrays themselves are compared
-with the checksums below, whatever container they came in; SVHN's files are compared before anything reads into them.
+with the checksums in `releases`, whatever container they came in; SVHN's files are compared before anything reads into
+them.
 """
 
 import hashlib
@@ -19,14 +20,22 @@ from tutelage._files import read_arrays
 from tutelage._typing import Matrix
 from tutelage.datasets import sources
 from tutelage.datasets.idx import read_idx
-from tutelage.datasets.sources import RemoteFile
+from tutelage.datasets.releases import (
+    DIGIT_NAMES,
+    FASHION_MNIST,
+    MNIST,
+    SVHN,
+    SVHN_CONTENTS,
+    SVHN_SHAPE,
+    Content,
+    IdxRelease,
+    MatRelease,
+)
 from tutelage.exceptions import InvalidDataError
 
-DIGIT_NAMES = tuple("0123456789")
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
 IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 DIGITS_TEST_ROWS = 360
-SVHN_SHAPE = (32, 32, 3)
 SVHN_SUBFOLDERS = ("svhn",)
 
 
@@ -71,164 +80,6 @@ class ImageSplit:
         return X.reshape(-1, *self.image_shape)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What an array must be: unsigned bytes of this shape and, where known, of this SHA-256 in C order."""
-
-    shape: tuple[int, ...]
-    sha256: str | None = None
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdxRelease:
-    """MNIST, or a data set that was published in its form.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    classes : tuple of str
-        Class names in label order.
-    subfolders : tuple of str
-        Folders that are its own by name; downloads go to the first.
-    npz_names : tuple of str
-        Names of a file that holds it whole, as Keras has it.
-    remote : tuple of RemoteFile
-        The idx files, in the order of `ARRAYS`.
-    contents : mapping of str to Content
-        What each of `ARRAYS` must be.
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    subfolders: tuple[str, ...]
-    npz_names: tuple[str, ...]
-    remote: tuple[RemoteFile, ...]
-    contents: Mapping[str, Content]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MatRelease:
-    """A part of SVHN: MATLAB's file, and how many images it holds."""
-
-    remote: RemoteFile
-    rows: int
-
-
-# The checksums of compressed files are those that TensorFlow Datasets publishes (url_checksums/mnist.txt,
-# fashion_mnist.txt, svhn_cropped.txt); Keras lists the same ones for Fashion-MNIST. Those of contents were computed
-# from files whose uncompressed form has the MD5 sums published for it (for example 6bbc9ace898e44ae57da46a324031adb for
-# MNIST's training images and f4a8712d7a061bf5bd6d2ca38dc4d50a for Fashion-MNIST's).
-_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"  # PyTorch's mirror; the first home closed
-MNIST = IdxRelease(
-    name="MNIST",
-    classes=DIGIT_NAMES,
-    subfolders=("mnist", "MNIST/raw"),
-    npz_names=("mnist.npz",),
-    remote=(
-        RemoteFile(
-            f"{_MNIST_URL}/train-images-idx3-ubyte.gz",
-            9_912_422,
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/train-labels-idx1-ubyte.gz",
-            28_881,
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/t10k-images-idx3-ubyte.gz",
-            1_648_877,
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/t10k-labels-idx1-ubyte.gz",
-            4_542,
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        ),
-    ),
-    contents={
-        "x_train": Content((60_000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"),
-        "y_train": Content((60_000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"),
-        "x_test": Content((10_000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"),
-        "y_test": Content((10_000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
-    },
-)
-_FASHION_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"  # Zalando's own has no https
-FASHION_MNIST = IdxRelease(
-    name="Fashion-MNIST",
-    classes=(
-        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-    ),
-    subfolders=("fashion-mnist", "FashionMNIST/raw"),
-    npz_names=("fashion-mnist.npz", "fashion_mnist.npz"),
-    remote=(
-        RemoteFile(
-            f"{_FASHION_URL}/train-images-idx3-ubyte.gz",
-            26_421_880,
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/train-labels-idx1-ubyte.gz",
-            29_515,
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz",
-            4_422_102,
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz",
-            5_148,
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        ),
-    ),
-    contents={
-        "x_train": Content((60_000, 28, 28), "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012"),
-        "y_train": Content((60_000,), "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"),
-        "x_test": Content((10_000, 28, 28), "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a"),
-        "y_test": Content((10_000,), "3d0e6c6ea990b53b6f8f500a41cac93881d981b315f84578b7d915342ade01e9"),
-    },
-)  # fmt: skip
-_SVHN_URL = "http://ufldl.stanford.edu/housenumbers"  # the only address that its authors give
-SVHN: Mapping[str, MatRelease] = {
-    "train": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/train_32x32.mat",
-            182_040_794,
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-        ),
-        73_257,
-    ),
-    "test": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/test_32x32.mat",
-            64_275_384,
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-        ),
-        26_032,
-    ),
-    "extra": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/extra_32x32.mat",
-            1_329_278_602,
-            "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
-        ),
-        531_131,
-    ),
-}
-# Nobody publishes checksums of SVHN's arrays; those of its labels, the digit 0 as 0, were computed from a copy with as
-# many rows as the authors count, whose test labels are what 88 % of the majorities that PATE 2018 published say.
-SVHN_CONTENTS: Mapping[str, Content] = {
-    "x_train": Content((73_257, *SVHN_SHAPE)),
-    "y_train": Content((73_257,), "6a6e359bb9ecc6ce40896703f7b224715776155fe39710e0ddb8008a18172c6f"),
-    "x_test": Content((26_032, *SVHN_SHAPE)),
-    "y_test": Content((26_032,), "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a"),
-}
 _SAMPLE_NAME = re.compile(r"svhn_(train|test)_first([1-9]\d*)\.npz")
 
 
@@ -332,7 +183,8 @@ def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download
             names if extra else f"{names}, or svhn.npz",
             sources.search_folders(folder),
             SVHN_SUBFOLDERS,
-            "Put them into one, pass `download=True`, or load a part of SVHN with load_svhn_sample.",
+            f"Put them into one, name theirs in {sources.VARIABLE}, pass `download=True`, or load a part of SVHN with "
+            "load_svhn_sample.",
         )
     train, test, *more = ((part, found[0]) for part, found in zip(parts, paths, strict=True))
     X_train, y_train = _read_mats([train, *more])
@@ -395,7 +247,7 @@ def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, downloa
             f"{release.npz_names[0]} or the files {', '.join(IDX_NAMES)} (also with .gz)",
             sources.search_folders(folder),
             release.subfolders,
-            "Put them into one or pass `download=True`.",
+            f"Put them into one, name theirs in {sources.VARIABLE}, or pass `download=True`.",
         )
     whole = len(paths) == 1
     origins: dict[str, Path] = dict(zip(ARRAYS, paths * len(ARRAYS) if whole else paths, strict=True))

@@ -83,6 +83,15 @@ class PublicFeatureMap(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""
+        parts = [f"{name}={_short(value)}" for name, value in self.get_params(deep=False).items()]
+        return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
+
+
+def _short(value: object) -> str:
+    return f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
+
 
 def require_public_map(features: object, owner: str) -> FeatureMap:
     """Return `features` if nothing in it is fitted to rows.

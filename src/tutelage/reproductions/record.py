@@ -25,18 +25,19 @@ class Row:
         The value found.
     published : float, optional
         What the paper prints.
-    goal : float, optional
-        What this project asks of itself, where that is another number.
+    at_least, at_most : float, optional
+        What this project asks of itself.
     interval : tuple of two floats, optional
-        95 % confidence interval of `ours`, for the sampling that its name speaks of.
+        95 % confidence interval of `ours`; the notes of the record say over what.
     seconds : float, optional
-        Time it took on the clock.
+        Time on the clock that it took to get it, with what else came of the same work.
     """
 
     name: str
     ours: float
     published: float | None = None
-    goal: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
     interval: Interval | None = None
     seconds: float | None = None
 

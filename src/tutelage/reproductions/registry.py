@@ -14,13 +14,15 @@ class Reproduction(Protocol):
 
     __doc__: str | None
 
-    def reproduce(self, *, quick: bool, progress: bool) -> Record:
+    def reproduce(self, *, quick: bool, download: bool, progress: bool) -> Record:
         """Return the numbers.
 
         Parameters
         ----------
         quick : bool
             Do less, in about a minute, and say so in the record.
+        download : bool
+            Fetch the data where they are not found here.
         progress : bool
             Show a progress bar on work that takes long.
         """

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tutelage._validation import integer_at_least
+from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 
 
@@ -99,7 +99,19 @@ class TwoConvolutions:
 
     def __post_init__(self) -> None:
         integer_at_least(self.kernel, 1, "kernel", "TwoConvolutions")
-        if len(self.image_shape) not in (2, 3) or min(self._sides()) < 1:
+        integer_at_least(self.shift, 0, "shift", "TwoConvolutions")
+        number_between(self.dropout, 0, 1, "dropout", "TwoConvolutions")
+        positive(self.scale, "scale", "TwoConvolutions")
+        for name, sizes, count in (
+            ("image_shape", self.image_shape, (2, 3)),
+            ("channels", self.channels, (2,)),
+            ("hidden", self.hidden, None),
+        ):
+            if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
+                raise InvalidParameterError(f"`{name}` of TwoConvolutions must be a tuple of sizes. Got {sizes!r}.")
+            for size in sizes:
+                integer_at_least(size, 1, name, "TwoConvolutions")
+        if min(self._sides()) < 1:
             raise InvalidParameterError(
                 "`image_shape` of TwoConvolutions must be (height, width) or (height, width, channels), each side at "
                 f"least {3 * self.kernel + 1} for a kernel of {self.kernel}. Got {self.image_shape!r}."
