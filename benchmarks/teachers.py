@@ -2,7 +2,7 @@
 
     python benchmarks/teachers.py [forests] [heads] [networks] [--rounds 3] [--queries 500]
         [--teachers 250] [--trees 100]           forests on UCI Adult
-        [--networks 250] [--epochs 20]           networks on MNIST, 240 images each
+        [--networks 250] [--epochs 30]           networks on MNIST, 240 images each
 
 MNIST is found by TUTELAGE_DATA.
 
@@ -211,7 +211,7 @@ def tutorial_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -
     ballots = []
     for rows in problem.shards.rows:
         images = torch.tensor(problem.X[rows] / 255, dtype=torch.float32)
-        loader = DataLoader(TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=48, shuffle=True)
+        loader = DataLoader(TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=32, shuffle=True)
         _, shift, *layers = factory(10)  # type: ignore[misc]  a Sequential is iterable
         network = nn.Sequential(nn.Unflatten(1, (1, 28, 28)), shift, ChannelByChannel(), *layers)
         optimiser = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--networks", type=int, default=250)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     unknown = set(options.sections) - set(SECTIONS)

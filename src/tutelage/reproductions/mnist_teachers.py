@@ -24,7 +24,7 @@ _KEY = b"partition of the reproduction of MNIST"
 _SCALE = 20.0  # γ = 0.05
 _PUBLIC = 9_000
 _CLASS_MEANS = ((250, None, None), (1000, 96.0, 2.0), (4000, None, 10.0))  # teachers, goals in % and in seconds
-_NETWORKS, _EPOCHS = 250, 20
+_NETWORKS, _EPOCHS = 250, 30
 _QUICK_NETWORKS = 10
 _NOISE_DRAWS = 10
 

@@ -57,8 +57,8 @@ class Network:
     """
 
     factory: Callable[[int], nn.Module]
-    epochs: int = 20
-    batch_size: int = 48
+    epochs: int = 30
+    batch_size: int = 32
     learning_rate: float = 4e-3
     weight_decay: float = 0.01
     device: str | None = None
