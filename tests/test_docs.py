@@ -28,7 +28,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_the_readme_example_prints_what_it_says():
-    example, _ = blocks("README.md", "python")
+    example, *_ = blocks("README.md", "python")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(example, {})  # noqa: S102  our own documentation
@@ -58,8 +58,20 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch):
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_the_readme_has_thousands_of_teachers_of_a_few_images(data_folder, monkeypatch):
+    if not (data_folder / "mnist.npz").is_file():
+        pytest.skip("mnist.npz is not in TUTELAGE_DATA")
+    monkeypatch.setenv("TUTELAGE_DATA", str(data_folder))
+    _, example, _ = blocks("README.md", "python")
+    names: dict[str, Any] = {}
+    exec(example, names)  # noqa: S102  our own documentation
+    mnist, model = names["mnist"], names["model"]
+    assert str(model.epsilon_) == "ε = 0.0971 at δ = 1e-05"
+    assert model.score(mnist.X_test[9000:], mnist.y_test[9000:]) > 0.97
+
+
 def test_the_readme_session_prints_what_it_says():
-    _, example = blocks("README.md", "python")
+    _, _, example = blocks("README.md", "python")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(example, {})  # noqa: S102  our own documentation

@@ -4,11 +4,13 @@ import sys
 import numpy as np
 import pytest
 
+from conftest import GOLDEN
 from test_cli import refusal
 from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reproductions import NAMES, load, mnist_teachers
+from tutelage.reproductions import NAMES, exact_costs, load, mnist_teachers, repeat_attack
 from tutelage.reproductions.record import mean, share
+from tutelage.votes import VoteHistogram
 
 
 def test_every_reproduction_says_what_it_is(called):
@@ -81,3 +83,42 @@ def test_intervals_are_those_of_the_textbook():
     assert (low, high) == pytest.approx((2.86, 13.89), abs=0.01)  # Clopper and Pearson 1934
     centre, (low, high) = mean([1.0, 2.0, 3.0])
     assert (low, centre, high) == pytest.approx((-0.484, 2, 4.484), abs=1e-3)  # t = 4.303 at two degrees of freedom
+
+
+def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
+    votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100")
+    monkeypatch.setattr(exact_costs, "_published_votes", lambda: None)
+    monkeypatch.setattr(exact_costs, "RUNS", 2)
+    monkeypatch.setattr(
+        exact_costs,
+        "experiments",
+        lambda path: [
+            lambda: exact_costs.laplace_row("made up", votes.first(20), 1e-5, 2.04, 9.0),
+            lambda: exact_costs.confident_row("checked", votes.first(5), 1e-5, (200, 150, 40), 1.97, 9.0),
+            lambda: 1 / 0,
+        ],
+    )
+    printed = called("reproduce", "exact-costs", "--quick", "--json")
+    assert printed.returncode == 0, printed.stderr
+    rows = {row["name"]: row for row in json.loads(printed.stdout)["rows"]}
+    exact = rows["made up, δ = 1e-05: exact"]
+    assert exact["published"] == 2.04
+    assert (
+        exact["ours"]
+        < rows["made up, δ = 1e-05: bound of 2018"]["ours"]
+        < rows["made up, δ = 1e-05: any votes"]["ours"]
+    )
+    assert rows["checked, δ = 1e-05: exact"]["ours"] < rows["checked, δ = 1e-05: any votes"]["ours"]
+
+
+def test_repeating_a_query_gives_the_votes_away_without_memory_only(called, monkeypatch):
+    monkeypatch.setattr(repeat_attack, "REPEATS", (1, 300))
+    record = json.loads(called("reproduce", "repeat-attack", "--json").stdout)
+    wrong = {row["name"]: row["ours"] for row in record["rows"]}
+    assert wrong["asked 300 times without memory: votes wrong"] < 15
+    assert wrong["asked 300 times with the ledger: votes wrong"] > 30
+
+
+def test_published_votes_that_are_missing_are_named(called, monkeypatch, tmp_path):
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
+    assert "pate2018_votes.npz" in refusal(called("reproduce", "exact-costs"), 1)

@@ -61,7 +61,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "teachers",
         "votes",
     },
-    "reproductions": {"datasets", "features", "mechanisms", "noise", "partition", "teachers", "votes"},
+    "reproductions": {
+        "accounting",
+        "datasets",
+        "features",
+        "labeling",
+        "ledger",
+        "mechanisms",
+        "noise",
+        "partition",
+        "teachers",
+        "votes",
+    },
 }
 ROOT_ORDER = [
     {"exceptions", "_typing"},

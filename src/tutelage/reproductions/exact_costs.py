@@ -1,22 +1,16 @@
 """What the answers of PATE 2017 and 2018 on MNIST and SVHN cost by every analysis, on the votes the authors published.
 
-    python reproductions/exact_costs.py pate2018_votes.npz
-
-The file holds the vote counts of 250 teachers, `mnist_250_teachers` (9,000 queries) and `svhn_250_teachers` (26,032).
-Values by the votes are private in general; these votes are public.
+The votes are in ``pate2018_votes.npz``: counts of 250 teachers, `mnist_250_teachers` (9,000 queries) and
+`svhn_250_teachers` (26,032). Values by the votes are private in general; these votes are public.
 """
 
-import argparse
-import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 from scipy import optimize, special
 
 from tutelage import SimulationNoise, VoteHistogram
@@ -27,15 +21,19 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.noise_grids import NoiseLaw, discrete_gaussian, discrete_laplace
 from tutelage.accounting.realised import confident_runs
 from tutelage.accounting.winner_laws import noisy_argmax
+from tutelage.datasets.sources import VARIABLE, search_folders
 from tutelage.events import ConfidenceCheck, ExponentialArgmax, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.reproductions.record import Record, Row
 
+_VOTES = "pate2018_votes.npz"
 RUNS = 20
 ORDERS = 1 + np.geomspace(0.2, 1000, 72)
 
 
 @dataclass(frozen=True)
-class Row:
+class Costs:
     """One experiment; every cost is an ε, and `goal` the one that the exact cost set out to reach."""
 
     name: str
@@ -53,7 +51,7 @@ class Row:
     seconds: float
 
 
-def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float, goal: float) -> Row:
+def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float, goal: float) -> Costs:
     """Return the costs of answering every query with LNMax at scale 20."""
     started = time.perf_counter()
     answers = accountant_of(NoisyArgmaxLaplace(20.0, votes.n_classes, ONE_TEACHER), votes)
@@ -61,7 +59,7 @@ def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float,
     seconds = time.perf_counter() - started
     scale = equally_right(votes, discrete_laplace(20.0), np.ones(votes.n_queries))
     exponential = accountant_of(ExponentialArgmax(scale, votes.n_classes, ONE_TEACHER), votes)
-    return Row(
+    return Costs(
         name,
         delta,
         published,
@@ -80,7 +78,7 @@ def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float,
 
 def confident_row(
     name: str, votes: VoteHistogram, delta: float, noise: tuple[float, float, float], published: float, goal: float
-) -> Row:
+) -> Costs:
     """Return the costs of Confident-GNMax, each query checked and answered where it passes, averaged over runs."""
     threshold, sigma_threshold, sigma = noise
     check = ConfidenceCheck(threshold, sigma_threshold, votes.n_classes, ONE_TEACHER)
@@ -101,7 +99,7 @@ def confident_row(
         RenyiCurve(ORDERS, votes.n_queries * checked.values + times * rdp(exponential, ORDERS).values)
         for times in passed.sum(axis=1)
     ]
-    return Row(
+    return Costs(
         name,
         delta,
         published,
@@ -142,7 +140,7 @@ def equally_right(votes: VoteHistogram, law: NoiseLaw, weights: np.ndarray) -> f
     return float(optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6))
 
 
-def experiments(path: Path) -> list[Callable[[], Row]]:
+def experiments(path: Path) -> list[Callable[[], Costs]]:
     """Return the experiments of the papers, to be run one by one."""
     mnist = VoteHistogram.load(path, array="mnist_250_teachers")
     svhn = VoteHistogram.load(path, array="svhn_250_teachers")
@@ -160,37 +158,47 @@ def experiments(path: Path) -> list[Callable[[], Row]]:
     ]
 
 
-def show(rows: list[Row]) -> None:
-    """Print the rows as a table."""
-    table = Table(title=f"ε by analysis; rows of Confident-GNMax are averages over {RUNS} runs")
-    headings = (
-        "experiment", "δ", "published", "any votes", "2017", "2018", "two-sided", "exact", "goal",
-        "exponential b", "exp. any votes", "exp. exact", "s",
-    )  # fmt: skip
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "experiment" else "right")
-    for row in rows:
-        costs = (row.published, row.data_independent, row.bound_2017, row.bound_2018, row.two_sided, row.exact)
-        exponential = (row.exponential_scale, row.exponential_data_independent, row.exponential_exact)
-        shown = ["" if cost is None else f"{cost:.4g}" for cost in (*costs, row.goal, *exponential)]
-        table.add_row(row.name, f"{row.delta:g}", *shown, f"{row.seconds:.1f}")
-    Console(width=170).print(table)
+def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  nothing to fetch from
+    """Return every cost of every experiment; `quick` leaves the 8,500 queries of SVHN out."""
+    runs = experiments(_published_votes())
+    rows = [row for run in (runs[:-1] if quick else runs) for row in _rows(run())]
+    return Record(
+        name="exact-costs",
+        source="PATE 2017 (arXiv:1610.05755v4), Figure 4; PATE 2018 (arXiv:1802.08908v1), Table 1",
+        rows=tuple(rows),
+        quick=quick,
+        notes=(
+            f"All numbers are ε. Rows of Confident-GNMax are averages over {RUNS} runs with simulated noise. "
+            "'Exponential' answers with the exponential mechanism instead, as often right.",
+        ),
+    )
 
 
-def main() -> None:
-    """Run every experiment on the file of votes named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("votes", type=Path, help="pate2018_votes.npz")
-    parser.add_argument("--json", type=Path, help="also write the rows here")
-    arguments = parser.parse_args()
-    rows = [run() for run in experiments(arguments.votes)]
-    show(rows)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    missed = [row.name for row in rows if row.exact > row.goal]
-    if missed:
-        raise SystemExit(f"exact cost above its goal: {', '.join(missed)}")
+def _rows(costs: Costs) -> Iterator[Row]:
+    name = f"{costs.name}, δ = {costs.delta:g}"
+    yield Row(
+        name=f"{name}: exact", published=costs.published, ours=costs.exact, at_most=costs.goal, seconds=costs.seconds
+    )
+    others = {
+        "any votes": costs.data_independent,
+        "bound of 2017": costs.bound_2017,
+        "bound of 2018": costs.bound_2018,
+        "two-sided bound": costs.two_sided,
+        f"exponential, scale {costs.exponential_scale:.3g}, any votes": costs.exponential_data_independent,
+        f"exponential, scale {costs.exponential_scale:.3g}, exact": costs.exponential_exact,
+    }
+    for analysis, cost in others.items():
+        if cost is not None:
+            yield Row(name=f"{name}: {analysis}", ours=cost)
 
 
-if __name__ == "__main__":
-    main()
+def _published_votes() -> Path:
+    folders = search_folders(None)
+    for folder in folders:
+        if (folder / _VOTES).is_file():
+            return folder / _VOTES
+    searched = ", ".join(str(folder) for folder in folders)
+    raise InvalidDataError(
+        f"{_VOTES}, the votes that the authors of PATE published, is in none of {searched}. Put it into one, or name "
+        f"its folder in {VARIABLE}."
+    )
