@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/tutelage run examples/adult.toml --overwrite --reveal-private
 
 test: $(VENV)/.installed-dev lint
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow

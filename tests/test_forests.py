@@ -110,7 +110,7 @@ RARE = [
 ]
 
 
-@pytest.mark.parametrize("parameters", RARE, ids=str)
+@pytest.mark.parametrize("parameters", RARE, ids=lambda it: ", ".join(it))
 def test_a_rare_parameter_is_left_to_scikit_learn(parameters):
     X, y = made_up()
     quick = with_fast_forests(RandomForestClassifier(**{"n_estimators": 5, "random_state": 3, **parameters}))

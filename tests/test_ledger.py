@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -442,21 +443,22 @@ def test_a_full_disk_spends_nothing_and_breaks_nothing(ledger):
     ledger.reserve(ANSWER, 1)
 
 
-def test_it_can_be_read_from_a_read_only_folder(ledger, tmp_path):
+def test_it_can_be_read_from_a_read_only_folder(ledger):
     answer(ledger, [b"q" * 32])
     state = ledger.state()
     script = (
         "import os, sys; from tutelage import Ledger; os.setuid(65534) if os.getuid() == 0 else None;"
         "ledger = Ledger.open(sys.argv[1], read_only=True); print(ledger.verify().head)"
     )
-    ledger.path.chmod(0o444)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o555)
-    try:
-        shown = subprocess.run([sys.executable, "-c", script, ledger.path], capture_output=True, text=True, check=False)
-    finally:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(shutil.copy(ledger.path, folder))
+        copied.chmod(0o444)
+        Path(folder).chmod(0o555)
+        try:
+            command = [sys.executable, "-c", script, copied]
+            shown = subprocess.run(command, capture_output=True, text=True, check=False)
+        finally:
+            Path(folder).chmod(0o755)
     assert shown.stdout.strip() == state.head, shown.stderr
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from scipy import optimize, special
@@ -137,7 +138,8 @@ def equally_right(votes: VoteHistogram, law: NoiseLaw, weights: np.ndarray) -> f
         reported = special.softmax(votes.counts / scale, axis=1)[np.arange(votes.n_queries), plurality]
         return float(np.average(reported, weights=weights) - wanted)
 
-    return float(optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6))
+    root: Any = optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6)
+    return float(root)
 
 
 def experiments(path: Path) -> list[Callable[[], Costs]]:

@@ -1,10 +1,9 @@
 """A student on disk in skops format, which is read without running code from the file."""
 
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import skops.io
 
 from tutelage.exceptions import InvalidDataError
 
@@ -32,7 +31,7 @@ _TRUSTED = (
 
 def save_student(student: Any, path: Path) -> None:
     """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published."""
-    skops.io.dump(student, path)
+    _skops().dump(student, path)
 
 
 def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
@@ -50,8 +49,9 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
     InvalidDataError
         If there is no such skops file, or it holds a type that nobody vouched for; nothing of it has been run.
     """
+    skops_io = _skops()
     try:
-        unknown = set(skops.io.get_untrusted_types(file=path)) - {*_TRUSTED, *trusted}
+        unknown = set(skops_io.get_untrusted_types(file=path)) - {*_TRUSTED, *trusted}
     except (OSError, zipfile.BadZipFile, KeyError, ValueError):
         raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
     if unknown:
@@ -59,4 +59,9 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
             f"{path} holds types that are not known to be safe: {', '.join(sorted(unknown))}. If you trust where the "
             "file comes from, name them in `trusted`."
         )
-    return skops.io.load(path, trusted=[*_TRUSTED, *trusted])
+    return skops_io.load(path, trusted=[*_TRUSTED, *trusted])
+
+
+def _skops() -> Any:
+    """Return skops' reader and writer, whose import takes seconds: it looks at all of scikit-learn, and at torch."""
+    return import_module("skops.io")

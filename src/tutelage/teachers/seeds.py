@@ -2,6 +2,7 @@
 
 import random  # what estimators may draw from, behind our back
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy import random as numpy_random
 
 _FEWER_BITS = 2**32
+_streams_in_use = threading.RLock()
 
 
 def teacher_seed(seed: int, number: int) -> int:
@@ -21,6 +23,8 @@ def teacher_seed(seed: int, number: int) -> int:
 def own_streams(shard: int | str, seed: int) -> Iterator[None]:
     """Let the random streams of this process start from `seed` and the shard, and go on afterwards where they were.
 
+    Threads take turns: the process has one of each stream for all of them.
+
     Parameters
     ----------
     shard : int or str
@@ -29,7 +33,7 @@ def own_streams(shard: int | str, seed: int) -> Iterator[None]:
         Seed of the ensemble.
     """
     start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
-    with ExitStack() as undo:
+    with _streams_in_use, ExitStack() as undo:
         undo.callback(random.setstate, random.getstate())
         undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002  whatever estimators draw from
         random.seed(start)
