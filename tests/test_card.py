@@ -47,6 +47,13 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     assert "anonym" not in text
 
 
+def test_of_very_many_columns_the_readable_card_shows_some():
+    many = card(features=tuple(f"pixel {number}" for number in range(784)))
+    assert "pixel 39, … (784 in all)" in many.as_markdown()
+    assert "pixel 40" not in many.as_markdown()
+    assert len(many.as_dict()["features"]) == 784
+
+
 def test_an_unmeasured_student_is_said_to_be_unmeasured():
     unmeasured = card(student_accuracy=None, evaluation_rows=0)
     assert "not measured" in unmeasured.as_markdown()

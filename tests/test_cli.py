@@ -151,7 +151,7 @@ def test_the_card_holds_known_public_entries_only(folder):
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
         "neighbouring", "mechanism", "noise_source", "event", "queries", "answered", "teachers", "classes", "features",
-        "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
+        "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
     }  # fmt: skip
 
 
@@ -198,6 +198,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
     assert [name for name, _ in student.steps] == ["columntransformer", "publicpca", "decisiontreeclassifier"]
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.8
+    assert card["feature_map"] == "pca, learned from public.csv, part of the student and published with it"
     assert student.predict([[50, 0.9, "north"]]).tolist() == ["yes"]
     assert not (folder / "out" / "private-checkpoints").exists()
 

@@ -26,11 +26,21 @@ def learn_features(settings: RunConfig, X_public: Any) -> Any | None:
     """
     if settings.features is None:
         return None
-    source = settings.public.file or f"the public rows of {settings.dataset}"
     try:
-        return _MAPS[settings.features.map](PublicRows(X_public, source), settings.features)
+        return _MAPS[settings.features.map](PublicRows(X_public, _source(settings)), settings.features)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None
+
+
+def describe_features(settings: RunConfig) -> str:
+    """Return what a card says about the feature map."""
+    if settings.features is None:
+        return "none"
+    return f"{settings.features.map}, learned from {_source(settings)}, part of the student and published with it"
+
+
+def _source(settings: RunConfig) -> str:
+    return settings.public.file or f"the public rows of {settings.dataset}"
 
 
 def _glyphs(public: PublicRows, section: FeaturesSection) -> Any:

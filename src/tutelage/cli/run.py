@@ -18,7 +18,7 @@ from tutelage.accounting import bounds_2017
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, build_teacher, load_config
-from tutelage.cli.features import learn_features
+from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.sources import RunData, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.mechanisms import LNMax
@@ -142,6 +142,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
         teachers=model.votes_.n_teachers,
         classes=tuple(str(value) for value in model.classes_),
         features=data.features,
+        feature_map=describe_features(settings),
         student=settings.student.estimator,
         student_accuracy=accuracy,
         evaluation_rows=evaluated,

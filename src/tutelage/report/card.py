@@ -9,6 +9,7 @@ from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import Event
 from tutelage.exceptions import NotPublishableError
 
+_MOST_LISTED = 40
 _FORMAT = 1
 
 
@@ -33,6 +34,8 @@ class PrivacyCard:
         The declared classes.
     features : tuple of str
         What the student takes per row, in this order; column numbers where columns have no names.
+    feature_map : str
+        What turns these into what the student sees, and what it was learned from; "none" where there is no such map.
     student : str
         The student's estimator.
     student_accuracy : float or None
@@ -61,6 +64,7 @@ class PrivacyCard:
     teachers: int
     classes: tuple[str, ...]
     features: tuple[str, ...]
+    feature_map: str = "none"
     student: str
     student_accuracy: float | None
     evaluation_rows: int
@@ -96,6 +100,7 @@ class PrivacyCard:
             "teachers": self.teachers,
             "classes": list(self.classes),
             "features": list(self.features),
+            "feature_map": self.feature_map,
             "student": self.student,
             "student_accuracy": self.student_accuracy,
             "evaluation_rows": self.evaluation_rows,
@@ -127,7 +132,8 @@ class PrivacyCard:
             ("Queries", f"{self.queries:,} asked, {self.answered:,} answered"),
             ("Classes", ", ".join(self.classes)),
             ("Student", self.student),
-            ("Student takes", ", ".join(self.features)),
+            ("Student takes", _listed(self.features)),
+            ("Feature map", self.feature_map),
             ("Student accuracy", accuracy),
             ("Made", f"{self.created} with " + ", ".join(f"{name} {v}" for name, v in self.versions.items())),
         ]
@@ -156,6 +162,12 @@ _NOT_PROTECTED = (
     "Releases from the same private data outside this ledger: their epsilons add to its budget.",
     "Votes, teachers and checkpoints, which stay with the data's owner and must not be published.",
 )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Return the names, of very many only the first and their number; the JSON card has them all."""
+    shown = ", ".join(names[:_MOST_LISTED])
+    return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
 
 
 def _budget_line(budget: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ def own_streams(shard: int | str, seed: int) -> Iterator[None]:
         numpy_random.seed(start % _FEWER_BITS)  # noqa: NPY002
         torch: Any = sys.modules.get("torch")
         if torch is not None:
-            undo.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
+            accelerators = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+            undo.enter_context(torch.random.fork_rng(devices=accelerators))
             torch.manual_seed(start)
         yield
