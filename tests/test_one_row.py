@@ -1,12 +1,16 @@
 """The sensitivity claim itself: one changed private row changes the ballots of one teacher only, bit for bit."""
 
 import random
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from joblib import parallel_config
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -339,3 +343,145 @@ def test_what_a_map_says_of_private_rows_does_not_come_out(noisy_rows):
         model.fit(X, y, X_public=np.ones((20, 3)))
     assert caught.value.__context__ is None
     assert "123" not in str(caught.value)
+
+
+class Bounded(PublicFeatureMap):
+    """Divides by the largest value of a call, which public rows never let it do, and keeps what it saw."""
+
+    seen: Any = None
+
+    def transform(self, X):
+        self.seen = X
+        return X / max(1.0, np.abs(X).max() / 10)
+
+
+def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(noisy_rows, monkeypatch):
+    X, y = noisy_rows
+    cast_ballots = []
+
+    def spy(ballots, n_classes, unit):
+        cast_ballots.append(ballots.copy())
+        return tally(ballots, n_classes, unit)
+
+    monkeypatch.setattr("tutelage.classifier.tally", spy)
+    features = Bounded()
+    for row in (0, 17, 100):
+        X_other = X.copy()
+        X_other[row] = [-5000.0, 5000.0, 0.0]
+        for rows in (X, X_other):
+            model = PATEClassifier(
+                NearestNeighbours(), features=features, n_teachers=TEACHERS, classes=[0, 1], random_state=0
+            )
+            model.fit(rows, y, X_public=np.random.default_rng(9).normal(size=(300, 3)))
+        before, after = cast_ballots[-2:]
+        assert (before != after).any(axis=1).sum() <= 1
+    assert len(features.seen) <= 300  # of the private rows it kept nothing
+    assert np.abs(features.seen).max() < 10
+
+
+class OwnClone(LogisticRegression):
+    """An estimator that says that its clone is itself, and goes on where it stopped."""
+
+    def __sklearn_clone__(self):
+        return self
+
+    def fit(self, X, y, sample_weight=None):
+        self.rows_ = [*getattr(self, "rows_", []), *X[:, 0]]
+        return super().fit(X + np.sum(self.rows_), y)
+
+
+class Stubborn(LogisticRegression):
+    """An estimator that, on an outlier, makes every later division by zero in the process raise."""
+
+    def fit(self, X, y, sample_weight=None):
+        if np.abs(X).max() > 100:
+            np.seterr(divide="raise")
+        return super().fit(X, y)
+
+    def predict(self, X):
+        try:
+            _ = np.ones(1) / np.zeros(1)
+        except FloatingPointError:
+            return np.zeros(len(X), dtype=int)
+        return super().predict(X)
+
+
+@pytest.mark.parametrize("estimator", [OwnClone(), Stubborn()], ids=lambda it: type(it).__name__)
+def test_what_a_teacher_leaves_behind_reaches_no_other(estimator, noisy_rows):
+    X, y = noisy_rows
+    shards = Shards.of_rows(len(y), TEACHERS, key=KEY)
+    queries = np.random.default_rng(9).normal(size=(300, 3))
+
+    def ask(rows):
+        return EstimatorTeachers(estimator, n_classes=2, seed=5).fit_ballots(rows, y, shards, queries)
+
+    assert moved_by_a_row(ask, X, y) <= {shards.assignment[17]}
+
+
+def test_cells_that_teachers_change_are_their_own():
+    shared = [0]
+    X = np.empty((4, 1), dtype=object)
+    for row in range(4):
+        X[row, 0] = shared
+
+    class Counting(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            for row in X:
+                row[0].append(len(row[0]))
+            self.longest_ = max(len(row[0]) for row in X)
+            return self
+
+        def predict(self, X):
+            return np.full(len(X), int(self.longest_ > 3))
+
+    shards = Shards(np.arange(4) // 2, 2, ONE_TEACHER)
+    ballots = EstimatorTeachers(Counting(), n_classes=2, seed=0).fit_ballots(X, np.array([0, 1, 0, 1]), shards, X[:2])
+    assert not ballots.any()
+    assert shared == [0]
+
+
+def test_a_teacher_that_loads_torch_draws_from_its_own_stream_as_later_ones_do(tmp_path):
+    script = tmp_path / "lazy.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys
+            import numpy as np
+            from sklearn.base import BaseEstimator, ClassifierMixin
+            from tutelage.neighboring import ONE_TEACHER
+            from tutelage.partition import Shards
+            from tutelage.teachers.estimators import EstimatorTeachers
+
+            class Lazy(ClassifierMixin, BaseEstimator):
+                def fit(self, X, y):
+                    if X.max() > 0:
+                        import torch
+                        self.draw_ = torch.rand(64).numpy() > 0.5
+                    else:
+                        self.draw_ = np.zeros(64, dtype=bool)
+                    return self
+
+                def predict(self, X):
+                    return self.draw_[: len(X)].astype(int)
+
+            assert "torch" not in sys.modules
+            X = np.zeros((8, 1))
+            X[[4, 6]] = 1
+            X[0] = float(sys.argv[1])
+            shards = Shards(np.arange(8) // 2, 4, ONE_TEACHER)
+            teachers = EstimatorTeachers(Lazy(), n_classes=2, seed=0)
+            print(teachers.fit_ballots(X, np.arange(8) % 2, shards, np.zeros((64, 1)))[1:].tolist())
+        """)
+    )
+    shown = [
+        subprocess.run([sys.executable, script, first], capture_output=True, text=True, check=True).stdout
+        for first in ("0", "1")
+    ]
+    assert shown[0] == shown[1]
+
+
+def test_heads_keep_rows_of_their_own():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    teachers = ensemble_of(NearestNeighbours(), n_classes=2, seed=0).fit(X, y, Shards(y // 2, 1, ONE_TEACHER))
+    before = teachers.ballots(np.eye(4))
+    X[:] = X[::-1].copy()
+    assert np.array_equal(teachers.ballots(np.eye(4)), before)

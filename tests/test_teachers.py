@@ -25,7 +25,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import VoteHistogram
 from tutelage._typing import ABSTAIN
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TeacherTrainingError
+from tutelage.exceptions import (
+    InvalidBallotError,
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+    TeacherTrainingError,
+)
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
 from tutelage.teachers import (
@@ -42,7 +48,8 @@ from tutelage.teachers import (
     discard_checkpoints,
     ensemble_of,
 )
-from tutelage.teachers.checkpoints import BallotFile
+from tutelage.teachers.checkpoints import BallotFile, source_of
+from tutelage.teachers.closed_form import Head
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
@@ -426,3 +433,63 @@ def test_a_pipeline_files_nothing_of_a_shard(binary_rows, tmp_path):
     pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(), memory=str(tmp_path / "cache"))
     EstimatorTeachers(pipeline, n_classes=2, seed=0).fit(X, y, Shards.of_rows(len(y), 4, key=KEY))
     assert not (tmp_path / "cache").exists()
+
+
+class SaysNoBallot(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise InvalidBallotError(f"the row of Mrs Miller is {X[0]}")
+
+
+class CannotBeSent(DecisionTreeClassifier):
+    def __getstate__(self):
+        raise ValueError("the row of Mrs Miller")
+
+
+@pytest.mark.parametrize("estimator", [SaysNoBallot(), CannotBeSent()], ids=lambda it: type(it).__name__)
+def test_what_a_teacher_says_in_our_own_words_or_on_its_way_does_not_come_out(estimator):
+    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
+    teachers = EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=2)
+    with pytest.raises(TeacherTrainingError) as caught:
+        teachers.fit(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "Miller" not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+class QuotingHead(Head):
+    def fit(self, private):
+        warnings.warn("the row of Mrs Miller", stacklevel=1)
+        raise ValueError("the row of Mrs Miller")
+
+
+def test_a_head_of_somebody_elses_is_heard_as_little():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(TeacherTrainingError, match="The head of the teachers raised ValueError") as caught:
+        HeadTeachers(QuotingHead(), n_classes=2).fit(X, y, assigned([0, 0, 1, 1], 2))
+    assert "Miller" not in str(caught.value)
+
+
+def test_code_is_compared_through_pipelines_and_bases(tmp_path):
+    code = (
+        "from sklearn.base import BaseEstimator\nclass Base(BaseEstimator):\n    x = {}\nclass Own(Base):\n    pass\n"
+    )
+    found = []
+    for number in (1, 2):
+        path = tmp_path / "own_part.py"
+        path.write_text(code.format(number))
+        module = types.ModuleType("own_part")
+        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)  # noqa: S102
+        module.__file__ = str(path)
+        sys.modules["own_part"] = module
+        linecache.clearcache()
+        for kind in (module.Base, module.Own):
+            kind.__module__ = "own_part"
+        found.append(source_of(make_pipeline(StandardScaler(), module.Own())))
+    del sys.modules["own_part"]
+    assert found[0] != found[1]
+    assert source_of(make_pipeline(StandardScaler(), DecisionTreeClassifier())) == ()
+    typed: dict[str, Any] = {"__name__": "__main__"}
+    exec("class ByHand: pass", typed)  # noqa: S102
+    with pytest.raises(InvalidParameterError, match="Put it into a module, or leave `checkpoints` out"):
+        source_of(typed["ByHand"]())

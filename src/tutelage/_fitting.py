@@ -1,5 +1,6 @@
 """Fitting a clone of a scikit-learn classifier the way teachers and students share."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ def fit_clone(estimator: Any, X: Matrix, y: npt.NDArray[Any], seed: int) -> Any:
     if np.all(y == y[0]):
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     fresh: Any = clone(estimator)
+    if fresh is estimator:  # it says so of itself, but a teacher must not carry on where another stopped
+        fresh = deepcopy(estimator)
     unset = {
         name: seed
         for name, value in fresh.get_params().items()

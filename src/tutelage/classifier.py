@@ -246,7 +246,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             shards,
             digest,
             lambda: self._ballots(
-                self._mapped_private(rows[keep]), targets[keep], shards, asked, _integer(teacher_seed)
+                self._mapped_private(rows[keep], shards), targets[keep], shards, asked, _integer(teacher_seed)
             ),
         )
         self.student_ = fit_supervised(
@@ -370,10 +370,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _mapped(self, rows: Matrix) -> Matrix:
         """Return rows as teachers and student see them."""
-        return rows if self.features is None else np.asarray(self.features.transform(rows))
+        return rows if self.features is None else np.asarray(self.features.transform(np.array(rows)))
 
-    def _mapped_private(self, rows: Matrix) -> Matrix:
-        return rows if self.features is None else features_of_private(self.features, rows)
+    def _mapped_private(self, rows: Matrix, shards: Shards) -> Matrix:
+        return rows if self.features is None else features_of_private(self.features, rows, shards.rows)
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
@@ -209,13 +209,16 @@ def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any
     """
     where = f"`estimator` in [{name}]"
     module, _, kind = section.estimator.rpartition(".")
-    if not module.startswith("sklearn."):  # a configuration must not be able to import, and so run, just anything
+    hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
+    if (
+        not module.startswith("sklearn.") or hidden
+    ):  # a configuration must not be able to import, and so run, just anything
         raise ConfigError(f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}.")
     try:
         factory = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
         raise ConfigError(f"{where} names nothing in scikit-learn. Got {section.estimator!r}.") from None
-    if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin)):
+    if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin) and issubclass(factory, BaseEstimator)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
     return _made(factory, section, name)
 

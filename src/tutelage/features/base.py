@@ -5,6 +5,9 @@ a map here holds everything it knows in its constructor: it was given as a publi
 ``learn`` that takes `PublicRows` and nothing else. Its ``fit`` learns nothing, wherever a pipeline calls it.
 """
 
+import warnings
+from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
@@ -142,22 +145,60 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
             )
 
 
-def features_of_private(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:
-    """Return the features of private rows; of an error only its type comes out.
+def features_of_private(
+    features: FeatureMap, X: npt.NDArray[Any], shards: Iterable[npt.NDArray[np.integer[Any]]]
+) -> Matrix:
+    """Return the features of private rows, as one that never saw rows of two shards at once would give them.
+
+    A map of this package takes all rows in one call: its features of a row depend on no other. Any other is copied for
+    each shard, sees that shard alone, and is thrown away, so neither it nor what it writes down outlives the shard. Of
+    an error only its type comes out, and no warning.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        The map.
+    X : array of shape (rows, ...)
+        Private rows.
+    shards : iterable of integer arrays
+        Row numbers of each shard.
 
     Raises
     ------
     InvalidDataError
         If the map raises.
     """
+    groups = [slice(None)] if _is_ours(features) else [rows for rows in shards if len(rows)]
+    found: Matrix | None = None
+    for rows in groups:
+        part = _quiet_features(features, X[rows])
+        if found is None:
+            found = np.empty((len(X), *part.shape[1:]), part.dtype)
+        found[rows] = part
+    return np.empty((0, 0)) if found is None else found
+
+
+def _quiet_features(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:
+    interrupted, kind = False, ""
     try:
-        return np.asarray(features.transform(X))
-    except Exception as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.asarray(deepcopy(features).transform(np.array(X)))
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException as error:  # compiled extensions panic with exceptions of their own
         kind = type(error).__name__
+    if interrupted:
+        raise KeyboardInterrupt
     raise InvalidDataError(
         f"The feature map raised {kind} on private rows. Its message may quote them and is withheld; apply it to "
         "public rows to read it."
     )
+
+
+def _is_ours(features: object) -> bool:
+    parts = [step for _, step in features.steps] if isinstance(features, Pipeline) else [features]
+    return all(type(part).__module__.startswith("tutelage.features.") for part in parts)
 
 
 def require_public(rows: object, owner: str) -> PublicRows:

@@ -171,7 +171,8 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         quick=quick,
         notes=(
             f"All numbers are ε. Rows of Confident-GNMax are averages over {RUNS} runs with simulated noise. "
-            "'Exponential' answers with the exponential mechanism instead, as often right.",
+            "'Exponential' answers with the exponential mechanism instead, at the scale at which it is as often right "
+            "on these votes; chosen by private votes, no ε of it would hold for any votes.",
         ),
     )
 

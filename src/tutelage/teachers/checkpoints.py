@@ -7,13 +7,15 @@ They are private, like every ballot; the folder is readable by its owner only.
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final
 
 import joblib
 import numpy as np
 import sklearn
+from sklearn.base import BaseEstimator
 
 from tutelage._files import open_private, read_arrays
 from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
@@ -21,6 +23,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 
 Product = TypeVar("Product")
+_LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
 
 
 class FileForm(Protocol[Product]):
@@ -162,21 +165,46 @@ class Checkpoints(Generic[Product]):
 
 
 def source_of(*settings: object) -> tuple[str, ...]:
-    """Return the source text of these objects, or of their classes, where it is in a file: a digest of code.
+    """Return the source text of these functions and classes, their bases and their parts, for a digest of code.
 
     Parameters
     ----------
     *settings : objects
-        Functions, or instances of classes.
+        Functions, partial functions, or instances of classes; of scikit-learn estimators also what they are made of.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one has no source text: it was typed in by hand, so whether it changed cannot be known.
     """
-    kinds = [it if inspect.isfunction(it) or inspect.isclass(it) else type(it) for it in settings]
-    found = []
-    for kind in kinds:
-        try:
-            found.append(inspect.getsource(kind))
-        except (OSError, TypeError):  # typed in by hand, or compiled
-            found.append(repr(kind))
-    return tuple(found)
+    kinds: dict[type | Callable[..., Any], None] = {}
+    for setting in settings:
+        kinds |= dict.fromkeys(_code_in(setting))
+    try:
+        return tuple(inspect.getsource(kind) for kind in kinds)
+    except (OSError, TypeError):
+        raise InvalidParameterError(
+            "Checkpoints need code that can be compared with that of the next run, and here is a class or function in "
+            "no file. Put it into a module, or leave `checkpoints` out."
+        ) from None
+
+
+def _code_in(setting: object) -> Iterator[type | Callable[..., Any]]:
+    if isinstance(setting, partial):
+        yield from _code_in(setting.func)
+    elif inspect.ismethod(setting):
+        yield from _code_in(setting.__func__)
+    elif inspect.isfunction(setting):
+        yield setting
+    elif not isinstance(setting, str | int | float | None):
+        kind = setting if isinstance(setting, type) else type(setting)
+        yield from (base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _LIBRARIES)
+        if isinstance(setting, BaseEstimator):
+            for part in setting.get_params(deep=False).values():
+                yield from _code_in(part)
+        if isinstance(setting, list | tuple):
+            for part in setting:
+                yield from _code_in(part)
 
 
 def discard_checkpoints(folder: str | Path) -> None:

@@ -97,7 +97,11 @@ class EstimatorTeachers(Ensemble):
         rows = shards.rows
         job = Job(
             _train,
-            own=lambda number: (values[rows[number]], labels[rows[number]], teacher_seed(self._seed, number)),
+            own=lambda number: (
+                _own_cells(values[rows[number]]),
+                labels[rows[number]],
+                teacher_seed(self._seed, number),
+            ),
             shared=(self._cloned(),),
             seed=self._seed,
         )
@@ -124,7 +128,8 @@ class EstimatorTeachers(Ensemble):
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         queries, numbered = public_rows(X_public, self._row_shape), enumerate(self._teachers)
-        return np.stack([guarded(number, self._seed, _vote, it, queries, self._n_classes) for number, it in numbered])
+        votes = (guarded(number, self._seed, _vote, it, queries) for number, it in numbered)
+        return np.stack([_checked_ballot(vote, len(queries), self._n_classes) for vote in votes])
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -158,17 +163,20 @@ class EstimatorTeachers(Ensemble):
         """
         values, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, values.shape[1:])
-        settings = self._estimator, source_of(self._estimator), self._n_classes, queries
+        code = () if checkpoints is None else source_of(self._estimator)
+        settings = self._estimator, code, self._n_classes, queries
         store = Checkpoints(checkpoints, BallotFile(len(queries), self._n_classes), settings)
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
         rows, seeds = shards.rows, [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
         job = Job(
             _train_and_vote,
-            own=lambda number: (values[rows[number]], labels[rows[number]], seeds[number]),
-            shared=(self._cloned(), queries, self._n_classes),
+            own=lambda number: (_own_cells(values[rows[number]]), labels[rows[number]], seeds[number]),
+            shared=(self._cloned(), queries),
             seed=self._seed,
         )
-        todo = store.resume(store.identities(values, labels, shards, seeds), lambda numbers: self._run(job, numbers))
+        todo = store.resume(
+            store.identities(values, labels, shards, seeds), lambda numbers: self._votes(job, numbers, len(queries))
+        )
         for number, ballot in self._shown(todo, shards):
             ballots[number] = ballot
         self._unit = shards.unit
@@ -177,6 +185,9 @@ class EstimatorTeachers(Ensemble):
     def _run(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         return train_each(job, numbers, self._n_jobs)
 
+    def _votes(self, job: Job, numbers: Sequence[int], n_queries: int) -> Iterator[tuple[int, Ballots]]:
+        return ((n, _checked_ballot(vote, n_queries, self._n_classes)) for n, vote in self._run(job, numbers))
+
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
@@ -184,19 +195,28 @@ class EstimatorTeachers(Ensemble):
         return with_fast_forests(self._estimator) if self._fast_forests else self._estimator
 
 
-def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix, n_classes: int) -> Ballots:
-    return _vote(_train(X, y, seed, estimator), X_public, n_classes)
+def _own_cells(rows: Matrix) -> Matrix:
+    """Return rows whose cells, where they are objects that could be changed, are nobody else's."""
+    return deepcopy(rows) if rows.dtype == object else rows
+
+
+def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix) -> Matrix | None:
+    return _vote(_train(X, y, seed, estimator), X_public)
 
 
 def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
     return fit_clone(estimator, X, y, seed) if len(y) else None
 
 
-def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
-    if teacher is None:
-        return np.full(len(X_public), ABSTAIN, dtype=np.int16)
+def _vote(teacher: Any | None, X_public: Matrix) -> Matrix | None:
     # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
-    ballot = np.asarray(teacher.predict(deepcopy(X_public)))
-    if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():
+    return None if teacher is None else np.asarray(teacher.predict(deepcopy(X_public)))
+
+
+def _checked_ballot(ballot: Matrix | None, n_queries: int, n_classes: int) -> Ballots:
+    """Return a teacher's votes, abstentions where there is no teacher; a refusal quotes none."""
+    if ballot is None:
+        return np.full(n_queries, ABSTAIN, dtype=np.int16)
+    if ballot.shape != (n_queries,) or not np.isin(ballot, np.arange(n_classes)).all():
         raise InvalidBallotError("A teacher must predict one known class per row.")
     return ballot.astype(np.int16)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
@@ -16,6 +17,7 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.teachers.base import Ensemble
+from tutelage.teachers.seeds import own_streams
 from tutelage.teachers.workers import withheld
 
 Teacher = Callable[[Any], npt.ArrayLike]
@@ -81,7 +83,10 @@ class CallableTeachers(Ensemble):
 
         def ask(numbered: tuple[int, Teacher]) -> Ballots:
             number, teacher = numbered
-            return withheld(f"Teacher {number} of CallableTeachers", _ask, number, teacher, X_public, self._n_classes)
+            name = f"eacher {number} of CallableTeachers"
+            with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
+                answer = withheld(f"T{name}", _ask, teacher, X_public)
+            return _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
 
         with ThreadPoolExecutor(self._max_workers) as threads:
             return np.stack(list(threads.map(ask, enumerate(self._teachers))))
@@ -168,9 +173,8 @@ class RecordedTeachers(Ensemble):
         return self._ballots[:, places]
 
 
-def _ask(number: int, teacher: Teacher, X_public: npt.NDArray[Any], n_classes: int) -> Ballots:
-    answer = np.asarray(teacher(deepcopy(X_public)))
-    return _checked(answer[None], len(X_public), n_classes, f"The answer of teacher {number} of CallableTeachers")[0]
+def _ask(teacher: Teacher, X_public: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.asarray(teacher(deepcopy(X_public)))
 
 
 def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:

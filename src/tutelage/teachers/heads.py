@@ -1,7 +1,9 @@
 """Teachers by formula: thousands of small shards fitted and voting at once, by matrix products."""
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -12,6 +14,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.labelled_shards import ClosedForm, FittedTeachers, LabelledShards
+from tutelage.teachers.workers import withheld
 
 _TEACHERS_AT_LEAST = 64
 
@@ -70,8 +73,9 @@ class HeadTeachers(Ensemble):
         """
         rows, labels = self._checked(X, y, shards)
         rows = _finite(rows, "X")
+        rows.setflags(write=False)
         with threadpool_limits(1, "blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
-            fitted = self._head.fit(LabelledShards(rows, labels, shards, self._n_classes))
+            fitted = _of(self._head, self._head.fit, LabelledShards(rows, labels, shards, self._n_classes))
         self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
         return self
 
@@ -96,7 +100,7 @@ class HeadTeachers(Ensemble):
             threadpool_limits(1, "blas"),
             np.errstate(all="ignore"),
         ):  # products this small lose by threads that wait for each other
-            return fitted.ballots(rows)
+            return _of(self._head, fitted.ballots, rows)
 
     def fit_ballots(
         self,
@@ -146,13 +150,22 @@ class HeadTeachers(Ensemble):
         return _TEACHERS_AT_LEAST * max(1, blocks)
 
 
+def _of(head: ClosedForm, work: Callable[[Any], Any], argument: object) -> Any:
+    """Return what `work` comes to; a head that is not of this package does it in silence, for it may quote rows."""
+    if type(head).__module__ == "tutelage.teachers.closed_form":
+        return work(argument)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return withheld("The head of the teachers", work, argument)
+
+
 def _named(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:
     try:
-        matrix = np.asarray(rows, dtype=np.float64)
+        matrix = np.array(rows, dtype=np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
     except (TypeError, ValueError):
         raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.") from None
     if matrix.ndim != 2:

@@ -6,22 +6,26 @@ its worker while no other teacher is in flight is given up. Whether a teacher is
 alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
 """
 
+import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple, final
 
+import numpy as np
+import sklearn
 from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-from tutelage.exceptions import InvalidBallotError, TeacherLostWarning, TeacherTrainingError
+from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
-from tutelage.teachers.seeds import own_streams
+from tutelage.teachers.seeds import own_streams, stream_may_come
 
 TRIES_ALONE = 3
 
@@ -128,26 +132,33 @@ def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: A
 
     Raises
     ------
-    InvalidBallotError
-        If the work says that a teacher's answer is no ballot.
     TeacherTrainingError
-        If the work raises anything else; what it says is withheld.
+        If the work raises; what it says is withheld.
     """
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
-    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"), own_streams(shard, seed):
-        return withheld(f"The teacher of shard {shard}", work, *arguments)
+    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
+        while True:
+            once_more = deepcopy(arguments) if stream_may_come() else None
+            with own_streams(shard, seed), np.errstate(), sklearn.config_context():
+                result = withheld(f"The teacher of shard {shard}", work, *arguments)
+            if once_more is None or stream_may_come():
+                return result
+            arguments = once_more  # the work loaded a library and drew from its stream before that was its own
 
 
 def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what `work` comes to; of its errors only the type comes out, but for those that a ballot is none."""
+    """Return what `work` comes to; of its errors only the type comes out."""
+    interrupted, kind = False, ""
     try:
         return work(*arguments)
-    except (InvalidBallotError, KeyboardInterrupt):
-        raise
+    except KeyboardInterrupt:
+        interrupted = True
     except BaseException as error:  # compiled extensions panic with exceptions of their own, and quote as others do
         kind = type(error).__name__
     del arguments
     # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
+    if interrupted:
+        raise KeyboardInterrupt
     raise TeacherTrainingError(
         f"{who} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of the "
         "same shape to read it."
@@ -189,12 +200,17 @@ def _over_joblib(
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
     parallel: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
+    failure: Exception | None = None
     try:
         yield from parallel(calls())
+    except TeacherTrainingError:
+        raise
     except Exception as error:
         if is_death(error):
             raise _WorkerDiedError(error) from None
-        raise
+        failure = error
+    if failure is not None:
+        raise _unsendable(failure)
 
 
 def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
@@ -211,16 +227,23 @@ def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: s
             in_flight.remove(task)
             try:
                 result = cluster.result(task)
+            except TeacherTrainingError:
+                raise
             except Exception as error:
-                if not is_death(error):
-                    raise
                 death, upcoming = error, iter(())
             else:
                 yield result
     finally:
         cluster.cancel(in_flight)
     if death is not None:
-        raise _WorkerDiedError(death)
+        raise _WorkerDiedError(death) if is_death(death) else _unsendable(death)
+
+
+def _unsendable(error: Exception) -> TeacherTrainingError:
+    return TeacherTrainingError(
+        f"A teacher or its rows could not be sent between processes: {type(error).__name__}. The message may quote "
+        "private rows and is withheld; pickle a teacher trained on made-up rows to read it."
+    )
 
 
 def _nothing() -> None:
@@ -262,8 +285,14 @@ class _WholeProcess:
             if not self._inside:
                 self._undo.close()
 
+    def forget(self) -> None:
+        """Start anew in a child, whose parent's other threads did not come along."""
+        self.__init__()
+
 
 _whole_process = _WholeProcess()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_whole_process.forget)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """What network teachers are and how they learn: public settings."""
 
 import copy
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from torch import nn
 
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
+from tutelage.teachers.seeds import streams_in_use
 
 if TYPE_CHECKING:
     from tutelage.teachers.networks.ensemble import NetworkTeachers
@@ -128,9 +128,6 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
         Where the module draws, besides the processor.
     """
     accelerators = [device] if device is not None and device.type == "cuda" else []
-    with _generator_in_use, torch.random.fork_rng(devices=accelerators):
+    with streams_in_use, torch.random.fork_rng(devices=accelerators):
         torch.manual_seed(seed)
         yield
-
-
-_generator_in_use = threading.RLock()
