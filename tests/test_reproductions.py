@@ -63,7 +63,7 @@ def test_teachers_of_mnist_are_reproduced(less_mnist, called):
     right = rows["30 class means: plurality, %"]
     assert right["at_least"] == 80.0
     assert 80 < right["interval"][0] < right["ours"] < right["interval"][1] <= 100
-    average = rows["2 of 12 networks: average teacher, %"]
+    average = rows["2 of 12 networks: mean teacher, %"]
     assert average["published"] == 83.86
     assert set(right) == {"name", "ours", "published", "at_least", "at_most", "interval", "seconds"}
 

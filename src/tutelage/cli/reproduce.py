@@ -5,6 +5,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -35,7 +36,7 @@ def reproduce(
 
 def _print(record: Record) -> None:
     title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
-    table = Table(title=title, title_justify="left", expand=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "published", "asked", "ours", "95 % interval"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
@@ -57,4 +58,4 @@ def _asked(row: Row) -> str:
 
 
 def _interval(row: Row) -> str:
-    return "" if row.interval is None else f"{row.interval[0]:.2f} to {row.interval[1]:.2f}"
+    return "" if row.interval is None else f"{row.interval[0]:.2f} – {row.interval[1]:.2f}"

@@ -113,4 +113,4 @@ def _accuracies(
 def _average(name: str, ballots: Ballots, labels: Matrix, seconds: float, *, published: float | None) -> Row:
     accuracies = PrivateStatistics(ballots, labels, 10).reveal().accuracies
     right, interval = mean(100 * accuracies)
-    return Row(name=f"{name}: average teacher, %", ours=right, published=published, interval=interval, seconds=seconds)
+    return Row(name=f"{name}: mean teacher, %", ours=right, published=published, interval=interval, seconds=seconds)
