@@ -23,6 +23,8 @@ from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 from tutelage.teachers import workers as teacher_workers
+from tutelage.teachers.seeds import own_streams
+from tutelage.teachers.workers import guarded
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
@@ -302,3 +304,26 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
     assert 3 <= len(list(folder.glob("*.npz"))) < 100
+
+
+def test_a_child_forked_while_another_thread_trains_is_not_locked_out():
+    inside, done = threading.Event(), threading.Event()
+
+    def train():
+        with own_streams(0, 0), teacher_workers._whole_process:
+            inside.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    inside.wait(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 on: forking beside threads
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a child that waits for a lock for ever is killed
+        os._exit(0 if guarded(0, 0, int, "7") == 7 else 1)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert status == 0

@@ -242,7 +242,7 @@ def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: s
 def _unsendable(error: Exception) -> TeacherTrainingError:
     return TeacherTrainingError(
         f"A teacher or its rows could not be sent between processes: {type(error).__name__}. The message may quote "
-        "private rows and is withheld; pickle a teacher trained on made-up rows to read it."
+        "private rows and is withheld; store a teacher trained on made-up rows to read it."
     )
 
 
