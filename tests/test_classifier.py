@@ -381,3 +381,10 @@ def test_what_is_no_teacher_is_refused_by_name(teacher, binary_rows):
     X, y = binary_rows
     with pytest.raises(InvalidParameterError, match="`teacher` of PATEClassifier must be a scikit-learn classifier"):
         model(teacher=teacher).fit(X, y, X_public=X[:20])
+
+
+def test_no_private_cell_is_carried_along_by_an_error():
+    X, y = [["Mrs Miller"], [1.0]], [0, 1]
+    with pytest.raises(InvalidDataError) as caught:
+        model().fit(X, y, X_public=[[1.0]])
+    assert caught.value.__context__ is None

@@ -66,3 +66,15 @@ def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InvalidDataError, match=r"rows\.csv cannot be read: No such file"):
         read_csv(tmp_path / "rows.csv")
+
+
+def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
+    columns = PublicColumns.learn(PUBLIC, ("age",))
+    (tmp_path / "rows.csv").write_bytes(b"name\nMrs Miller \xff\n")
+    for refused in (
+        lambda: columns.matrix(Table("private.csv", {"age": ["Mrs Miller"]})),
+        lambda: read_csv(tmp_path / "rows.csv"),
+    ):
+        with pytest.raises(InvalidDataError) as caught:
+            refused()
+        assert caught.value.__context__ is None

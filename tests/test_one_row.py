@@ -28,6 +28,7 @@ from tutelage.features import (
     PublicRows,
     ScaledColumns,
     check_row_by_row,
+    features_of_private,
 )
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
@@ -485,3 +486,36 @@ def test_heads_keep_rows_of_their_own():
     before = teachers.ballots(np.eye(4))
     X[:] = X[::-1].copy()
     assert np.array_equal(teachers.ballots(np.eye(4)), before)
+
+
+class Widening(PublicFeatureMap):
+    """Answers in single precision unless a value is large."""
+
+    def transform(self, X):
+        return np.sqrt(np.abs(X)).astype(np.float64 if np.abs(X).max() > 100 else np.float32)
+
+
+class Counting(PublicFeatureMap):
+    def transform(self, X):
+        return X if np.abs(X).max() < 100 else X[:, :2]
+
+
+def test_the_type_and_width_of_features_do_not_follow_one_shard(noisy_rows):
+    X, _ = noisy_rows
+    rows = Shards.of_rows(len(X), TEACHERS, key=KEY).rows
+    X_other = X.copy()
+    X_other[rows[0][0]] = 1000 / 3  # the first shard, which would set the type for all
+    before, after = (features_of_private(Widening(), values, rows, 3) for values in (X, X_other))
+    elsewhere = np.setdiff1d(np.arange(len(X)), rows[0])
+    assert before[elsewhere].tobytes() == after[elsewhere].tobytes()
+    with pytest.raises(InvalidDataError, match="must make 3 numbers of each private row"):
+        features_of_private(Counting(), X_other, rows, 3)
+
+
+def test_one_text_cell_in_a_list_does_not_make_text_of_everybody():
+    rows = [[1.5], [2.5], ["Mrs Miller"]]
+    teachers = EstimatorTeachers(GaussianNB(), n_classes=2, seed=0)
+    with pytest.raises(InvalidDataError, match="X must be numbers, rows of equal length") as caught:
+        teachers.fit(rows, np.array([0, 1, 0]), Shards(np.array([0, 0, 1]), 2, ONE_TEACHER))  # type: ignore[arg-type]
+    assert "Miller" not in str(caught.value)
+    assert caught.value.__context__ is None

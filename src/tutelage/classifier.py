@@ -246,7 +246,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             shards,
             digest,
             lambda: self._ballots(
-                self._mapped_private(rows[keep], shards), targets[keep], shards, asked, _integer(teacher_seed)
+                self._mapped_private(rows[keep], shards, asked.shape[-1]),
+                targets[keep],
+                shards,
+                asked,
+                _integer(teacher_seed),
             ),
         )
         self.student_ = fit_supervised(
@@ -372,17 +376,22 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """Return rows as teachers and student see them."""
         return rows if self.features is None else np.asarray(self.features.transform(np.array(rows)))
 
-    def _mapped_private(self, rows: Matrix, shards: Shards) -> Matrix:
-        return rows if self.features is None else features_of_private(self.features, rows, shards.rows)
+    def _mapped_private(self, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
+        if self.features is None:
+            return rows
+        return features_of_private(self.features, rows, shards.rows, n_features)
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
         # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
         allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        checked, complaint = None, ""
         try:
             checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
         except ValueError as error:
-            raise InvalidDataError(_without_values(str(error))) from None
+            complaint = str(error)
+        if checked is None:  # out here: raised while it is handled, the complaint would be carried along
+            raise InvalidDataError(_without_values(complaint))
         if y:
             check_classification_targets(checked[1])
         return checked

@@ -51,6 +51,7 @@ def read_csv(path: Path) -> Table:
     InvalidDataError
         If the file is missing, empty, not UTF-8, or a row has another number of cells than the header.
     """
+    unreadable = ""
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.reader(lines, skipinitialspace=True)
@@ -66,7 +67,9 @@ def read_csv(path: Path) -> Table:
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({type(error).__name__}).") from None
+        unreadable, header, rows = type(error).__name__, [], []
+    if unreadable:  # out here: a UnicodeDecodeError holds the bytes of the file
+        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).")
     if not rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
     if len(set(header)) != len(header) or "" in header:

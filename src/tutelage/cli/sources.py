@@ -1,5 +1,6 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -136,12 +137,12 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
     known = _by_spelling(private)
-    try:
+    with suppress(KeyError):
         return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
-    except KeyError:
-        raise InvalidDataError(
-            f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
-        ) from None
+    # Out here, or the KeyError, which is the label, would be carried along as the context.
+    raise InvalidDataError(
+        f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
+    )
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:

@@ -134,8 +134,9 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     rows = X_public[:_ROWS_TRIED]
     third = max(1, len(rows) // 3)
     with np.errstate(all="ignore"):  # a map that divides by a spread warns about a single row
-        whole = np.asarray(features.transform(rows))
-        others = [features.transform(rows[::-1])[::-1], *(features.transform(rows[:count]) for count in (1, third))]
+        whole = np.asarray(features.transform(np.array(rows)))
+        backwards = features.transform(np.array(rows[::-1]))[::-1]
+        others = [backwards, *(features.transform(np.array(rows[:count])) for count in (1, third))]
     for other in others:
         if np.asarray(other).tobytes() != np.ascontiguousarray(whole[: len(other)]).tobytes():
             raise InvalidParameterError(
@@ -146,7 +147,7 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
 
 
 def features_of_private(
-    features: FeatureMap, X: npt.NDArray[Any], shards: Iterable[npt.NDArray[np.integer[Any]]]
+    features: FeatureMap, X: npt.NDArray[Any], shards: Iterable[npt.NDArray[np.integer[Any]]], n_features: int
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.
 
@@ -162,20 +163,26 @@ def features_of_private(
         Private rows.
     shards : iterable of integer arrays
         Row numbers of each shard.
+    n_features : int
+        Features that the map makes of a public row.
 
     Raises
     ------
     InvalidDataError
-        If the map raises.
+        If the map raises, or makes something else of private rows than of public ones.
     """
-    groups = [slice(None)] if _is_ours(features) else [rows for rows in shards if len(rows)]
-    found: Matrix | None = None
-    for rows in groups:
-        part = _quiet_features(features, X[rows])
-        if found is None:
-            found = np.empty((len(X), *part.shape[1:]), part.dtype)
-        found[rows] = part
-    return np.empty((0, 0)) if found is None else found
+    if _is_ours(features):
+        return _quiet_features(features, X)
+    found = np.empty((len(X), n_features))  # of one type and width, whatever the map makes of the first shard
+    for rows in shards:
+        if len(rows):
+            part = _quiet_features(features, X[rows])
+            if part.shape != (len(rows), n_features) or part.dtype.kind not in "buif":
+                raise InvalidDataError(
+                    f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
+                )
+            found[rows] = part
+    return found
 
 
 def _quiet_features(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:

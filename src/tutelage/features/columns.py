@@ -5,6 +5,7 @@ type and the categories of each column are read off the public table, and a priv
 the code −1.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -104,10 +105,10 @@ def _is_number(value: str) -> bool:
 
 def _numbers(table: Table, name: str) -> list[float]:
     cells = table.column(name)
-    try:
+    with suppress(ValueError):
         return [float(cell) if cell else np.nan for cell in cells]
-    except ValueError:
-        raise InvalidDataError(
-            f"Column '{name}' of {table.source} holds text, but only numbers in the public rows. Clean the column, or "
-            "leave it out with `ignore`."
-        ) from None
+    # Out here: Python's own error, which quotes the cell, would be carried along as the context.
+    raise InvalidDataError(
+        f"Column '{name}' of {table.source} holds text, but only numbers in the public rows. Clean the column, or "
+        "leave it out with `ignore`."
+    )

@@ -1,5 +1,6 @@
 """What every kind of teacher ensemble can do."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, Self, runtime_checkable
 
@@ -99,7 +100,7 @@ class Ensemble:
         InvalidDataError
             If they have different lengths, or a label is no class index; no label is quoted.
         """
-        rows, labels = np.asarray(X), np.asarray(y)
+        rows, labels = X if isinstance(X, np.ndarray) else _numbers(X), np.asarray(y)
         if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
             raise InvalidDataError(
                 f"X, y and the shards must have one entry per private row. Got {len(rows) if rows.ndim else 0}, "
@@ -117,6 +118,17 @@ class Ensemble:
         raise NotPublishableError(
             "Teachers are not pickled, so that what they know of private rows cannot travel inside a saved object."
         )
+
+
+def _numbers(X: npt.ArrayLike) -> Matrix:
+    # A type found over all rows, text because one person's cell is text, would change the rows of everybody else.
+    with suppress(TypeError, ValueError):
+        return np.asarray(X, dtype=np.float64)
+    # Out here, or what NumPy said, which quotes a cell, would be carried along as the context.
+    raise InvalidDataError(
+        "X must be numbers, rows of equal length, or a NumPy array of any type. Encode text by categories that are "
+        "public."
+    )
 
 
 def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -164,10 +165,11 @@ def _named(value: object) -> str:
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:
-    try:
+    matrix = None
+    with suppress(TypeError, ValueError):
         matrix = np.array(rows, dtype=np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
-    except (TypeError, ValueError):
-        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.") from None
+    if matrix is None:
+        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
     if matrix.ndim != 2:
         raise InvalidDataError(f"`{name}` must have shape (rows, features). Got shape {matrix.shape}.")
     if not np.isfinite(matrix).all():

@@ -1,7 +1,7 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, final
@@ -322,11 +322,11 @@ def _numbers(rows: npt.NDArray[Any], name: str) -> Matrix:
         raise InvalidDataError(f"`{name}` must have shape (rows, ...). Got {rows.shape}.")
     if rows.dtype == np.uint8:
         return np.ascontiguousarray(rows)
-    try:
-        with np.errstate(over="ignore"):
-            matrix = np.ascontiguousarray(rows, dtype=np.float32)
-    except (TypeError, ValueError):
-        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.") from None
+    matrix = None
+    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
+        matrix = np.ascontiguousarray(rows, dtype=np.float32)
+    if matrix is None:
+        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
     if rows.dtype.kind == "c" or not np.isfinite(matrix).all():
         raise InvalidDataError(
             f"`{name}` must hold finite numbers in single precision. Fill what is missing with a public value, such as "
