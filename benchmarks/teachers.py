@@ -35,8 +35,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from tutelage._typing import ABSTAIN
 from tutelage.datasets import load_adult, load_mnist
 from tutelage.features import PublicRows, glyph_features
+from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
-from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers, Network, NetworkTeachers, TwoConvolutions
+from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers, Network, NetworkTeachers
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for benchmarks"

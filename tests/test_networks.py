@@ -14,9 +14,10 @@ from torch import nn
 from tutelage._typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.networks import ImageInput, RandomShift, TwoConvolutions
 from tutelage.partition import Shards
-from tutelage.teachers import Network, NetworkTeachers, TwoConvolutions
-from tutelage.teachers.networks import ImageInput, RandomShift, alone, together
+from tutelage.teachers import Network, NetworkTeachers
+from tutelage.teachers.networks import alone, together
 from tutelage.teachers.networks.schedule import batches
 
 SIZES = (30, 17, 0, 1, 9, 25)

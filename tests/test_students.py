@@ -12,34 +12,34 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.students import fit_supervised, load_student, save_student
+from tutelage.students import fit_student, load_student, save_student
 
 CLASSES = np.array(["no", "yes"])
 
 
 def test_a_student_learns_the_answered_queries_in_the_users_words():
     X = np.array([[0.0], [1.0], [0.1], [0.9], [0.5]])
-    student = fit_supervised(DecisionTreeClassifier(), X, np.array([0, 1, 0, 1, -1]), CLASSES, seed=0)
+    student = fit_student(DecisionTreeClassifier(), X, np.array([0, 1, 0, 1, -1]), CLASSES, seed=0)
     assert student.predict([[0.0], [1.0]]).tolist() == ["no", "yes"]
     assert student.tree_.n_node_samples[0] == 4
 
 
 def test_the_same_seed_gives_the_same_student_and_a_set_one_stays():
     X, labels = np.random.default_rng(0).uniform(size=(60, 3)), np.arange(60) % 2
-    one, other = (fit_supervised(RandomForestClassifier(3), X, labels, CLASSES, seed=4) for _ in range(2))
+    one, other = (fit_student(RandomForestClassifier(3), X, labels, CLASSES, seed=4) for _ in range(2))
     assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
-    assert fit_supervised(RandomForestClassifier(3, random_state=9), X, labels, CLASSES, seed=4).random_state == 9
+    assert fit_student(RandomForestClassifier(3, random_state=9), X, labels, CLASSES, seed=4).random_state == 9
 
 
 def test_one_released_class_makes_a_constant_student_and_says_so():
     with pytest.warns(UserWarning, match="same class"):
-        student = fit_supervised(LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0)
+        student = fit_student(LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0)
     assert student.predict(np.eye(3)).tolist() == ["yes"] * 3
 
 
 def test_no_answer_is_nothing_to_learn_from():
     with pytest.raises(InvalidDataError, match="No query was answered"):
-        fit_supervised(LogisticRegression(), np.eye(2), np.array([-1, -1]), CLASSES, seed=0)
+        fit_student(LogisticRegression(), np.eye(2), np.array([-1, -1]), CLASSES, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_no_answer_is_nothing_to_learn_from():
 )  # fmt: skip
 def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X = np.random.default_rng(0).uniform(size=(60, 3))
-    student = fit_supervised(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)
+    student = fit_student(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)
     save_student(student, tmp_path / "student.skops")
     back = load_student(tmp_path / "student.skops")
     assert np.array_equal(back.predict(X), student.predict(X))

@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
+from tutelage._streams import own_streams
 from tutelage._typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 from tutelage.teachers import workers as teacher_workers
-from tutelage.teachers.seeds import own_streams
 from tutelage.teachers.workers import guarded
 
 KEY = b"a key of 32 bytes for the tests."

@@ -33,6 +33,7 @@ from tutelage.exceptions import (
     TeacherTrainingError,
 )
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
 from tutelage.teachers import (
     CallableTeachers,
@@ -44,7 +45,6 @@ from tutelage.teachers import (
     NetworkTeachers,
     RecordedTeachers,
     TeacherEnsemble,
-    TwoConvolutions,
     discard_checkpoints,
     ensemble_of,
 )

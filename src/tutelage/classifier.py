@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,26 @@ from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
-from tutelage.students import fit_supervised
+from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions
+from tutelage.students import fit_student
+from tutelage.students.fitting import refuse_class_of_unlabelled
+from tutelage.students.selection import FirstRows, GivenRows, Medoids, PublicKnowledge, QuerySelector
 from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+class _Questions(NamedTuple):
+    """Public rows and which of them are asked how."""
+
+    public: Matrix
+    seen: Matrix  # their features
+    sizes: tuple[int, ...]  # of the rounds
+    chosen: IntArray  # in the first round
+    voted: IntArray  # which the teachers vote on
+    seed: int
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -58,8 +72,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         silos: each silo is one teacher.
     mechanism : Mechanism, optional
         How votes are released. Default: ``GNMax(0.16 * n_teachers)``.
-    student : scikit-learn classifier, optional
-        Learns from the released labels. Default: a random forest of 100 trees.
+    student : scikit-learn classifier or str, optional
+        Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
+        of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
     features : public feature map, optional
         What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
         such. It is part of every prediction, and may be published.
@@ -67,7 +82,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
         for a class that a single person brings along would give that person away.
     n_queries : int, optional
-        How many public rows are asked about, from the first on. Default: all.
+        How many public rows are asked about, in all rounds together. Default: all.
+    selection : QuerySelector or str, optional
+        How the rows are chosen, by public things alone: a rule of `tutelage.students.selection`, or its name, one of
+        `SELECTORS` there. Default: from the first row on; in several rounds `Medoids` for the first.
+    rounds : int, default=1
+        In how many rounds the rows are asked. Before every round but the first a student learns from the labels so far,
+        for rules and mechanisms that go by its predictions. Later rounds ask only what the budget still allows.
     unit : str, optional
         What one of `entity_ids` is, for reports: ``"patient"``. Default: ``"entity"``.
     ledger : path-like or Ledger, optional
@@ -103,6 +124,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Class values in sorted order.
     student_ : scikit-learn classifier
         The fitted student; it may be published.
+    queries_ : ndarray of shape (queries,)
+        Which public rows were asked, in the order of `release_`; may be published.
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
     epsilon_ : PublicEpsilon
@@ -146,6 +169,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         features: Any = None,
         classes: npt.ArrayLike | None = None,
         n_queries: int | None = None,
+        selection: QuerySelector | str | None = None,
+        rounds: int = 1,
         unit: str | None = None,
         ledger: str | Path | Ledger | None = None,
         question: str = "",
@@ -166,6 +191,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.features = features
         self.classes = classes
         self.n_queries = n_queries
+        self.selection = selection
+        self.rounds = rounds
         self.unit = unit
         self.ledger = ledger
         self.question = question
@@ -187,7 +214,16 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     @property
     def student_estimator(self) -> Any:
         """The classifier that the student is a clone of."""
-        return RandomForestClassifier() if self.student is None else self.student
+        if self.student is None:
+            return RandomForestClassifier()
+        return self.student
+
+    @property
+    def query_selector(self) -> QuerySelector:
+        """The rule by which queries are chosen."""
+        if self.selection is None:
+            return FirstRows()
+        return self.selection
 
     def fit(
         self,
@@ -207,7 +243,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         y : array of shape (rows,)
             Class value of each private row.
         X_public : array of shape (public rows, features)
-            Public rows; the first `n_queries` are asked about.
+            Public rows: those that are asked about, and more for the student to learn from without labels.
         entity_ids : array of shape (rows,), optional
             Whose row it is: the unit of privacy. Without it the unit is one row.
         silos : array of shape (rows,), optional
@@ -231,30 +267,32 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         rows, labels = self._validated(X, y)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         targets = self._encoded(labels)
-        keep, queries = self._public_rows(rows, X_public)
-        asked = self._mapped(queries)
+        refuse_class_of_unlabelled(self.student_estimator, self.classes_)
+        keep, public = self._public_rows(rows, X_public)
+        seen = self._mapped(public)
         if self.features is not None:
-            check_row_by_row(self.features, queries)
-        self._try_estimators(asked)
+            check_row_by_row(self.features, public)
+        self._try_estimators(seen)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
         digest = b"" if self.ledger is None else data_digest(rows[keep], labels[keep], entities, owners)
-        self._release_labels(
-            queries,
+        questions = self._questions(public, seen, _integer(student_seed))
+        asked = self._release_labels(
+            questions,
             shards,
             digest,
             lambda: self._ballots(
-                self._mapped_private(rows[keep], shards, asked.shape[-1]),
+                self._mapped_private(rows[keep], shards, seen.shape[-1]),
                 targets[keep],
                 shards,
-                asked,
+                seen[questions.voted],
                 _integer(teacher_seed),
             ),
         )
-        self.student_ = fit_supervised(
-            self.student_estimator, asked, self.release_.labels, self.classes_, seed=_integer(student_seed)
+        self.student_ = fit_student(
+            self.student_estimator, seen, asked.labels(len(seen)), self.classes_, seed=_integer(student_seed)
         )
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
@@ -322,11 +360,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`mechanism` of PATEClassifier must be something like GNMax(sigma=40.0). Got a "
                 f"{type(self.mechanism).__name__}."
             )
-        if self.mechanism is not None and (self.mechanism.takes_predictions or self.mechanism.votes_per_query != 1):
+        if self.mechanism is not None and self.mechanism.votes_per_query != 1:
             raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must answer one class per query without predictions. Got "
+                "`mechanism` of PATEClassifier must answer one class per query. Got "
                 f"{type(self.mechanism).__name__}; use a LabelingSession."
             )
+        self._check_rounds()
         if self.features is not None:
             require_public_map(self.features, "PATEClassifier")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
@@ -336,6 +375,30 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
                     f"RandomForestClassifier(){recipes}. Got a {type(estimator).__name__}."
+                )
+
+    def _check_rounds(self) -> None:
+        integer_at_least(self.rounds, 1, "rounds", "PATEClassifier")
+        if not isinstance(self.query_selector, QuerySelector):
+            raise InvalidParameterError(
+                "`selection` of PATEClassifier must be a rule of tutelage.students.selection, or its name. Got a "
+                f"{type(self.selection).__name__}."
+            )
+        if self.rounds == 1 and self.query_selector.needs_answers:
+            raise InvalidParameterError(
+                f"`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
+                f"{type(self.query_selector).__name__} and 1."
+            )
+        if self.rounds > (self.n_queries or self.rounds):
+            raise InvalidParameterError(
+                f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
+            )
+        by_student = self.mechanism is not None and self.mechanism.takes_predictions
+        if self.rounds > 1 and (by_student or self.query_selector.needs_student):
+            if not hasattr(self.student_estimator, "predict_proba"):
+                raise InvalidParameterError(
+                    "`student` of PATEClassifier must have `predict_proba`, for rounds go by its predictions. Got a "
+                    f"{type(self.student_estimator).__name__}."
                 )
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
@@ -397,7 +460,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return checked
 
     def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
-        """Return the numbers of the rows that stay private, and the public rows to ask about."""
+        """Return the numbers of the rows that stay private, and the public rows."""
         if X_public is not None:
             private, public = np.arange(len(X)), self._validated(X_public)
         elif self.public_fraction is not None:
@@ -413,7 +476,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"`n_queries` of PATEClassifier must be at most the {len(public)} public rows. Got {self.n_queries}."
             )
-        return private, public[: self.n_queries]
+        return private, public
 
     def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
         """Set `classes_` and return y as indices into it."""
@@ -434,27 +497,48 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
-    def _release_labels(self, queries: Matrix, shards: Shards, digest: bytes, vote: Callable[[], Ballots]) -> None:
-        """Set `votes_`, `release_`, `ledger_` and `epsilon_`; `vote` trains the teachers, once the budget allows."""
+    def _questions(self, public: Matrix, seen: Matrix, seed: int) -> _Questions:
+        sizes = even_rounds(self.n_queries or len(public), self.rounds)
+        first = Medoids() if self.query_selector.needs_answers else self.query_selector
+        chosen = first.select(PublicKnowledge.before(seen), sizes[0], seed)
+        return _Questions(public, seen, sizes, chosen, chosen if self.rounds == 1 else np.arange(len(public)), seed)
+
+    def _release_labels(
+        self, questions: _Questions, shards: Shards, digest: bytes, vote: Callable[[], Ballots]
+    ) -> AskedRounds:
+        """Set what was released and what it cost; `vote` trains the teachers, once the budget allows."""
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
-        noise = known_noise(self.noise, "PATEClassifier")
+        noise, n_queries = known_noise(self.noise, "PATEClassifier"), sum(questions.sizes)
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
-        epsilon = data_independent.epsilon(Repeated(one, len(queries)), self.delta)
-        ledger = open_or_make(self.ledger, one, len(queries), epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
+        ledger = open_or_make(self.ledger, one, n_queries, epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
         before = ledger.state()
         if self.ledger is not None:
             ledger.bind(digest, changed=self.data_changed)
-        question = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
-        ledger.require(one, new_queries(ledger, mechanism, one, queries, question))
-        self.votes_ = tally(vote(), len(self.classes_), shards.unit)
-        session = LabelingSession(self.votes_, mechanism, ledger, question=question, noise=noise)
-        self.release_ = session.ask(queries)
-        self.ledger_ = ledger.state()
+        about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
+        first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
+        ledger.require(one, new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first))
+        votes = tally(vote(), len(self.classes_), shards.unit)
+        voted = questions.public[questions.voted]
+        session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
+        asked = ask_in_rounds(
+            session,
+            questions.public,
+            questions.sizes,
+            first=GivenRows(tuple(questions.chosen.tolist())),
+            then=self.query_selector,
+            student=self.student_estimator if len(questions.sizes) > 1 else None,
+            features=questions.seen,
+            seed=questions.seed,
+        )
+        self.queries_, self.release_, self.ledger_ = asked.queries, asked.release, ledger.state()
+        self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
         alone = before.spent == 0 and self.ledger_.spent == self.release_.cost
-        self.epsilon_ = epsilon if alone else self.ledger_.guarantee()
+        bound = data_independent.epsilon(Repeated(one, len(asked.queries)), self.delta)
+        self.epsilon_ = bound if alone else self.ledger_.guarantee()
         if before.spent > 0:
             warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
+        return asked
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
         teachers = ensemble_of(

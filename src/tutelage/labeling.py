@@ -36,14 +36,17 @@ class LabelingSession:
     Parameters
     ----------
     voters : VoteHistogram or TeacherEnsemble
-        Private votes, tallied beforehand: row i is about row i of every batch asked; or fitted teachers, who vote on
-        whatever is asked.
+        Private votes, tallied beforehand: row i is about row i of every batch asked, or of `X_voted`; or fitted
+        teachers, who vote on whatever is asked.
     mechanism : Mechanism
         How votes are released.
     ledger : Ledger
         The budget of the private data that the votes come from.
     question : str, optional
         What is voted on, where one data set is asked several things about the same rows: answers are remembered by it.
+    X_voted : array of shape (rows, ...), optional
+        The public rows that a `VoteHistogram` is about, row by row: then any of them may be asked, in any order. Of
+        rows that occur twice the first one's votes count.
     noise : NoiseSource, optional
         Default: `SystemNoise`. `SimulationNoise` marks every answer and the ledger as not private.
 
@@ -72,6 +75,7 @@ class LabelingSession:
         ledger: Ledger,
         *,
         question: str = "",
+        X_voted: npt.ArrayLike | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(voters, VoteHistogram) and not callable(getattr(voters, "ballots", None)):
@@ -87,6 +91,7 @@ class LabelingSession:
         self._voters, self._mechanism, self._ledger = voters, mechanism, ledger
         self._question = question
         self._noise = known_noise(noise, "LabelingSession")
+        self._voted = None if X_voted is None else self._places_of_votes(X_voted)
         self._asked: list[_Asked] = []
 
     @property
@@ -95,9 +100,37 @@ class LabelingSession:
         return self._ledger
 
     @property
+    def mechanism(self) -> Mechanism:
+        """How votes are released."""
+        return self._mechanism
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._voters.n_classes
+
+    @property
     def fitting(self) -> int:
         """How many more new queries the budget allows, each at its most expensive."""
         return self._ledger.fitting(self._event_of_one())
+
+    def affordable(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> int:
+        """Return how many of these rows, from the first on, the budget allows now; those asked before are free.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows, the most wanted first.
+        predictions : array of shape (queries, classes), optional
+            As in `ask`.
+        """
+        hashes = self._hashes(X_public, predictions)
+        remembered, new, fitting = set(self._ledger.recall(hashes)), set[bytes](), self.fitting
+        for place, query in enumerate(hashes):
+            new |= {query} - remembered
+            if len(new) > fitting:
+                return place
+        return len(hashes)
 
     def ask(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> Release:
         """Return the labels of public rows; those asked before come from memory and cost nothing.
@@ -131,8 +164,7 @@ class LabelingSession:
         rows = _as_array(X_public, "X_public", None)
         student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         self._check_rows(rows, student)
-        one, beside = self._event_of_one(), [] if student is None else [student]
-        hashes = self._ledger.query_hashes(_context(self._mechanism, one, self._question), X_public, *beside)
+        one, hashes = self._event_of_one(), self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
         fresh: dict[bytes, int] = {}  # where each new query stands first
         for place, query in enumerate(hashes):
@@ -184,6 +216,10 @@ class LabelingSession:
         answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
         return self._ledger.settle(reservation, answers, drawn.event), drawn.event
 
+    def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:
+        one = self._event_of_one()
+        return _hashes(self._ledger, self._mechanism, one, X_public, self._question, predictions)
+
     def _event_of_one(self) -> Event:
         voters = self._voters
         return self._mechanism.event_of_one(voters.n_classes, voters.unit, simulated=self._noise.simulated)
@@ -195,17 +231,38 @@ class LabelingSession:
             raise InvalidDataError(
                 f"`predictions` must have one row per public row. Got shape {student.shape} for {len(rows)} rows."
             )
-        per_query = self._mechanism.votes_per_query
-        if isinstance(self._voters, VoteHistogram) and self._voters.n_queries != len(rows) * per_query:
+        if self._voted is not None and any(row not in self._voted for row in self._row_hashes(rows)):
+            raise InvalidDataError("`X_public` holds a row that is not in `X_voted`. Ask about rows that are.")
+        if self._voted is None and isinstance(self._voters, VoteHistogram):
+            self._check_count(self._voters, len(rows), "public rows")
+
+    def _check_count(self, votes: VoteHistogram, rows: int, what: str) -> None:
+        queries = votes.n_queries // self._mechanism.votes_per_query
+        if queries != rows:
             raise InvalidDataError(
-                f"The votes are about {self._voters.n_queries // per_query} queries, and there are {len(rows)} "
-                "public rows. Pass the rows that were voted on, in the same order."
+                f"The votes are about {queries} queries, and there are {rows} {what}. Pass the rows that were voted "
+                "on, in the same order."
             )
+
+    def _places_of_votes(self, X_voted: npt.ArrayLike) -> dict[bytes, int]:
+        """Return where the votes on each row stand."""
+        if not isinstance(self._voters, VoteHistogram):
+            raise InvalidParameterError(
+                "`X_voted` of LabelingSession says what a VoteHistogram is about; teachers vote on any rows. Leave it "
+                "out."
+            )
+        hashes = self._row_hashes(_as_array(X_voted, "X_voted", None))
+        self._check_count(self._voters, len(hashes), "rows in `X_voted`")
+        return {row: place for place, row in reversed(list(enumerate(hashes)))}
+
+    def _row_hashes(self, rows: Matrix) -> list[bytes]:
+        return self._ledger.query_hashes({"rows": "voted"}, rows)
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
         per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram):
-            places = np.array(fresh)[:, None] * per_query + np.arange(per_query)
+            asked = fresh if self._voted is None else [self._voted[row] for row in self._row_hashes(rows[fresh])]
+            places = np.array(asked)[:, None] * per_query + np.arange(per_query)
             return self._voters.select(places.ravel())
         ballots = self._voters.ballots(rows[fresh])
         if per_query > 1:
@@ -214,7 +271,12 @@ class LabelingSession:
 
 
 def new_queries(
-    ledger: Ledger, mechanism: Mechanism, event_of_one: Event, X_public: npt.ArrayLike, question: str
+    ledger: Ledger,
+    mechanism: Mechanism,
+    event_of_one: Event,
+    X_public: npt.ArrayLike,
+    question: str,
+    predictions: npt.ArrayLike | None = None,
 ) -> int:
     """Return how many of these public rows a session would have to pay for: those asked first now, each once.
 
@@ -230,9 +292,23 @@ def new_queries(
         Public rows.
     question : str
         What would be voted on.
+    predictions : array of shape (queries, classes), optional
+        As in `LabelingSession.ask`.
     """
-    queries = ledger.query_hashes(_context(mechanism, event_of_one, question), X_public)
+    queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
     return len(set(queries)) - len(ledger.recall(queries))
+
+
+def _hashes(
+    ledger: Ledger,
+    mechanism: Mechanism,
+    event_of_one: Event,
+    X_public: npt.ArrayLike,
+    question: str,
+    predictions: npt.ArrayLike | None,
+) -> list[bytes]:
+    beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
+    return ledger.query_hashes(_context(mechanism, event_of_one, question), X_public, *beside)
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:

@@ -70,7 +70,8 @@ def _class_means(mnist: ImageSplit) -> Iterator[Row]:
 
 
 def _networks(mnist: ImageSplit, *, quick: bool, progress: bool) -> Iterator[Row]:
-    from tutelage.teachers import Network, NetworkTeachers, TwoConvolutions
+    from tutelage.networks import TwoConvolutions
+    from tutelage.teachers import Network, NetworkTeachers
 
     shards = Shards.of_rows(len(mnist.X_train), _NETWORKS, key=_KEY)
     X, y, name = mnist.X_train, mnist.y_train, f"{_NETWORKS} networks"

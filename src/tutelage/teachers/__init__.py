@@ -15,7 +15,7 @@ from tutelage.teachers.heads import HeadTeachers
 from tutelage.teachers.statistics import PrivateStatistics
 
 if TYPE_CHECKING:
-    from tutelage.teachers.networks import Network, NetworkTeachers, TwoConvolutions
+    from tutelage.teachers.networks import Network, NetworkTeachers
 
 __all__ = [
     "CallableTeachers",
@@ -32,11 +32,10 @@ __all__ = [
     "TeacherEnsemble",
     "TeacherRecipe",
     "TrainableTeachers",
-    "TwoConvolutions",
     "discard_checkpoints",
     "ensemble_of",
 ]
-_NETWORKS = {"Network", "NetworkTeachers", "TwoConvolutions"}
+_NETWORKS = {"Network", "NetworkTeachers"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._files import read_arrays
+from tutelage._streams import own_streams
 from tutelage._typing import ABSTAIN, Ballots
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.teachers.base import Ensemble
-from tutelage.teachers.seeds import own_streams
 from tutelage.teachers.workers import withheld
 
 Teacher = Callable[[Any], npt.ArrayLike]

@@ -1,76 +1,8 @@
-"""Seeds of the teachers' own randomness: first weights, bootstrap samples, the order of batches. Never of noise."""
-
-import os
-import random  # what estimators may draw from, behind our back
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from importlib.util import find_spec
-from typing import Any
+"""Seeds of the teachers' own randomness."""
 
 import numpy as np
-from numpy import random as numpy_random
-
-_FEWER_BITS = 2**32
-
-
-class _Turns:
-    """A lock that a forked child has anew: whoever held it in the parent did not come along."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-streams_in_use = _Turns()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=streams_in_use.__init__)
 
 
 def teacher_seed(seed: int, number: int) -> int:
     """Return the seed of teacher `number`, the same however many teachers there are and wherever they train."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-
-
-@contextmanager
-def own_streams(shard: int | str, seed: int) -> Iterator[None]:
-    """Let the random streams of this process start from `seed` and the shard, and go on afterwards where they were.
-
-    Threads take turns: the process has one of each stream for all of them.
-
-    Parameters
-    ----------
-    shard : int or str
-        Whose work it is.
-    seed : int
-        Seed of the ensemble.
-    """
-    start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
-    with streams_in_use, ExitStack() as undo:
-        undo.callback(random.setstate, random.getstate())
-        undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002  whatever estimators draw from
-        random.seed(start)
-        numpy_random.seed(start % _FEWER_BITS)  # noqa: NPY002
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            accelerators = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            undo.enter_context(torch.random.fork_rng(devices=accelerators))
-            torch.manual_seed(start)
-        yield
-
-
-def stream_may_come() -> bool:
-    """Return whether work may still load torch, which has a stream of its own that `own_streams` did not see."""
-    return "torch" not in sys.modules and _torch_is_installed()
-
-
-@cache
-def _torch_is_installed() -> bool:
-    return find_spec("torch") is not None

@@ -23,9 +23,9 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from tutelage._streams import own_streams, stream_may_come
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
-from tutelage.teachers.seeds import own_streams, stream_may_come
 
 TRIES_ALONE = 3
 

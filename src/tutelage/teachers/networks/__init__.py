@@ -1,12 +1,7 @@
-"""Teachers that are neural networks; needs the torch extra."""
+"""Teachers that are neural networks."""
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as error:  # pragma: no cover  an environment without torch
-    raise ModuleNotFoundError("Network teachers need torch: pip install 'tutelage[torch]'.", name="torch") from error
-
-from tutelage.teachers.networks.convolutions import ImageInput, RandomShift, TwoConvolutions
+import tutelage.networks  # noqa: F401  says how to get torch where it is missing
 from tutelage.teachers.networks.ensemble import NetworkTeachers
 from tutelage.teachers.networks.recipe import Network
 
-__all__ = ["ImageInput", "Network", "NetworkTeachers", "RandomShift", "TwoConvolutions"]
+__all__ = ["Network", "NetworkTeachers"]

@@ -11,7 +11,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from tutelage._typing import Ballots
-from tutelage.teachers.networks.recipe import Network, Weights, drawing_from
+from tutelage.networks import drawing_from
+from tutelage.teachers.networks.recipe import Network, Weights
 from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
 
 VOTES_AT_ONCE = 256

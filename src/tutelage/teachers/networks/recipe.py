@@ -1,8 +1,7 @@
 """What network teachers are and how they learn: public settings."""
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
@@ -11,7 +10,7 @@ from torch import nn
 
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
-from tutelage.teachers.seeds import streams_in_use
+from tutelage.networks import device_named, drawing_from
 
 if TYPE_CHECKING:
     from tutelage.teachers.networks.ensemble import NetworkTeachers
@@ -102,32 +101,4 @@ class Network:
 
     def torch_device(self) -> torch.device:
         """Return the device to train on."""
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError, TypeError):
-            raise InvalidParameterError(
-                f"`device` of Network must be one that torch can use here, such as 'cpu'. Got {self.device!r}."
-            ) from None
-        return device
-
-
-@contextmanager
-def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Let whatever a module draws (weights, dropout, shifts) come from `seed`, and leave the caller's generators alone.
-
-    One thread of a process at a time: torch has one generator for all of them.
-
-    Parameters
-    ----------
-    seed : int
-        The seed.
-    device : torch.device, optional
-        Where the module draws, besides the processor.
-    """
-    accelerators = [device] if device is not None and device.type == "cuda" else []
-    with streams_in_use, torch.random.fork_rng(devices=accelerators):
-        torch.manual_seed(seed)
-        yield
+        return device_named(self.device, "Network")

@@ -16,8 +16,9 @@ from torch.nn import functional
 
 from tutelage._typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
+from tutelage.networks import drawing_from
 from tutelage.teachers.networks.alone import VOTES_AT_ONCE
-from tutelage.teachers.networks.recipe import Network, Weights, drawing_from
+from tutelage.teachers.networks.recipe import Network, Weights
 from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
 
 

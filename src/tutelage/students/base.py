@@ -1,0 +1,135 @@
+"""What every student is that learns from unlabelled rows too: scikit-learn's contract, with −1 for unlabelled."""
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError
+
+
+class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
+    """Base of students that learn from labelled and unlabelled rows, all of them public.
+
+    Subclasses define `_learn` and `predict_proba`. Everything they see was released or public before, so training them,
+    in whatever way and however often, costs no privacy.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class values in sorted order, without the −1 of unlabelled rows.
+    n_features_in_ : int
+        Number of features.
+    """
+
+    classes_: npt.NDArray[Any]
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Learn from rows of which some have labels.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Public rows.
+        y : array of shape (rows,)
+            Class value of each row, −1 where it has none: asked and not answered, or never asked. Class values that are
+            no numbers go into an array of objects.
+
+        Raises
+        ------
+        InvalidDataError
+            If the rows are no table of finite numbers, the labels no class values, one per row, or no row is labelled.
+        """
+        rows = self._checked_rows(X, reset=True)
+        self.classes_, labels = _class_indices(y, len(rows), type(self).__name__)
+        self._learn(rows, labels)
+        return self
+
+    @abstractmethod
+    def _learn(self, X: Matrix, labels: IntArray) -> None:
+        """Learn from rows, shape (rows, features), and their class indices, −1 for unlabelled, shape (rows,)."""
+
+    @abstractmethod
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the likeliest class value of each row.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _known_rows(self, X: npt.ArrayLike) -> Matrix:
+        """Return rows to classify, checked against those that were learned from."""
+        check_is_fitted(self)
+        return self._checked_rows(X, reset=False)
+
+    def _checked_rows(self, X: npt.ArrayLike, *, reset: bool) -> Matrix:
+        complaint = ""
+        try:
+            return validate_data(self, X, reset=reset, dtype=np.float32)
+        except ValueError as error:
+            complaint = _without_values(str(error), type(self).__name__)
+        raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
+
+
+def _class_indices(y: npt.ArrayLike, n_rows: int, owner: str) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the class values in sorted order, and each row's index among them or −1; raise InvalidDataError."""
+    if y is None:
+        raise InvalidDataError(f"{owner} requires y to be passed, but the target y is None.")
+    values = np.asarray(y)
+    if values.shape == (n_rows, 1):
+        values = column_or_1d(values, warn=True)
+    if values.shape != (n_rows,):
+        raise InvalidDataError(
+            f"`y` of {owner} must hold one label, or -1, per row. Got shape {values.shape} for {n_rows} rows."
+        )
+    if values.dtype.kind in "OU" and np.any(values == str(ABSTAIN)):
+        raise InvalidDataError(
+            f"`y` of {owner} holds the text '-1'. Give unlabelled rows the number -1: text and numbers go together into "
+            "np.array(..., dtype=object)."
+        )
+    labelled = values != ABSTAIN
+    if not np.any(labelled):
+        raise InvalidDataError(f"`y` of {owner} holds no label, so there is nothing to learn from.")
+    known = _of_one_kind(values[labelled], owner)
+    labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
+    classes, labels[labelled] = np.unique(known, return_inverse=True)
+    return classes, labels
+
+
+def _of_one_kind(known: npt.NDArray[Any], owner: str) -> npt.NDArray[Any]:
+    """Return labels that are all text, or all whole numbers; raise InvalidDataError otherwise."""
+    if known.dtype == object and not all(isinstance(value, str) for value in known):
+        if not all(isinstance(value, Real) for value in known):
+            raise InvalidDataError(f"`y` of {owner} must hold class values that are all text or all numbers, or -1.")
+        known = np.array(known.tolist())
+    if known.dtype.kind == "f" and not np.all(np.isfinite(known) & (known == np.floor(known))):
+        raise InvalidDataError(f"`y` of {owner} must hold class values, or -1. Got continuous or missing numbers.")
+    return known
+
+
+def _without_values(complaint: str, owner: str) -> str:
+    """Return scikit-learn's complaint about rows without the values that it may quote."""
+    if "contains NaN" in complaint or "contains infinity" in complaint:
+        return f"X of {owner} must hold finite numbers of single precision; it holds NaN or infinity. Impute first."
+    if complaint.startswith(("could not convert", "dtype='numeric'")):
+        return f"X of {owner} must hold numbers. Encode text columns first."
+    before, quotes, after = complaint.partition("array=")
+    return before + after[after.rfind("Reshape your data") :] if quotes else complaint.split("\n[")[0]

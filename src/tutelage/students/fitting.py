@@ -1,0 +1,86 @@
+"""Released labels to a fitted student, whatever kind it is."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+
+from tutelage._fitting import fit_clone
+from tutelage._typing import ABSTAIN, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.students.base import SemiSupervisedClassifier
+
+_SEMI_SUPERVISED = (SemiSupervisedClassifier, LabelPropagation, LabelSpreading, SelfTrainingClassifier)
+
+
+def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt.NDArray[Any], *, seed: int) -> Any:
+    """Return a fitted clone of `estimator`; it predicts the user's own class values.
+
+    It sees public rows and released labels only, so training it, and any use of it, costs no further privacy. A student
+    that learns from unlabelled rows sees all rows, the others those that were answered (PATE 2017, Appendix C).
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        Cloned; the original stays unfitted.
+    X_public : array of shape (rows, features)
+        Public rows, asked or not.
+    labels : integer array of shape (rows,)
+        Released class index per row, −1 where it was not asked or not answered.
+    classes : array of shape (classes,)
+        Class values in index order.
+    seed : int
+        Sets every ``random_state`` of the clone that is left unset.
+
+    Raises
+    ------
+    InvalidDataError
+        If no query was answered.
+    InvalidParameterError
+        If the student learns from unlabelled rows, and −1, which marks them, is a class.
+    """
+    labels = np.asarray(labels)
+    answered = labels != ABSTAIN
+    if not answered.any():
+        raise InvalidDataError(
+            "No query was answered, so there is nothing to learn from. Ask more, or with less noise."
+        )
+    X, y = X_public[answered], classes[labels[answered]]
+    if np.all(y == y[0]):
+        warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=2)
+    elif learns_from_unlabelled(estimator):
+        refuse_class_of_unlabelled(estimator, classes)
+        X, y = X_public, _with_unlabelled(y, answered)
+    return fit_clone(estimator, X, y, seed)
+
+
+def learns_from_unlabelled(estimator: Any) -> bool:
+    """Return whether a student, or the last step of a pipeline, takes −1 for an unlabelled row."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    return isinstance(last, _SEMI_SUPERVISED)
+
+
+def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> None:
+    """Refuse a class value that a student would take for the mark of an unlabelled row.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the student learns from unlabelled rows and −1 is a class.
+    """
+    if learns_from_unlabelled(estimator) and np.any(classes == ABSTAIN):
+        raise InvalidParameterError(
+            "`classes` must not hold -1, which marks unlabelled rows for a student such as "
+            f"{type(estimator).__name__}. Give that class another value."
+        )
+
+
+def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return class values of all rows, −1 where there was no answer."""
+    kind = np.promote_types(y.dtype, np.int8) if y.dtype.kind in "iuf" else np.dtype(object)
+    every = np.full(len(answered), ABSTAIN, dtype=kind)
+    every[answered] = y
+    return every

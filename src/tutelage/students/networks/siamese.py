@@ -1,0 +1,155 @@
+"""Siamese networks: one network makes numbers of two rows, and their differences say whether the rows are the same."""
+
+from typing import final
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch import nn
+from torch.nn import functional
+
+from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage.networks import TwoConvolutions, drawing_from
+
+_HIDDEN = 128
+_JITTER = 0.2  # of the spread of a feature
+_LEARNING_RATE = 1e-3
+_BIAS = 3.0  # first log odds that rows with equal encodings are the same; training moves it by little
+_ROWS_AT_ONCE = 256
+
+
+@final
+class SiameseNetwork(nn.Module):
+    """Two networks with shared weights, compared by a weighted L1 distance and a sigmoid [1]_.
+
+    Weights are positive, so that rows unlike any it learned from are no match however far apart they are.
+
+    Parameters
+    ----------
+    encoder : Module
+        Makes so many numbers of each row.
+    embedding : int
+        How many.
+
+    References
+    ----------
+    .. [1] Koch, "Siamese neural networks for one-shot image recognition", 2015, section 3.1.
+    """
+
+    def __init__(self, encoder: nn.Module, embedding: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.weights = nn.Parameter(torch.zeros(embedding))  # before softplus, which makes them positive
+        self.bias = nn.Parameter(torch.tensor(_BIAS))
+
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return the log odds, shape (pairs,), that the rows of each pair are the same."""
+        return self.compare(self.encoder(one), self.encoder(other))
+
+    def compare(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return the log odds, shape (...), that what was encoded, shape (..., embedding), is the same."""
+        return self.bias - (one - other).abs() @ functional.softplus(self.weights)
+
+    def best_matches(self, X: Matrix, references: Matrix) -> tuple[FloatArray, IntArray]:
+        """Return for each row the best probability of being the same as a reference, and the number of that reference.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to match.
+        references : array of shape (references, features)
+            Rows to match them with.
+        """
+        self.eval()
+        with torch.inference_mode(), threadpool_limits(1):
+            encoded, compared = self._encoded(X), self._encoded(references)
+            best = [self.compare(rows[:, None], compared[None]).max(dim=1) for rows in encoded.split(_ROWS_AT_ONCE)]
+        odds, which = torch.cat([match.values for match in best]), torch.cat([match.indices for match in best])
+        return odds.sigmoid().double().numpy(), which.numpy()
+
+    def _encoded(self, X: Matrix) -> torch.Tensor:
+        return torch.cat([self.encoder(rows) for rows in _tensor(X).split(_ROWS_AT_ONCE)])
+
+
+def train_siamese(
+    X: Matrix,
+    groups: IntArray,
+    *,
+    image_shape: tuple[int, ...] | None,
+    embedding: int,
+    steps: int,
+    batch_size: int,
+    seed: int,
+) -> SiameseNetwork:
+    """Return a network that tells pairs of rows of one group from pairs of two groups.
+
+    The two rows of a pair are drawn independently, so a pair of one group may be one row twice; in training each goes
+    through the network in a version of its own: an image moved by up to two pixels, or features with jitter.
+
+    Parameters
+    ----------
+    X : array of shape (rows, features)
+        Public rows.
+    groups : integer array of shape (rows,)
+        Which rows count as the same; two groups at least.
+    image_shape : tuple of int, optional
+        Of the flattened rows, for a convolutional encoder.
+    embedding : int
+        Numbers that the network makes of a row.
+    steps, batch_size : int
+        How many steps, of so many pairs, half of them of one group.
+    seed : int
+        Of weights and pairs.
+    """
+    rows, generator = _tensor(X), np.random.default_rng(seed)
+    with drawing_from(seed), threadpool_limits(1):  # networks this small only wait for further threads
+        network = SiameseNetwork(_encoder(X, image_shape, embedding), embedding).train()
+        optimiser = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, fused=True)
+        for _ in range(steps):
+            one, other, same = _pairs(groups, batch_size, generator)
+            optimiser.zero_grad(set_to_none=True)
+            odds = network(rows[one], rows[other])
+            functional.binary_cross_entropy_with_logits(odds, torch.as_tensor(same, dtype=torch.float32)).backward()
+            optimiser.step()
+    return network
+
+
+def _pairs(groups: IntArray, batch_size: int, generator: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the row numbers of both rows of each pair, and 1 where they are of one group, else 0."""
+    _, indices = np.unique(groups, return_inverse=True)
+    members, sizes = np.argsort(indices, kind="stable"), np.bincount(indices)
+    starts = np.cumsum(sizes) - sizes
+    same = (np.arange(batch_size) % 2).astype(np.int64)
+    first = generator.integers(len(sizes), size=batch_size)
+    second = (first + (1 - same) * generator.integers(1, len(sizes), size=batch_size)) % len(sizes)
+    one, other = (members[starts[group] + generator.integers(sizes[group])] for group in (first, second))
+    return one, other, same
+
+
+def _encoder(X: Matrix, image_shape: tuple[int, ...] | None, embedding: int) -> nn.Module:
+    if image_shape is not None:
+        return TwoConvolutions(image_shape, scale=1 / max(float(np.abs(X).max()), 1e-9))(embedding)
+    spread = X.std(axis=0)
+    return nn.Sequential(
+        _Jittered(X.mean(axis=0), np.where(spread > 0, spread, 1)),
+        nn.Linear(X.shape[1], _HIDDEN),
+        nn.ReLU(),
+        nn.Linear(_HIDDEN, embedding),
+    )
+
+
+@final
+class _Jittered(nn.Module):
+    """Standardise each feature by a mean and a spread; in training, move it by a fraction of that spread."""
+
+    def __init__(self, mean: FloatArray, spread: FloatArray) -> None:
+        super().__init__()
+        self.mean, self.spread = _tensor(mean), _tensor(spread)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        standard = (rows - self.mean) / self.spread
+        return standard + _JITTER * torch.randn_like(standard) if self.training else standard
+
+
+def _tensor(X: Matrix) -> torch.Tensor:
+    return torch.as_tensor(X, dtype=torch.float32)

@@ -1,0 +1,98 @@
+"""Ask what a collection of binary experts is undecided about (Papernot et al. 2017, Appendix B.2)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tutelage._fitting import fit_clone
+from tutelage._typing import FloatArray, IntArray
+from tutelage._validation import integer_at_least, probability
+from tutelage.exceptions import InvalidDataError
+from tutelage.students.selection.base import PublicKnowledge, QuerySelector
+from tutelage.students.selection.representatives import flat_rows
+
+_SEEDS = 2**32
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BinaryExperts(QuerySelector):
+    """Ask the rows between classes: no expert claims them, and several do not reject them.
+
+    One expert per class learns from the released labels to tell its class from all others. The candidate of a row is
+    the class whose expert scores highest. A row is undecided if that score is low while several other experts score
+    high. Undecided rows are asked first, then the others; each in the order of the candidate's score, the lowest first.
+
+    Parameters
+    ----------
+    score_below : float
+        The candidate's score of an undecided row lies below.
+    others_above : float
+        What other experts' scores must pass to count.
+    at_least : int
+        How many other experts' scores must pass it.
+    estimator : scikit-learn classifier, optional
+        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features.
+    """
+
+    needs_answers: ClassVar[bool] = True
+
+    score_below: float = 0.9
+    others_above: float = 0.1
+    at_least: int = 4
+    estimator: Any = None
+
+    def __post_init__(self) -> None:
+        probability(self.score_below, "score_below", "BinaryExperts")
+        probability(self.others_above, "others_above", "BinaryExperts")
+        integer_at_least(self.at_least, 1, "at_least", "BinaryExperts")
+
+    def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:
+        """Return which rows, asked or not, the experts are undecided about; shape (rows,).
+
+        Parameters
+        ----------
+        known : PublicKnowledge
+            What is public so far.
+        seed : int
+            Of the experts, where they draw anything.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are too few classes among the released labels, or the rows are no finite numbers.
+        """
+        return self._among(self._scores(known, seed))
+
+    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+        scores = self._scores(known, int(generator.integers(_SEEDS)))[known.open]
+        order = np.lexsort((scores.max(axis=1), ~self._among(scores)))
+        return known.open[order[:n_queries]]
+
+    def _among(self, scores: FloatArray) -> npt.NDArray[np.bool_]:
+        ascending = np.sort(scores, axis=1)
+        others = np.sum(ascending[:, :-1] > self.others_above, axis=1)
+        return (ascending[:, -1] < self.score_below) & (others >= self.at_least)
+
+    def _scores(self, known: PublicKnowledge, seed: int) -> FloatArray:
+        """Return each expert's probability of its own class, shape (rows, classes with a released label)."""
+        labels = known.labels[known.answered]
+        classes = np.unique(labels)
+        if len(classes) <= self.at_least:
+            raise InvalidDataError(
+                f"BinaryExperts(at_least={self.at_least}) needs released labels of more than {self.at_least} classes, "
+                f"one expert each. Got {len(classes)}. Ask a first batch by another rule, such as Medoids, or lower "
+                "`at_least`."
+            )
+        X = flat_rows(known.X, "BinaryExperts")
+        estimator = self._default() if self.estimator is None else self.estimator
+        experts = (fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes)
+        return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
+
+    def _default(self) -> Any:
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

@@ -1,0 +1,101 @@
+"""Ask what resembles no labelled row, by siamese networks (Papernot et al. 2017, Appendix B.2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+import numpy as np
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.students.selection.base import PublicKnowledge, QuerySelector
+from tutelage.students.selection.representatives import flat_rows
+
+_SEEDS = 2**32
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SiameseSimilarity(QuerySelector):
+    """Ask the rows that a siamese network is least sure to match with any labelled row; needs the torch extra.
+
+    The authors of PATE found matches not confident enough to save queries.
+
+    Parameters
+    ----------
+    same : {"class", "image"}
+        What the network learns to recognise: two rows of one class, from the released labels, or one row in two
+        versions (moved, or with jitter), from all public rows.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of the flattened rows, for a convolutional network. By default rows
+        are features without an order.
+    embedding : int
+        Numbers that the network makes of a row, to be compared.
+    steps : int
+        Training steps.
+    batch_size : int
+        Pairs per step, half of them same.
+    """
+
+    needs_answers: ClassVar[bool] = True
+
+    same: Literal["class", "image"] = "class"
+    image_shape: tuple[int, ...] | None = None
+    embedding: int = 32
+    steps: int = 1000
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        if self.same not in ("class", "image"):
+            raise InvalidParameterError(f"`same` of SiameseSimilarity must be 'class' or 'image'. Got {self.same!r}.")
+        for name in ("embedding", "steps"):
+            integer_at_least(getattr(self, name), 1, name, "SiameseSimilarity")
+        integer_at_least(self.batch_size, 2, "batch_size", "SiameseSimilarity")
+
+    def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
+        """Return the probability of each row's best match among the labelled rows, and that match's label.
+
+        Parameters
+        ----------
+        known : PublicKnowledge
+            What is public so far.
+        seed : int
+            Of weights and pairs.
+
+        Returns
+        -------
+        probabilities : array of shape (rows,)
+            That the row and its best match are the same.
+        labels : integer array of shape (rows,)
+            Class index of the best match.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are too few released labels, or the rows are no finite numbers.
+        """
+        from tutelage.students.networks.siamese import train_siamese
+
+        X = flat_rows(known.X, "SiameseSimilarity")
+        labels = known.labels[known.answered]
+        if len(np.unique(labels)) < (2 if self.same == "class" else 1):
+            raise InvalidDataError(
+                f"SiameseSimilarity(same={self.same!r}) compares with labelled rows, of two classes at least if it is "
+                "to learn from them. Ask a first batch by another rule, such as Medoids."
+            )
+        rows, groups = (X[known.answered], labels) if self.same == "class" else (X, np.arange(len(X)))
+        network = train_siamese(
+            rows,
+            groups,
+            image_shape=self.image_shape,
+            embedding=self.embedding,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            seed=seed,
+        )
+        best, which = network.best_matches(X, X[known.answered])
+        return best, labels[which]
+
+    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+        best, _ = self.best_matches(known, int(generator.integers(_SEEDS)))
+        return known.open[np.argsort(best[known.open], kind="stable")[:n_queries]]

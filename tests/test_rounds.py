@@ -1,0 +1,255 @@
+import dataclasses
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+from tutelage import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LabelingSession,
+    Ledger,
+    MultiLabel,
+    SimulationNoise,
+    VoteHistogram,
+)
+from tutelage.events import Composed
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
+from tutelage.rounds import ask_in_rounds, even_rounds
+from tutelage.students.selection import (
+    FirstRows,
+    GivenRows,
+    LeastConfident,
+    Medoids,
+    PublicKnowledge,
+    QuerySelector,
+    RandomRows,
+    class_balanced,
+)
+
+TEACHERS = 100
+STUDENT = LogisticRegression()
+
+
+def pool(n_rows: int = 120) -> tuple[np.ndarray, np.ndarray, VoteHistogram]:
+    """Rows on a line, three classes one after the other, and votes that agree less near the borders."""
+    position = np.linspace(0, 3, n_rows, endpoint=False)
+    classes = position.astype(int)
+    sure = 55 + (80 * np.minimum(position % 1, 1 - position % 1)).astype(int)
+    counts = np.zeros((n_rows, 3), dtype=int)
+    counts[np.arange(n_rows), classes] = sure
+    counts[np.arange(n_rows), (classes + 1) % 3] = TEACHERS - sure
+    return position[:, None], classes, VoteHistogram(counts, n_teachers=TEACHERS)
+
+
+def session(mechanism=None, epsilon: float = 50.0, ledger: Ledger | None = None) -> LabelingSession:
+    X, _, votes = pool()
+    ledger = ledger or Ledger.in_memory(epsilon=epsilon, delta=1e-5, unit=votes.unit)
+    return LabelingSession(votes, mechanism or GNMax(5.0), ledger, X_voted=X, noise=SimulationNoise(0))
+
+
+def test_each_round_asks_rows_that_were_not_asked_and_is_charged():
+    X, classes, _ = pool()
+    asking = session()
+    asked = ask_in_rounds(asking, X, [20, 10, 5], first=RandomRows(), then=LeastConfident(), student=STUDENT)
+    assert asked.rounds == (20, 10, 5)
+    assert len(set(asked.queries.tolist())) == 35
+    assert np.mean(asked.release.labels == classes[asked.queries]) > 0.8
+    assert asked.release.cost == pytest.approx(asking.ledger.state().spent)
+    assert isinstance(asked.release.event, Composed)
+    released = asked.labels(len(X))
+    assert np.array_equal(released[asked.queries], asked.release.labels)
+    assert np.all(np.delete(released, asked.queries) == -1)
+
+
+def test_later_rounds_go_where_the_student_doubts():
+    X, _, _ = pool()
+    asked = ask_in_rounds(session(), X, [30, 10], first=RandomRows(), then=LeastConfident(), student=STUDENT)
+    to_border = np.abs(X[:, 0, None] - [1.0, 2.0]).min(axis=1)
+    assert to_border[asked.queries[30:]].mean() < to_border[asked.queries[:30]].mean() / 1.5
+
+
+def test_one_round_is_one_batch_in_the_order_of_the_rule():
+    X, _, _ = pool()
+    asked = ask_in_rounds(session(), X, [4], first=GivenRows((7, 3, 3, 90, 11, 2)))
+    assert asked.queries.tolist() == [7, 3, 90, 11]
+
+
+def test_without_another_rule_later_rounds_are_chosen_like_the_first():
+    X, _, _ = pool()
+    assert ask_in_rounds(session(), X, [3, 2], first=FirstRows()).queries.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_rule_that_needs_answers_waits_for_two_classes():
+    X, _, _ = pool()
+    asked = ask_in_rounds(session(GNMax(1.0), 1e4), X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT)
+    assert asked.queries.tolist() == [0, 1, 2, 3, 4, 5]  # all of one class
+
+
+def test_selectors_see_features_and_teachers_see_rows():
+    X, classes, votes = pool()
+    rows = np.array([f"image {number}" for number in range(len(X))])
+    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
+    asking = LabelingSession(votes, GNMax(1.0), ledger, X_voted=rows)
+    asked = ask_in_rounds(asking, rows, [12], first=Medoids(), features=X)
+    assert set(classes[asked.queries]) == {0, 1, 2}
+
+
+def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learns():
+    X, classes, _ = pool()
+    mechanism = InteractiveGNMax(threshold=50.0, sigma_threshold=8.0, sigma_vote=5.0, confidence=0.8)
+    asked = ask_in_rounds(session(mechanism), X, [40, 40, 40], first=RandomRows(), student=LogisticRegression(C=100.0))
+    assert asked.rounds == (40, 40, 40)
+    answered = asked.release.answered
+    assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
+    by_teachers = [
+        sum(part.count for part in one.events[1:]) if isinstance(one, Composed) else 0 for one in rounds_of(asked)
+    ]
+    assert by_teachers[0] > 2 * by_teachers[-1]
+    confirmed = int(answered.sum()) - sum(by_teachers)
+    assert confirmed > 10
+
+
+def rounds_of(asked):
+    return asked.release.event.events
+
+
+def test_the_same_call_again_costs_nothing_and_says_the_same():
+    X, _, votes = pool()
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=votes.unit)
+    settings = {"first": RandomRows(), "then": LeastConfident(), "student": STUDENT, "seed": 3}
+    one = ask_in_rounds(session(ledger=ledger), X, [15, 15], **settings)
+    other = ask_in_rounds(session(ledger=ledger), X, [15, 15], **settings)
+    assert other.release.cost == 0
+    assert np.array_equal(one.queries, other.queries)
+    assert np.array_equal(one.release.labels, other.release.labels)
+
+
+KILLED = """if True:
+    import os, signal, sys
+    from dataclasses import dataclass
+    sys.path.insert(0, {tests!r})
+    import numpy as np
+    from test_rounds import STUDENT, pool, session
+    from tutelage import Ledger
+    from tutelage.rounds import ask_in_rounds
+    from tutelage.students.selection import LeastConfident, QuerySelector, RandomRows
+
+    class Killer(QuerySelector):
+        needs_answers = needs_student = True
+        def _choose(self, known, n_queries, generator):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ledger = Ledger.open({path!r})
+    then = Killer() if {killed} else LeastConfident()
+    asked = ask_in_rounds(session(ledger=ledger), pool()[0], [15, 15], first=RandomRows(), then=then, student=STUDENT)
+    print(asked.release.cost, ledger.state().spent)
+"""
+
+
+def test_rounds_that_were_killed_go_on_without_paying_twice(tmp_path):
+    path = tmp_path / "rounds.ledger"
+    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=pool()[2].unit)
+
+    def run(killed: bool):
+        script = KILLED.format(tests=str(__file__).rpartition("/")[0], path=str(path), killed=killed)
+        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert run(killed=True).returncode == -signal.SIGKILL
+    first_round = Ledger.open(path).state().spent
+    done = run(killed=False)
+    cost, spent = (float(word) for word in done.stdout.split())
+    assert 0 < first_round < spent
+    assert cost == pytest.approx(spent - first_round)
+    uninterrupted = session(epsilon=20.0)
+    ask_in_rounds(uninterrupted, pool()[0], [15, 15], first=RandomRows(), then=LeastConfident(), student=STUDENT)
+    assert spent == pytest.approx(uninterrupted.ledger.state().spent)
+
+
+def test_the_first_round_fits_or_is_refused_and_later_ones_ask_what_is_left():
+    X, _, votes = pool()
+    asking = session(GNMax(20.0), epsilon=1.5)
+    fits = asking.fitting
+    with pytest.raises(BudgetExceededError):
+        ask_in_rounds(asking, X, [fits + 1], first=FirstRows())
+    assert asking.ledger.state().spent == 0
+    asked = ask_in_rounds(asking, X, [fits - 2, 10, 10], first=FirstRows())
+    assert asked.rounds == (fits - 2, 2)
+    assert asking.ledger.state().spent <= 1.5
+
+
+class Unsure(QuerySelector):
+    needs_answers = True
+
+    def _choose(self, known, n_queries, generator):
+        return known.open[:n_queries]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_queries": []}, "one number of rows per round. Got none"),
+        ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
+        ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
+        ({"features": np.zeros((5, 1))}, "features of 5"),
+        ({"first": Unsure()}, "must choose without answers"),
+        ({"then": LeastConfident()}, "`student` of ask_in_rounds is needed"),
+        ({"student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
+    ],
+)
+def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
+    asking = session()
+    settings = {"n_queries": [5, 5], "first": FirstRows(), **changes}
+    with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
+        ask_in_rounds(asking, pool()[0], settings.pop("n_queries"), **settings)
+    assert asking.ledger.state().spent == 0
+
+
+def test_rounds_need_one_class_per_query():
+    votes = VoteHistogram(np.array([[3, 7], [6, 4]]), n_teachers=10)
+    ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=votes.unit)
+    asking = LabelingSession(votes, MultiLabel(GNMax(5.0), 2), ledger)
+    with pytest.raises(InvalidParameterError, match="one class per query"):
+        ask_in_rounds(asking, np.zeros((1, 1)), [1], first=FirstRows())
+
+
+def test_rounds_of_confident_gnmax_abstain_and_go_on():
+    X, _, _ = pool()
+    asked = ask_in_rounds(session(ConfidentGNMax(70.0, 5.0, 5.0)), X, [40, 40], first=RandomRows(), student=STUDENT)
+    assert 0 < asked.release.answered.mean() < 1
+
+
+def test_a_rule_sees_public_things_only():
+    seen = {field.name for field in dataclasses.fields(PublicKnowledge)}
+    assert seen == {"X", "labels", "asked", "probabilities"}
+
+
+@pytest.mark.parametrize(("n_queries", "rounds", "sizes"), [(10, 3, (4, 3, 3)), (5, 5, (1,) * 5), (7, 1, (7,))])
+def test_rounds_share_queries_evenly(n_queries, rounds, sizes):
+    assert even_rounds(n_queries, rounds) == sizes
+
+
+def known(labels, asked=True) -> PublicKnowledge:
+    labels = np.array(labels)
+    return PublicKnowledge(X=np.zeros((len(labels), 1)), labels=labels, asked=np.full(len(labels), asked))
+
+
+def test_a_balanced_subset_of_paid_labels_has_as_many_of_each_class():
+    labels = np.array([0, 1, 1, 1, 0, -1, 0, 2, 2])
+    rows = class_balanced(known(labels), 2, seed=0)
+    assert sorted(labels[rows]) == [0, 0, 1, 1, 2, 2]
+    assert any(not np.array_equal(rows, class_balanced(known(labels), 2, seed=seed)) for seed in range(1, 9))
+
+
+def test_choosing_by_labels_that_were_not_paid_for_is_refused():
+    X, labels = np.zeros((4, 1)), np.array([0, 1, -1, -1])
+    with pytest.raises(InvalidDataError, match="2 rows of `known` were not asked, so not paid for"):
+        class_balanced(PublicKnowledge(X=X, labels=labels, asked=labels >= 0), 1, seed=0)
+    with pytest.raises(InvalidDataError, match="at most the 1 answers of the rarest released class. Got 2"):
+        class_balanced(known([0, 0, 1]), 2, seed=0)
+    with pytest.raises(InvalidDataError, match="at most the 0 answers"):
+        class_balanced(known([-1, -1]), 1, seed=0)
