@@ -17,7 +17,8 @@ from tutelage import (
     SimulationNoise,
     VoteHistogram,
 )
-from tutelage.events import Composed
+from tutelage.accounting.data_independent import flatten
+from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.rounds import ask_in_rounds, even_rounds
 from tutelage.students.selection import (
@@ -86,7 +87,9 @@ def test_without_another_rule_later_rounds_are_chosen_like_the_first():
 
 def test_a_rule_that_needs_answers_waits_for_two_classes():
     X, _, _ = pool()
-    asked = ask_in_rounds(session(GNMax(1.0), 1e4), X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT)
+    asked = ask_in_rounds(
+        session(GNMax(1.0), 1e4), X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT
+    )
     assert asked.queries.tolist() == [0, 1, 2, 3, 4, 5]  # all of one class
 
 
@@ -107,15 +110,12 @@ def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learn
     answered = asked.release.answered
     assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
     by_teachers = [
-        sum(part.count for part in one.events[1:]) if isinstance(one, Composed) else 0 for one in rounds_of(asked)
+        sum(part.times for part in flatten(one) if not isinstance(part.event, InteractiveCheck))
+        for one in asked.release.event.events
     ]
     assert by_teachers[0] > 2 * by_teachers[-1]
     confirmed = int(answered.sum()) - sum(by_teachers)
     assert confirmed > 10
-
-
-def rounds_of(asked):
-    return asked.release.event.events
 
 
 def test_the_same_call_again_costs_nothing_and_says_the_same():

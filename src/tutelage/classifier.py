@@ -393,13 +393,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
             )
-        by_student = self.mechanism is not None and self.mechanism.takes_predictions
-        if self.rounds > 1 and (by_student or self.query_selector.needs_student):
-            if not hasattr(self.student_estimator, "predict_proba"):
-                raise InvalidParameterError(
-                    "`student` of PATEClassifier must have `predict_proba`, for rounds go by its predictions. Got a "
-                    f"{type(self.student_estimator).__name__}."
-                )
+        if self.rounds > 1 and not hasattr(self.student_estimator, "predict_proba"):
+            raise InvalidParameterError(
+                "`student` of PATEClassifier must have `predict_proba` where `rounds` is above 1, for rounds go by its "
+                f"predictions. Got a {type(self.student_estimator).__name__}."
+            )
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
         for name, column in columns.items():

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "mechanisms",
         "noise",
         "partition",
+        "rounds",
         "students",
         "teachers",
         "votes",
