@@ -347,6 +347,44 @@ def test_what_a_session_cannot_use_is_refused(ledger):
         LabelingSession(VOTES, GNMax(1e-6), ledger).ask(ROWS)
 
 
+def test_votes_that_know_their_rows_may_be_asked_in_any_order(ledger):
+    sure = VoteHistogram(250 * np.eye(3, dtype=int)[[0, 1, 2, 1]], 250)
+    session = LabelingSession(sure, GNMax(40.0), ledger, X_voted=ROWS)
+    before = session.fitting
+    for order in ([2], [0, 1], [1, 2, 3]):
+        assert session.ask(ROWS[order]).labels.tolist() == [[0, 1, 2, 1][place] for place in order]
+    assert session.ask(ROWS[::-1]).cost == 0
+    assert session.fitting == before - 4
+    with pytest.raises(InvalidDataError, match="a row that is not in `X_voted`"):
+        session.ask(np.array([[9.0, 9.0]]))
+
+
+def test_rows_voted_on_must_be_those_of_the_votes(ledger):
+    with pytest.raises(InvalidDataError, match="about 4 queries, and there are 3 rows in `X_voted`"):
+        LabelingSession(VOTES, GNMax(40.0), ledger, X_voted=ROWS[:3])
+    with pytest.raises(InvalidParameterError, match="teachers vote on any rows"):
+        LabelingSession(CountingTeachers(), GNMax(40.0), ledger, X_voted=ROWS)
+
+
+def test_of_equal_rows_the_first_ones_votes_count(ledger):
+    rows = np.array([[1.0], [2.0], [1.0], [3.0]])
+    votes = VoteHistogram(np.array([[250, 0], [0, 250], [0, 250], [0, 250]]), 250)
+    session = LabelingSession(votes, GNMax(40.0), ledger, X_voted=rows)
+    assert session.ask(rows[[2, 0]]).labels.tolist() == [0, 0]
+
+
+def test_affordable_counts_the_leading_rows_that_fit(ledger):
+    session = LabelingSession(CountingTeachers(), GNMax(20.0), ledger)
+    fits = session.fitting
+    rows = np.arange(fits + 5.0)[:, None]
+    assert session.affordable(rows) == fits
+    session.ask(rows[:3])
+    assert session.fitting == fits - 3
+    assert session.affordable(rows) == fits
+    assert session.affordable(rows[::-1]) == fits - 3
+    assert session.affordable(np.repeat(rows[-1:], 50, axis=0)) == 50  # one query, many times
+
+
 MECHANISMS = [
     LNMax(20.0),
     GNMax(40.0),

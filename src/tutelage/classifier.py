@@ -30,7 +30,7 @@ from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions
-from tutelage.students import fit_student
+from tutelage.students import default_student, fit_student, selector_named, student_named
 from tutelage.students.fitting import refuse_class_of_unlabelled
 from tutelage.students.selection import FirstRows, GivenRows, Medoids, PublicKnowledge, QuerySelector
 from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
@@ -215,15 +215,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def student_estimator(self) -> Any:
         """The classifier that the student is a clone of."""
         if self.student is None:
-            return RandomForestClassifier()
-        return self.student
+            return default_student(public_features=self.features is not None)
+        return student_named(self.student) if isinstance(self.student, str) else self.student
 
     @property
     def query_selector(self) -> QuerySelector:
         """The rule by which queries are chosen."""
         if self.selection is None:
             return FirstRows()
-        return self.selection
+        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
 
     def fit(
         self,

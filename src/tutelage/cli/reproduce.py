@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Do less, in about a minute.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Folder for the record (json, csv) and its figure (png, svg).")
+    ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
 ) -> None:
     """Recompute a table or figure of the papers. Data are looked for in TUTELAGE_DATA and in the cache."""
@@ -32,6 +36,9 @@ def reproduce(
         typer.echo(json.dumps(record.as_dict(), indent=2, ensure_ascii=False))
     else:
         _print(record)
+    if output is not None:
+        for path in record.save(output):
+            typer.echo(f"Wrote {path}", err=True)
 
 
 def _print(record: Record) -> None:

@@ -1,12 +1,17 @@
 """What a reproduction found: each published number beside ours."""
 
+import csv
+import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+
+from tutelage.reproductions.figure import Figure
 
 Interval = tuple[float, float]
 _CONFIDENCE = 0.95
@@ -59,6 +64,8 @@ class Record:
         Whether less was done than the paper did.
     notes : tuple of str
         What a reader must know to compare: seeds, data, what was left out and why.
+    figure : Figure, optional
+        The same as a picture.
     """
 
     name: str
@@ -66,6 +73,30 @@ class Record:
     rows: tuple[Row, ...]
     quick: bool
     notes: tuple[str, ...] = ()
+    figure: Figure | None = None
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.
+
+        Parameters
+        ----------
+        folder : path
+            Where to; made if it is not there.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is a figure and matplotlib is not installed.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = [] if self.figure is None else self.figure.save(folder, self.name)
+        as_json, as_csv = folder / f"{self.name}.json", folder / f"{self.name}.csv"
+        as_json.write_text(json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with as_csv.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [column.name for column in fields(Row)])
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in self.rows)
+        return [as_json, as_csv, *drawn]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values, for JSON."""

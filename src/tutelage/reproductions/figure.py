@@ -1,0 +1,107 @@
+"""A figure as plain numbers, and its drawing; needs the report extra to be drawn."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from tutelage.exceptions import InvalidParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES = (7.5, 4.8)
+_PIXELS_PER_INCH = 160
+# Okabe and Ito's palette, which the colour-blind can tell apart.
+_DASHES = ("-", "--", "-.", ":")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One curve, or one cloud of points.
+
+    Parameters
+    ----------
+    name : str
+        What the legend says; nothing if it is empty.
+    x, y : tuple of float
+        Coordinates; none for an entry of the legend alone.
+    interval : tuple of two tuples of float, optional
+        Lower and upper ends of the confidence interval of each y.
+    labels : tuple of str, optional
+        What to write beside each point. Points with labels are not joined by a line.
+    colour : int, optional
+        Which colour of the palette. Default: by place among the series.
+    dashes : int
+        Which line, from 0 for a full one to 3.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    interval: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    labels: tuple[str, ...] = ()
+    colour: int | None = None
+    dashes: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Curves over one axis.
+
+    Parameters
+    ----------
+    title, x_label, y_label : str
+        What is shown, and in which unit.
+    series : tuple of Series
+        The curves.
+    logarithmic : bool
+        Whether the horizontal axis is.
+    y_from : float, optional
+        Where the vertical axis begins.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    logarithmic: bool = False
+    y_from: float | None = None
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Draw the figure into `folder` as png and svg, and return their paths.
+
+        Raises
+        ------
+        InvalidParameterError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure as Canvas
+        except ModuleNotFoundError:
+            raise InvalidParameterError("Drawing needs matplotlib: pip install 'tutelage[report]'.") from None
+        canvas = Canvas(figsize=_INCHES, layout="constrained")
+        axes = canvas.subplots()
+        for number, series in enumerate(self.series):
+            place = number if series.colour is None else series.colour
+            _draw(axes, series, _COLOURS[place % len(_COLOURS)])
+        axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
+        axes.set_xscale("log" if self.logarithmic else "linear")
+        axes.set_ylim(bottom=self.y_from)
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=9)
+        paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+        for path in paths:
+            canvas.savefig(path, dpi=_PIXELS_PER_INCH)
+        return paths
+
+
+def _draw(axes: "Axes", series: Series, colour: str) -> None:
+    style = "D" if series.labels else f"o{_DASHES[series.dashes]}"
+    axes.plot(series.x, series.y, style, color=colour, label=series.name or "_", markersize=4, linewidth=1.5)
+    if series.interval is not None:
+        axes.fill_between(series.x, *series.interval, color=colour, alpha=0.15, linewidth=0)
+    for x, y, label in zip(series.x, series.y, series.labels, strict=False):
+        axes.annotate(label, (x, y), xytext=(6, -11), textcoords="offset points", fontsize=8, color=colour)
