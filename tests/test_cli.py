@@ -150,7 +150,7 @@ def test_the_card_holds_known_public_entries_only(folder):
     card = json.loads((folder / "out" / "card.json").read_text())
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
-        "neighbouring", "mechanism", "noise_source", "event", "queries", "answered", "teachers", "classes", "features",
+        "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes", "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
     }  # fmt: skip
 

@@ -4,6 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -14,6 +15,7 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms import Mechanism
+from tutelage.students import selector_named, student_named
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
 
 Section = TypeVar("Section")
@@ -42,6 +44,8 @@ class PublicSection:
     file: str | None = None
     label: str | None = None
     queries: int | None = None
+    selection: str = "first"
+    rounds: int = 1
     evaluate_last: int | None = None
 
 
@@ -77,12 +81,13 @@ class MechanismSection:
     sigma: float | None = None
     threshold: float | None = None
     sigma_threshold: float | None = None
+    confidence: float | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudentSection:
-    """``[student]``: which scikit-learn classifier learns from the released labels."""
+    """``[student]``: what learns from the released labels: a name of `STUDENTS`, or a scikit-learn classifier."""
 
     estimator: str = _FOREST
     parameters: dict = field(default_factory=dict)
@@ -178,7 +183,7 @@ def load_config(path: Path) -> RunConfig:
     _check_sources(config)
     _check_ranges(config)
     build_teacher(config.teachers)
-    build_estimator(config.student, "student")
+    build_student(config.student)
     return config
 
 
@@ -197,6 +202,19 @@ def build_teacher(section: TeachersSection) -> Any:
         known = ", ".join(sorted(_CLOSED_FORMS))
         raise ConfigError(f"`estimator` in [teachers] must be one of {known} there. Got {section.estimator!r}.")
     return _made(_CLOSED_FORMS[name], section, "teachers")
+
+
+def build_student(section: StudentSection) -> Any:
+    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither, or does not take the parameters.
+    """
+    if "." in section.estimator:
+        return build_estimator(section, "student")
+    return _made(partial(student_named, section.estimator), section, "student")
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
@@ -290,8 +308,16 @@ def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
     if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
-    if config.mechanism.takes_predictions:
-        raise ConfigError("A run has no student yet whose predictions `interactive` could check. Use `confident`.")
+    if config.mechanism.takes_predictions and config.public.rounds == 1:
+        raise ConfigError(
+            "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
+            "[public], or use `confident`."
+        )
+    if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
+        raise ConfigError(
+            f"`selection` in [public] goes by earlier answers; set `rounds` to at least 2. Got "
+            f"{config.public.selection!r} and 1."
+        )
     if config.features is not None:
         if config.features.map not in ("glyphs", "pca"):
             raise ConfigError(f'`map` in [features] must be "glyphs" or "pca". Got {config.features.map!r}.')
@@ -300,6 +326,8 @@ def _check_ranges(config: RunConfig) -> None:
     integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
-    for name, value in (("queries", config.public.queries), ("evaluate_last", config.public.evaluate_last)):
+    public = config.public
+    limits = (("queries", public.queries), ("evaluate_last", public.evaluate_last), ("rounds", public.rounds))
+    for name, value in limits:
         if value is not None:
             integer_at_least(value, 1, name, "[public]")

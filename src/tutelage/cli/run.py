@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
+from tutelage._typing import Matrix
 from tutelage.accounting import bounds_2017
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.config import PublishedSection, RunConfig, build_estimator, build_teacher, load_config
+from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.sources import RunData, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
@@ -61,7 +62,7 @@ def run(
             model.fit(
                 data.X_private,
                 data.y_private,
-                X_public=data.X_public,
+                X_public=_pool(settings, data),
                 entity_ids=data.entity_ids,
                 silos=data.silos,
             )
@@ -89,10 +90,12 @@ def _classifier(
         build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,
         mechanism=settings.mechanism,
-        student=build_estimator(settings.student, "student"),
-        features=learn_features(settings, data.X_public),
+        student=build_student(settings.student),
+        features=learn_features(settings, _pool(settings, data)),
         classes=data.classes,
         n_queries=settings.public.queries,
+        selection=settings.public.selection,
+        rounds=settings.public.rounds,
         unit=None if settings.private is None else settings.private.entity,
         ledger=settings.ledger,
         question="adult" if settings.private is None else settings.private.label,
@@ -109,24 +112,31 @@ def _classifier(
 def _check_rows(settings: RunConfig, data: RunData) -> None:
     """Refuse, before anything is spent, to ask about or to score on rows that are not there."""
     public = len(data.X_public)
-    queries = settings.public.queries or public
-    if queries > public:
+    queries, last = settings.public.queries, settings.public.evaluate_last or 0
+    if queries is not None and queries > public:
         raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
-    last = settings.public.evaluate_last
-    if last is not None and last > public - queries:
+    if last > public - (queries or 1):
         raise ConfigError(
-            f"`evaluate_last` in [public] must leave the {queries} queried rows out of {public}. Got {last}."
+            f"`evaluate_last` in [public] must leave the {queries or 1} queried rows out of {public}. Got {last}."
         )
+
+
+def _pool(settings: RunConfig, data: RunData) -> Matrix:
+    """Return the public rows that features, choice of queries and student may see: not those kept for scoring."""
+    return data.X_public[: len(data.X_public) - (settings.public.evaluate_last or 0)]
 
 
 def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[float | None, int]:
     """Return the student's accuracy on public labelled rows that were not asked about, and how many they are."""
-    asked = len(model.release_.labels)
-    count = settings.public.evaluate_last or len(data.X_public) - asked
-    if data.y_public is None or count == 0:
+    scored = np.ones(len(data.X_public), dtype=bool)
+    if settings.public.evaluate_last is None:
+        scored[model.queries_] = False
+    else:
+        scored[: len(_pool(settings, data))] = False
+    if data.y_public is None or not scored.any():
         return None, 0
-    right = model.predict(data.X_public[-count:]) == data.y_public[-count:]
-    return float(np.mean(right)), count
+    right = model.predict(data.X_public[scored]) == data.y_public[scored]
+    return float(np.mean(right)), int(scored.sum())
 
 
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyCard:
@@ -138,6 +148,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
+        selection=_selection(settings, model),
         answered=int(release.answered.sum()),
         teachers=model.votes_.n_teachers,
         classes=tuple(str(value) for value in model.classes_),
@@ -150,6 +161,11 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _selection(settings: RunConfig, model: PATEClassifier) -> str:
+    rounds = "one round" if model.rounds == 1 else f"{model.rounds} rounds"
+    return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 
 
 def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
@@ -165,7 +181,8 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])
-        for row, (label, answered) in enumerate(zip(model.release_.labels, model.release_.answered, strict=True)):
+        release = model.release_
+        for row, label, answered in zip(model.queries_, release.labels, release.answered, strict=True):
             writer.writerow([row, model.classes_[label] if answered else ""])
 
 

@@ -30,6 +30,8 @@ class PrivacyCard:
         Where the noise came from.
     queries, answered, teachers : int
         Queries asked, queries answered, and teachers entitled to vote.
+    selection : str
+        How the queries were chosen among the public rows.
     classes : tuple of str
         The declared classes.
     features : tuple of str
@@ -62,6 +64,7 @@ class PrivacyCard:
     queries: int
     answered: int
     teachers: int
+    selection: str = "as given"
     classes: tuple[str, ...]
     features: tuple[str, ...]
     feature_map: str = "none"
@@ -98,6 +101,7 @@ class PrivacyCard:
             "queries": self.queries,
             "answered": self.answered,
             "teachers": self.teachers,
+            "selection": self.selection,
             "classes": list(self.classes),
             "features": list(self.features),
             "feature_map": self.feature_map,
@@ -130,6 +134,7 @@ class PrivacyCard:
             ("Noise", self.noise_source),
             ("Teachers", f"{self.teachers:,}"),
             ("Queries", f"{self.queries:,} asked, {self.answered:,} answered"),
+            ("Queries chosen", self.selection),
             ("Classes", ", ".join(self.classes)),
             ("Student", self.student),
             ("Student takes", _listed(self.features)),
