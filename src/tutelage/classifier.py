@@ -31,7 +31,7 @@ from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions
 from tutelage.students import default_student, fit_student, selector_named, student_named
-from tutelage.students.fitting import refuse_class_of_unlabelled
+from tutelage.students.fitting import refuse_class_of_unlabelled, try_student
 from tutelage.students.selection import FirstRows, GivenRows, Medoids, PublicKnowledge, QuerySelector
 from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
@@ -415,23 +415,29 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _try_estimators(self, queries: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * len(self.classes_))
-        made_up = np.arange(len(rows)) % len(self.classes_)
-        for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
+        for name, trial in (("teacher", self._try_teacher), ("student", self._try_student)):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
-                    if isinstance(estimator, TeacherRecipe):
-                        one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
-                        teachers = ensemble_of(estimator, n_classes=len(self.classes_), seed=0)
-                        teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
-                    else:
-                        fit_clone(estimator, queries[rows], made_up, seed=0)
+                    trial(queries)
             except Exception as error:
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
                     f"{type(error).__name__}: {error}"
                 ) from None
+
+    def _try_teacher(self, queries: Matrix) -> None:
+        rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * len(self.classes_))
+        made_up = np.arange(len(rows)) % len(self.classes_)
+        if not isinstance(self.teacher_estimator, TeacherRecipe):
+            fit_clone(self.teacher_estimator, queries[rows], made_up, seed=0)
+            return
+        one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
+        teachers = ensemble_of(self.teacher_estimator, n_classes=len(self.classes_), seed=0)
+        teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
+
+    def _try_student(self, queries: Matrix) -> None:
+        try_student(self.student_estimator, queries, len(self.classes_), rows_per_class=_TRIAL_ROWS_PER_CLASS)
 
     def _mapped(self, rows: Matrix) -> Matrix:
         """Return rows as teachers and student see them."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
@@ -76,6 +77,35 @@ def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> Non
             "`classes` must not hold -1, which marks unlabelled rows for a student such as "
             f"{type(estimator).__name__}. Give that class another value."
         )
+
+
+def try_student(estimator: Any, X_public: Matrix, n_classes: int, *, rows_per_class: int) -> None:
+    """Fit a student to made-up labels of public rows, so that a wrong setting is found out before anything is spent.
+
+    Networks take one step only. Whatever the student raises comes through.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        Cloned.
+    X_public : array of shape (rows, features)
+        Public rows.
+    n_classes : int
+        Number of classes.
+    rows_per_class : int
+        Rows of each made-up class.
+    """
+    rows = np.resize(np.arange(len(X_public)), rows_per_class * n_classes)
+    labels = np.arange(len(rows)) % n_classes
+    if learns_from_unlabelled(estimator):
+        labels[2 * n_classes :: 3] = ABSTAIN
+    steps = {
+        name: 1
+        for name, value in estimator.get_params().items()
+        if name.split("__")[-1] == "steps" and isinstance(value, int)
+    }
+    trial: Any = clone(estimator)
+    fit_student(trial.set_params(**steps), X_public[rows], labels, np.arange(n_classes), seed=0)
 
 
 def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

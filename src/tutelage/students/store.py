@@ -7,7 +7,7 @@ from typing import Any
 
 from tutelage.exceptions import InvalidDataError
 
-# Passive parts of scikit-learn's own classifiers, and maps of this library, that skops does not vouch for by itself.
+# Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for by itself.
 _MOST_BYTES = 2**31
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
@@ -27,6 +27,12 @@ _TRUSTED = (
     "tutelage.features.learned.PublicDiffusion",
     "tutelage.features.learned.PublicPCA",
     "tutelage.features.learned.PublicProjection",
+    "tutelage.networks.convolutions.TwoConvolutions",
+    "tutelage.students.networks.adversarial.AdversarialStudent",
+    "tutelage.students.networks.consistency.ConsistencyStudent",
+    "tutelage.students.networks.noisy_self_training.NoisySelfTrainingStudent",
+    "tutelage.students.propagation.LabelPropagationStudent",
+    "tutelage.students.self_training.SelfTrainingStudent",
 )
 
 

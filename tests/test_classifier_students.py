@@ -1,0 +1,181 @@
+"""How PATEClassifier chooses queries and trains students that learn from unlabelled rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, Ledger, PATEClassifier
+from tutelage.exceptions import BudgetContinuedWarning, InvalidParameterError
+from tutelage.features import PublicPCA, PublicRows
+from tutelage.students import LabelPropagationStudent, load_student, save_student
+from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Private rows and labels, public rows and labels: four groups, of which each class has two."""
+    generator = np.random.default_rng(5)
+    centres = np.array([[0, 0], [6, 6], [0, 6], [6, 0]])
+    group = generator.integers(4, size=900)
+    X = centres[group] + generator.random((900, 2)) * 3
+    y = group // 2
+    return X[:600], y[:600], X[600:], y[600:]
+
+
+def model(**changes) -> PATEClassifier:
+    settings = {"n_teachers": 30, "mechanism": GNMax(2.0), "student": GaussianNB(), "random_state": 0}
+    return PATEClassifier(GaussianNB(), **{**settings, **changes})
+
+
+def tree_like(**changes) -> PATEClassifier:
+    return model(**changes).set_params(teacher=RandomForestClassifier(5))
+
+
+def test_a_student_that_learns_from_unlabelled_rows_needs_few_answers(blobs):
+    X, y, X_public, y_public = blobs
+    few = {"n_queries": 12, "selection": "medoids"}
+    propagated = tree_like(student="label-propagation", **few).fit(X, y, X_public=X_public)
+    supervised = tree_like(student=LogisticRegression(), **few).fit(X, y, X_public=X_public)
+    assert isinstance(propagated.student_, LabelPropagationStudent)
+    assert propagated.student_.propagated_.shape == (300,)
+    assert propagated.score(X_public, y_public) > supervised.score(X_public, y_public) + 0.1
+    assert propagated.score(X_public, y_public) > 0.95
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), "self-training",
+        LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
+    ],
+    ids=lambda student: student if isinstance(student, str) else type(student).__name__,
+)  # fmt: skip
+def test_students_speak_in_the_users_class_values(student, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    values = np.array([3, 7])
+    if not isinstance(student, LabelSpreading | SelfTrainingClassifier):  # scikit-learn's own take numbers only
+        values = np.array(["well", "ill"])
+    fitted = tree_like(student=student, n_queries=60, selection="random").fit(X, values[y], X_public=X_public)
+    assert set(fitted.predict(X_public).tolist()) == set(values.tolist())
+    assert fitted.predict_proba(X_public).shape == (300, 2)
+    assert fitted.score(X, values[y]) > 0.5
+    if not isinstance(student, LabelSpreading):
+        save_student(fitted.student_, tmp_path / "student.skops")
+        back = load_student(tmp_path / "student.skops")
+        assert np.array_equal(back.predict(X_public), fitted.student_.predict(X_public))
+
+
+def test_public_features_make_propagation_the_default(blobs):
+    X, y, X_public, _ = blobs
+    features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
+    assert isinstance(model(student=None, features=features).student_estimator, LabelPropagationStudent)
+    assert isinstance(model(student=None).student_estimator, RandomForestClassifier)
+    fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
+    assert isinstance(fitted.student_, LabelPropagationStudent)
+
+
+def test_the_asked_rows_are_those_of_the_rule(blobs):
+    X, y, X_public, y_public = blobs
+    rows = (9, 4, int(np.argmax(y_public != y_public[9])))
+    first = tree_like(n_queries=15).fit(X, y, X_public=X_public)
+    assert first.queries_.tolist() == list(range(15))
+    given = tree_like(n_queries=3, selection=GivenRows(rows)).fit(X, y, X_public=X_public)
+    assert given.queries_.tolist() == list(rows)
+    assert given.votes_.n_queries == 3
+    one, other = (tree_like(n_queries=20, selection="medoids").fit(X, y, X_public=X_public).queries_ for _ in range(2))
+    assert np.array_equal(one, other)
+    copy: Any = clone(model(selection="medoids"))
+    assert isinstance(copy.query_selector, Medoids)
+    assert isinstance(model().query_selector, FirstRows)
+
+
+def test_rounds_ask_where_the_student_doubts(blobs):
+    X, y, X_public, y_public = blobs
+    fitted = tree_like(n_queries=40, rounds=4, selection="least-confident", student=LogisticRegression())
+    fitted.fit(X, y, X_public=X_public)
+    assert len(set(fitted.queries_.tolist())) == 40
+    assert fitted.votes_.n_queries == 40
+    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.8
+    assert np.array_equal(fitted.votes_.counts.argmax(axis=1)[:5] >= 0, [True] * 5)
+    assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
+
+
+def test_interactive_gnmax_runs_end_to_end(blobs):
+    X, y, X_public, y_public = blobs
+    mechanism = InteractiveGNMax(threshold=12.0, sigma_threshold=3.0, sigma_vote=2.0, confidence=0.8)
+    fitted = tree_like(
+        mechanism=mechanism, n_queries=90, rounds=3, selection="random", student=LabelPropagationStudent()
+    )
+    fitted.fit(X, y, X_public=X_public)
+    assert fitted.score(X_public, y_public) > 0.9
+    assert fitted.release_.cost < fitted.ledger_.budget  # what was confirmed cost a check only
+
+
+def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
+    X, y, X_public, _ = blobs
+    settings = {"n_queries": 20, "rounds": 2, "ledger": tmp_path / "a.ledger", "selection": "least-confident"}
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tutelage.rounds.fit_student", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(**settings).fit(X, y, X_public=X_public)
+    spent = Ledger.open(tmp_path / "a.ledger").state().spent
+    assert spent > 0
+    with pytest.warns(BudgetContinuedWarning):
+        fitted = model(**settings).fit(X, y, X_public=X_public)
+    assert len(fitted.queries_) == 20
+    assert fitted.release_.cost == pytest.approx(fitted.ledger_.spent - spent)
+    assert fitted.ledger_.spent <= fitted.ledger_.budget
+    with pytest.warns(BudgetContinuedWarning):
+        again = model(**settings).fit(X, y, X_public=X_public)
+    assert again.release_.cost == 0
+    assert np.array_equal(again.queries_, fitted.queries_)
+
+
+def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=26.0, sigma_threshold=4.0, sigma_vote=2.0)
+    fitted = tree_like(mechanism=mechanism, student="label-propagation", n_queries=40).fit(X, y, X_public=X_public)
+    assert 0 < fitted.release_.answered.sum() < 40
+    known = np.isfinite(fitted.student_.trusts_)
+    assert np.array_equal(np.flatnonzero(known), np.sort(fitted.queries_[fitted.release_.answered]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
+        ({"selection": "class-balanced"}, "labels must be paid for first"),
+        ({"selection": 3}, "must be a rule of tutelage.students.selection, or its name. Got a int"),
+        ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
+        ({"rounds": 0}, "`rounds` of PATEClassifier must be an integer >= 1"),
+        ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
+        ({"rounds": 2, "student": RidgeClassifier()}, "must have `predict_proba`"),
+        ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
+        ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    with pytest.raises(InvalidParameterError) as caught:
+        model(ledger=tmp_path / "a.ledger", **changes).fit(X, y, X_public=X_public)
+    assert message in str(caught.value)
+    assert not (tmp_path / "a.ledger").exists()
+
+
+def test_a_class_that_means_unlabelled_is_refused(blobs):
+    X, y, X_public, _ = blobs
+    with pytest.raises(InvalidParameterError, match="`classes` must not hold -1"):
+        model(student="label-propagation").fit(X, 2 * y - 1, X_public=X_public)
+    assert model().fit(X, 2 * y - 1, X_public=X_public).classes_.tolist() == [-1, 1]
