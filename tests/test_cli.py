@@ -76,6 +76,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+INTERACTIVE = "sigma = 2.0\nthreshold = 6\nsigma_threshold = 2\nconfidence = 0.9"
+
+
+def student(estimator: str) -> tuple[str, str]:
+    """Return the replacement that changes the student of a configuration."""
+    section = "[student]\nestimator = "
+    return section + '"sklearn.tree.DecisionTreeClassifier"', section + estimator
+
+
 def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> None:
     parts = {"private": 'entity = "patient"', "public": 'label = "ill"', "teachers": "", "output": "", **sections}
     text = CONFIG.format(**parts)
@@ -145,12 +154,48 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     assert votes.unit.name == "patient"
 
 
+def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_those_kept(folder):
+    configure(
+        folder,
+        student('"label-propagation"\nparameters = { n_neighbors = 5 }'),
+        ("queries = 40", 'queries = 30\nselection = "medoids"\nevaluate_last = 20'),
+        output='[features]\nmap = "pca"\ncomponents = 2',
+    )
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    card = json.loads((folder / "out" / "card.json").read_text())
+    assert (card["student"], card["evaluation_rows"], card["queries"]) == ("label-propagation", 20, 30)
+    assert card["selection"] == "medoids, in one round; by public rows and released labels alone"
+    with (folder / "out" / "labels.csv").open() as file:
+        asked = [int(line["public_row"]) for line in csv.DictReader(file)]
+    assert len(set(asked)) == 30
+    assert max(asked) < 100
+    assert asked != sorted(asked)
+    fitted = load_student(folder / "out" / "student.skops")
+    assert len(fitted[-1].propagated_) == 100
+
+
+def test_rounds_with_the_interactive_mechanism_run_from_a_configuration(folder):
+    configure(
+        folder,
+        ("sigma = 2.0", INTERACTIVE),
+        ("gnmax", "interactive"),
+        ("queries = 40", 'queries = 60\nselection = "random"\nrounds = 3'),
+    )
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    card = json.loads((folder / "out" / "card.json").read_text())
+    assert card["selection"].startswith("random, in 3 rounds")
+    assert card["evaluation_rows"] == 60
+    assert card["student_accuracy"] > 0.8
+
+
 def test_the_card_holds_known_public_entries_only(folder):
     tutelage("run", "config.toml", cwd=folder)
     card = json.loads((folder / "out" / "card.json").read_text())
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
-        "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes", "features",
+            [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
     }  # fmt: skip
 
@@ -285,6 +330,20 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([], {"output": '[features]\nmap = "pca"\nimage_shape = [2, 2]'}, "belongs to the map `glyphs`"),
         ([], {"output": '[features]\nmap = "glyphs"'}, "`image_shape` in [features] must be [height, width]"),
         ([], {"output": '[features]\nmap = "pca"\ncomponents = 50'}, "[features] does not fit the public rows."),
+        ([student('"propagation"')], {}, "There is no student 'propagation'. There are: forest, label-"),
+        (
+            [student('"label-propagation"\nparameters = { neighbours = 3 }')],
+            {},
+            "[student.parameters] does not fit label-propagation",
+        ),
+        ([], {"public": 'selection = "balanced"'}, "There is no rule 'balanced' to choose queries by"),
+        ([], {"public": 'selection = "least-confident"'}, "set `rounds` to at least 2"),
+        ([], {"public": "rounds = 0"}, "`rounds` of [public] must be an integer >= 1"),
+        (
+            [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],
+            {},
+            "`interactive` checks the predictions of a student, and in one round there is none yet",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, message, folder, called):

@@ -3,7 +3,7 @@
 import difflib
 import tomllib
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -214,7 +214,9 @@ def build_student(section: StudentSection) -> Any:
     """
     if "." in section.estimator:
         return build_estimator(section, "student")
-    return _made(partial(student_named, section.estimator), section, "student")
+    # TOML has lists where the students take tuples, such as the shape of an image.
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in section.parameters.items()}
+    return _made(partial(student_named, section.estimator), replace(section, parameters=settings), "student")
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
