@@ -195,7 +195,8 @@ def test_the_card_holds_known_public_entries_only(folder):
     card = json.loads((folder / "out" / "card.json").read_text())
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
-            [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],
+        "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
+        "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
     }  # fmt: skip
 
