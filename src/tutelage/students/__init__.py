@@ -9,6 +9,7 @@ from tutelage.students.base import SemiSupervisedClassifier
 from tutelage.students.choosing import SELECTORS, STUDENTS, default_student, selector_named, student_named
 from tutelage.students.fitting import fit_student
 from tutelage.students.propagation import LabelPropagationStudent
+from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.students.store import load_student, save_student
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "ConsistencyStudent",
     "LabelPropagationStudent",
     "NoisySelfTrainingStudent",
+    "SelfTrainingStudent",
     "SemiSupervisedClassifier",
     "default_student",
     "fit_student",
