@@ -15,7 +15,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, Ledger, PATEClassifier
 from tutelage.exceptions import BudgetContinuedWarning, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.students import LabelPropagationStudent, load_student, save_student
+from tutelage.students import LabelPropagationStudent, SelfTrainingStudent, load_student, save_student
 from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
 
 
@@ -77,7 +77,7 @@ def test_public_features_make_propagation_the_default(blobs):
     X, y, X_public, _ = blobs
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None, features=features).student_estimator, LabelPropagationStudent)
-    assert isinstance(model(student=None).student_estimator, RandomForestClassifier)
+    assert isinstance(model(student=None).student_estimator, SelfTrainingStudent)
     fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
@@ -103,7 +103,7 @@ def test_rounds_ask_where_the_student_doubts(blobs):
     fitted.fit(X, y, X_public=X_public)
     assert len(set(fitted.queries_.tolist())) == 40
     assert fitted.votes_.n_queries == 40
-    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.8
+    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.6
     assert np.array_equal(fitted.votes_.counts.argmax(axis=1)[:5] >= 0, [True] * 5)
     assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
 
@@ -174,8 +174,35 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, 
     assert not (tmp_path / "a.ledger").exists()
 
 
-def test_a_class_that_means_unlabelled_is_refused(blobs):
-    X, y, X_public, _ = blobs
-    with pytest.raises(InvalidParameterError, match="`classes` must not hold -1"):
-        model(student="label-propagation").fit(X, 2 * y - 1, X_public=X_public)
-    assert model().fit(X, 2 * y - 1, X_public=X_public).classes_.tolist() == [-1, 1]
+def test_minus_one_may_be_a_class_of_our_students_and_not_of_scikit_learns(blobs):
+    X, y, X_public, y_public = blobs
+    for student in ("label-propagation", make_pipeline(StandardScaler(), LabelPropagationStudent()), None):
+        fitted = tree_like(student=student, n_queries=60).fit(X, 2 * y - 1, X_public=X_public)
+        assert fitted.classes_.tolist() == [-1, 1]
+        assert fitted.score(X_public, 2 * y_public - 1) > 0.9
+    with pytest.raises(InvalidParameterError, match=r"`classes` must not hold -1, which marks .* for LabelSpreading"):
+        model(student=LabelSpreading()).fit(X, 2 * y - 1, X_public=X_public)
+
+
+def test_missing_cells_suit_the_default_student_of_tables(blobs):
+    X, y, X_public, y_public = blobs
+    holes = X_public.copy()
+    holes[::7, 0] = np.nan
+    fitted = tree_like(student=None, n_queries=100).fit(X, y, X_public=holes)
+    assert fitted.score(X_public, y_public) > 0.9
+
+
+def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
+    X, y, X_public, y_public = blobs
+    axes = PublicPCA.learn(PublicRows(X_public, "a test"), 1)
+    narrow = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
+    fitted = tree_like(features=narrow, student_features=axes, student=GaussianNB(), n_queries=50)
+    assert fitted.fit(X, y, X_public=X_public).student_.n_features_in_ == 1
+    raw = tree_like(features=axes, student_features="rows", student=LabelPropagationStudent(), n_queries=50)
+    raw.fit(X, y, X_public=X_public)
+    assert raw.student_.n_features_in_ == 2
+    assert raw.predict(X_public).shape == y_public.shape
+    with pytest.raises(InvalidParameterError, match=r"must be a public feature map, or 'rows'\. Got 'pixels'"):
+        tree_like(student_features="pixels").fit(X, y, X_public=X_public)
+    with pytest.raises(InvalidParameterError, match="must be a public feature map"):
+        tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)

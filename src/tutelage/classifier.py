@@ -44,7 +44,7 @@ class _Questions(NamedTuple):
     """Public rows and which of them are asked how."""
 
     public: Matrix
-    seen: Matrix  # their features
+    seen: Matrix  # what the student sees of them
     sizes: tuple[int, ...]  # of the rounds
     chosen: IntArray  # in the first round
     voted: IntArray  # which the teachers vote on
@@ -77,7 +77,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
     features : public feature map, optional
         What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
-        such. It is part of every prediction, and may be published.
+        such. It may be published.
+    student_features : public feature map or "rows", optional
+        What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
+        the same as the teachers. It is part of every prediction.
     classes : sequence, optional
         The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
         for a class that a single person brings along would give that person away.
@@ -167,6 +170,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         mechanism: Mechanism | None = None,
         student: Any = None,
         features: Any = None,
+        student_features: Any = None,
         classes: npt.ArrayLike | None = None,
         n_queries: int | None = None,
         selection: QuerySelector | str | None = None,
@@ -189,6 +193,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.mechanism = mechanism
         self.student = student
         self.features = features
+        self.student_features = student_features
         self.classes = classes
         self.n_queries = n_queries
         self.selection = selection
@@ -215,8 +220,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def student_estimator(self) -> Any:
         """The classifier that the student is a clone of."""
         if self.student is None:
-            return default_student(public_features=self.features is not None)
+            return default_student(public_features=self.student_map is not None)
         return student_named(self.student) if isinstance(self.student, str) else self.student
+
+    @property
+    def student_map(self) -> Any | None:
+        """The feature map of the student; None where it sees the rows as they are."""
+        if isinstance(self.student_features, str):
+            return None
+        return self.features if self.student_features is None else self.student_features
 
     @property
     def query_selector(self) -> QuerySelector:
@@ -269,30 +281,30 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         targets = self._encoded(labels)
         refuse_class_of_unlabelled(self.student_estimator, self.classes_)
         keep, public = self._public_rows(rows, X_public)
-        seen = self._mapped(public)
+        asked, seen = _mapped(self.features, public), _mapped(self.student_map, public)
         if self.features is not None:
             check_row_by_row(self.features, public)
-        self._try_estimators(seen)
+        self._try_estimators(asked, seen)
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
         digest = b"" if self.ledger is None else data_digest(rows[keep], labels[keep], entities, owners)
         questions = self._questions(public, seen, _integer(student_seed))
-        asked = self._release_labels(
+        answers = self._release_labels(
             questions,
             shards,
             digest,
             lambda: self._ballots(
-                self._mapped_private(rows[keep], shards, seen.shape[-1]),
+                self._mapped_private(rows[keep], shards, asked.shape[-1]),
                 targets[keep],
                 shards,
-                seen[questions.voted],
+                asked[questions.voted],
                 _integer(teacher_seed),
             ),
         )
         self.student_ = fit_student(
-            self.student_estimator, seen, asked.labels(len(seen)), self.classes_, seed=_integer(student_seed)
+            self.student_estimator, seen, answers.labels(len(seen)), self.classes_, seed=_integer(student_seed)
         )
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
@@ -307,7 +319,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        return self.student_.predict(self._mapped(self._validated(X)))
+        return self.student_.predict(_mapped(self.student_map, self._validated(X)))
 
     @available_if(_student_has_probabilities)
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -319,7 +331,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        known = self.student_.predict_proba(self._mapped(self._validated(X)))
+        known = self.student_.predict_proba(_mapped(self.student_map, self._validated(X)))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
@@ -331,7 +343,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        parts = (self.teacher_estimator, self.student_estimator) if self.features is None else (self.features,)
+        parts = (
+            self.teacher_estimator if self.features is None else self.features,
+            self.student_estimator if self.student_map is None else self.student_map,
+        )
         tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
@@ -368,6 +383,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._check_rounds()
         if self.features is not None:
             require_public_map(self.features, "PATEClassifier")
+        if isinstance(self.student_features, str) and self.student_features != "rows":
+            raise InvalidParameterError(
+                "`student_features` of PATEClassifier must be a public feature map, or 'rows'. Got "
+                f"{self.student_features!r}."
+            )
+        if self.student_map is not None:
+            require_public_map(self.student_map, "PATEClassifier")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
             recipe = name == "teacher" and isinstance(estimator, TeacherRecipe) and not isinstance(estimator, type)
             if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
@@ -413,13 +435,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.unit is not None and columns["entity_ids"] is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
-    def _try_estimators(self, queries: Matrix) -> None:
+    def _try_estimators(self, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        for name, trial in (("teacher", self._try_teacher), ("student", self._try_student)):
+        for name, trial, rows in (("teacher", self._try_teacher, asked), ("student", self._try_student, seen)):
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
-                    trial(queries)
+                    trial(rows)
             except Exception as error:
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
@@ -438,10 +460,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _try_student(self, queries: Matrix) -> None:
         try_student(self.student_estimator, queries, len(self.classes_), rows_per_class=_TRIAL_ROWS_PER_CLASS)
-
-    def _mapped(self, rows: Matrix) -> Matrix:
-        """Return rows as teachers and student see them."""
-        return rows if self.features is None else np.asarray(self.features.transform(np.array(rows)))
 
     def _mapped_private(self, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
         if self.features is None:
@@ -554,6 +572,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
         checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
         return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
+
+
+def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
+    return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
 
 
 def _takes_missing_values(estimator: Any) -> bool:

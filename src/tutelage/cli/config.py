@@ -91,6 +91,7 @@ class StudentSection:
 
     estimator: str = _FOREST
     parameters: dict = field(default_factory=dict)
+    sees: str = "features"
 
 
 @final
@@ -324,6 +325,8 @@ def _check_ranges(config: RunConfig) -> None:
         if config.features.map not in ("glyphs", "pca"):
             raise ConfigError(f'`map` in [features] must be "glyphs" or "pca". Got {config.features.map!r}.')
         integer_at_least(config.features.components, 1, "components", "[features]")
+    if config.student.sees not in ("features", "rows"):
+        raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')
     integer_at_least(config.teachers.number, 1, "number", "[teachers]")
     integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:

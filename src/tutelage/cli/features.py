@@ -1,16 +1,22 @@
 """The feature map that a configuration describes, learned from its public rows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tutelage.cli.config import FeaturesSection, RunConfig
 from tutelage.exceptions import ConfigError
 from tutelage.features import PublicPCA, PublicRows, glyph_features
-from tutelage.features.base import PublicFeatureMap
 
 
-def learn_features(settings: RunConfig, X_public: Any) -> Any | None:
-    """Return the feature map of ``[features]``, or None where there is no such section.
+class FeatureMaps(NamedTuple):
+    """What teachers see instead of the rows, and what the student does."""
+
+    teachers: Any | None
+    student: Any | None
+
+
+def learn_features(settings: RunConfig, X_public: Any) -> FeatureMaps:
+    """Return the feature maps of ``[features]``, or none where there is no such section.
 
     Parameters
     ----------
@@ -25,7 +31,7 @@ def learn_features(settings: RunConfig, X_public: Any) -> Any | None:
         If the map does not fit the rows.
     """
     if settings.features is None:
-        return None
+        return FeatureMaps(None, None)
     try:
         return _MAPS[settings.features.map](PublicRows(X_public, _source(settings)), settings.features)
     except ValueError as error:  # about public rows and settings only
@@ -43,17 +49,19 @@ def _source(settings: RunConfig) -> str:
     return settings.public.file or f"the public rows of {settings.dataset}"
 
 
-def _glyphs(public: PublicRows, section: FeaturesSection) -> Any:
+def _glyphs(public: PublicRows, section: FeaturesSection) -> FeatureMaps:
     if section.image_shape is None or len(section.image_shape) != 2:
         raise ConfigError(f"`image_shape` in [features] must be [height, width]. Got {section.image_shape!r}.")
     height, width = section.image_shape
-    return glyph_features(public, (height, width), n_components=section.components)
+    features = glyph_features(public, (height, width), n_components=section.components)
+    return FeatureMaps(features, features[:-1])  # what the last step glues together, a student could not tell apart
 
 
-def _principal_axes(public: PublicRows, section: FeaturesSection) -> PublicFeatureMap:
+def _principal_axes(public: PublicRows, section: FeaturesSection) -> FeatureMaps:
     if section.image_shape is not None:
         raise ConfigError("`image_shape` in [features] belongs to the map `glyphs`. Leave it out.")
-    return PublicPCA.learn(public, section.components, whiten=True)
+    axes = PublicPCA.learn(public, section.components, whiten=True)
+    return FeatureMaps(axes, axes)
 
 
-_MAPS: dict[str, Callable[[PublicRows, FeaturesSection], Any]] = {"glyphs": _glyphs, "pca": _principal_axes}
+_MAPS: dict[str, Callable[[PublicRows, FeaturesSection], FeatureMaps]] = {"glyphs": _glyphs, "pca": _principal_axes}

@@ -86,12 +86,14 @@ def run(
 def _classifier(
     settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
 ) -> PATEClassifier:
+    features = learn_features(settings, _pool(settings, data))
     return PATEClassifier(
         build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,
         mechanism=settings.mechanism,
         student=build_student(settings.student),
-        features=learn_features(settings, _pool(settings, data)),
+        features=features.teachers,
+        student_features="rows" if settings.student.sees == "rows" else features.student,
         classes=data.classes,
         n_queries=settings.public.queries,
         selection=settings.public.selection,
@@ -176,7 +178,7 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
     votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
     if settings.output.votes:
         model.votes_.save(votes)
-    parts = [part for part in (data.encoder, model.features, model.student_) if part is not None]
+    parts = [part for part in (data.encoder, model.student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

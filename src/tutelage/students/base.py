@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
@@ -38,7 +39,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             Public rows.
         y : array of shape (rows,)
             Class value of each row, −1 where it has none: asked and not answered, or never asked. Class values that are
-            no numbers go into an array of objects.
+            no numbers go into an array of objects. There, None may mark rows without a label; −1 is then a class.
 
         Raises
         ------
@@ -81,9 +82,11 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return self._checked_rows(X, reset=False)
 
     def _checked_rows(self, X: npt.ArrayLike, *, reset: bool) -> Matrix:
-        complaint = ""
+        validate: Any = validate_data  # its types in scikit-learn are those of its defaults
         try:
-            return validate_data(self, X, reset=reset, dtype=np.float32)
+            with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
+                missing = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+                return validate(self, X, reset=reset, dtype=np.float32, ensure_all_finite=missing)
         except ValueError as error:
             complaint = _without_values(str(error), type(self).__name__)
         raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
@@ -102,10 +105,11 @@ def _class_indices(y: npt.ArrayLike, n_rows: int, owner: str) -> tuple[npt.NDArr
         )
     if values.dtype.kind in "OU" and np.any(values == str(ABSTAIN)):
         raise InvalidDataError(
-            f"`y` of {owner} holds the text '-1'. Give unlabelled rows the number -1: text and numbers go together into "
-            "np.array(..., dtype=object)."
+            f"`y` of {owner} holds the text '-1'. Give unlabelled rows the number -1: text and numbers go together "
+            "into np.array(..., dtype=object)."
         )
-    labelled = values != ABSTAIN
+    nothing = np.array([value is None for value in values]) if values.dtype == object else np.zeros(n_rows, dtype=bool)
+    labelled = ~nothing if nothing.any() else values != ABSTAIN
     if not np.any(labelled):
         raise InvalidDataError(f"`y` of {owner} holds no label, so there is nothing to learn from.")
     known = _of_one_kind(values[labelled], owner)

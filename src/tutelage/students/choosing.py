@@ -4,8 +4,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from sklearn.ensemble import RandomForestClassifier
-
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.propagation import LabelPropagationStudent
 from tutelage.students.selection import (
@@ -18,6 +16,7 @@ from tutelage.students.selection import (
     SiameseSimilarity,
     TypiClust,
 )
+from tutelage.students.self_training import SelfTrainingStudent
 
 STUDENTS: dict[str, tuple[str, str]] = {  # module and class, loaded when named: networks need the torch extra
     "forest": ("sklearn.ensemble", "RandomForestClassifier"),
@@ -78,9 +77,11 @@ def selector_named(name: str) -> QuerySelector:
 def default_student(*, public_features: bool) -> Any:
     """Return the student for rows of a kind: by neighbours where public features say what is near, else a forest.
 
+    The forest has leaves as large as suits the noise of the labels; self-training on top of it did not pay on tables.
+
     Parameters
     ----------
     public_features : bool
         Whether the student sees features that were learned from public rows, rather than the rows of a table.
     """
-    return LabelPropagationStudent() if public_features else RandomForestClassifier()
+    return LabelPropagationStudent() if public_features else SelfTrainingStudent(rounds=0)

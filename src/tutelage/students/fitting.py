@@ -14,7 +14,7 @@ from tutelage._typing import ABSTAIN, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 
-_SEMI_SUPERVISED = (SemiSupervisedClassifier, LabelPropagation, LabelSpreading, SelfTrainingClassifier)
+_OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
 
 def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt.NDArray[Any], *, seed: int) -> Any:
@@ -41,7 +41,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
     InvalidDataError
         If no query was answered.
     InvalidParameterError
-        If the student learns from unlabelled rows, and −1, which marks them, is a class.
+        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabelled rows.
     """
     labels = np.asarray(labels)
     answered = labels != ABSTAIN
@@ -61,7 +61,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
 def learns_from_unlabelled(estimator: Any) -> bool:
     """Return whether a student, or the last step of a pipeline, takes −1 for an unlabelled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    return isinstance(last, _SEMI_SUPERVISED)
+    return isinstance(last, (SemiSupervisedClassifier, *_OF_SCIKIT_LEARN))
 
 
 def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> None:
@@ -70,12 +70,13 @@ def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> Non
     Raises
     ------
     InvalidParameterError
-        If the student learns from unlabelled rows and −1 is a class.
+        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabelled rows.
     """
-    if learns_from_unlabelled(estimator) and np.any(classes == ABSTAIN):
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
-            "`classes` must not hold -1, which marks unlabelled rows for a student such as "
-            f"{type(estimator).__name__}. Give that class another value."
+            f"`classes` must not hold -1, which marks unlabelled rows for {type(last).__name__}. Give that class "
+            "another value."
         )
 
 
@@ -109,8 +110,10 @@ def try_student(estimator: Any, X_public: Matrix, n_classes: int, *, rows_per_cl
 
 
 def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Return class values of all rows, −1 where there was no answer."""
+    """Return class values of all rows, −1 where there was no answer; None, where −1 is a class."""
     kind = np.promote_types(y.dtype, np.int8) if y.dtype.kind in "iuf" else np.dtype(object)
     every = np.full(len(answered), ABSTAIN, dtype=kind)
+    if np.any(y == ABSTAIN):
+        every = np.full(len(answered), None, dtype=object)
     every[answered] = y
     return every

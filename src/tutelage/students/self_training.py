@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.utils import get_tags
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
@@ -90,6 +91,12 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         self.doubt = doubt
         self.folds = folds
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        known = isinstance(self.estimator, BaseEstimator)
+        tags.input_tags.allow_nan = self.estimator is None or (known and get_tags(self.estimator).input_tags.allow_nan)
+        return tags
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`.

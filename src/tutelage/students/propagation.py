@@ -1,0 +1,324 @@
+"""Labels spread over the graph of public rows; each is tested by all others before it is believed."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.svm import SVC
+from sklearn.utils.validation import has_fit_parameter
+
+from tutelage._fitting import fit_clone
+from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._validation import integer_at_least, number_between
+from tutelage.exceptions import InvalidParameterError
+from tutelage.students.base import SemiSupervisedClassifier
+from tutelage.students.graph import Propagation, neighbour_graph
+
+_EACH_LEFT_OUT = 300  # up to so many labels, each is left out by itself; of more, a fifth at a time
+_FOLDS = 5
+_ROUNDS = 10
+_SETTLED = 3e-3  # mean change of beliefs, in probability, below which rounds end
+_NEUTRAL = 0.3  # labels of no class in particular that each class has besides its own
+_SHARPNESS = np.geomspace(0.5, 200, 14)  # in units of the typical lead of a class
+_NOISE = np.array([0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6])
+_LEAST_INFORMATIVE = 0.9  # of the rate at which labels are drawn blindly
+_FAR_REACHING = 1.5  # α has the prior (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out
+_TEMPERATURES = np.geomspace(0.01, 10, 25)
+_CALIBRATED_ON = 2000  # rows
+_NEXT_TO_NOTHING = 0.01
+_TINY = 1e-12
+
+
+class LabelPropagationStudent(SemiSupervisedClassifier):
+    """Spreads few and partly wrong labels over the graph of all public rows, then learns the answers as a classifier.
+
+    Every labelled row is a source on the graph [1]_ [2]_, of the classes that it may truly have. How likely each is, is
+    told by its label and by the field of all other labels, at an unknown rate of wrong labels; beliefs and rate are
+    found in turns. So a label that its surroundings contradict loses its weight, or comes to speak for their class.
+    Classes weigh the same, however many labels they have: rows that were chosen to be asked are no fair sample.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours of each row in the graph.
+    alpha : float or tuple of float
+        How much of what is at a row comes from its neighbours, below 1; the closer to 1, the further labels reach. Of
+        several, each has a say by how well labels are told from one another.
+    class_mass : {"equal", "labels"}
+        Whether classes are as likely as one another before a row's place is known, or as their shares of the labels.
+        Choose "labels" if the labelled rows were drawn at random and the classes overlap and differ in size.
+    final_estimator : scikit-learn classifier, optional
+        Learns the propagated labels, weighted by confidence if it takes weights, and answers for new rows. It needs
+        `predict_proba` or `decision_function`. None stands for ``SVC()``.
+    random_state : int, optional
+        Sets what of `final_estimator` is left unset, and which labels are left out together where there are many.
+
+    Attributes
+    ----------
+    label_distributions_ : ndarray of shape (rows, n_classes)
+        Probability of each class for each row that was learned from; uniform where no label reaches.
+    propagated_ : ndarray of shape (rows,)
+        The likeliest class value of each.
+    confidences_ : ndarray of shape (rows,)
+        Its probability.
+    trusts_ : ndarray of shape (rows,)
+        Probability that the label is right, for labelled rows; NaN for others.
+    label_noise_ : float
+        Estimated share of wrong labels.
+    estimator_ : classifier
+        The fitted final estimator; it knows class indices.
+    temperature_ : float
+        What scores of a final estimator without `predict_proba` are divided by before they become probabilities.
+
+    References
+    ----------
+    .. [1] Zhu, Ghahramani and Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML
+       2003; section 4 is about the masses of classes.
+    .. [2] Zhou, Bousquet, Lal, Weston and Schölkopf, "Learning with local and global consistency", NeurIPS 2003 (2004).
+    """
+
+    label_distributions_: FloatArray
+    propagated_: npt.NDArray[Any]
+    confidences_: FloatArray
+    trusts_: FloatArray
+    label_noise_: float
+    estimator_: Any
+    temperature_: float
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 10,
+        alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999),
+        class_mass: str = "equal",
+        final_estimator: Any = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.alpha = alpha
+        self.class_mass = class_mass
+        self.final_estimator = final_estimator
+        self.random_state = random_state
+
+    def _learn(self, X: Matrix, labels: IntArray) -> None:
+        alphas, seed = self._checked()
+        known = np.flatnonzero(labels != ABSTAIN)
+        told = np.eye(len(self.classes_))[labels[known]]
+        self.trusts_ = np.full(len(X), np.nan)
+        if len(self.classes_) == 1:
+            warnings.warn("Every label is the same class; the student always answers it.", stacklevel=3)
+            self.label_distributions_, self.trusts_[known], self.label_noise_ = np.ones((len(X), 1)), 1.0, 0.0
+        else:
+            graph = neighbour_graph(X, self.n_neighbors)
+            shares = self.class_mass == "labels"
+            beliefs = [_belief(Propagation(graph, a), known, told, shares=shares, seed=seed) for a in alphas]
+            reach = -_FAR_REACHING * np.log1p(-np.array(alphas))
+            _, weights = _log_mean(np.array([belief.evidence for belief in beliefs]) + reach)
+            self.label_distributions_ = np.tensordot(weights, [belief.rows for belief in beliefs], 1)
+            labelled = np.tensordot(weights, [belief.labelled for belief in beliefs], 1)
+            self.trusts_[known] = (labelled * told).sum(axis=1)
+            self.label_noise_ = float(weights @ [belief.noise for belief in beliefs])
+        self._fit_final(X, seed)
+
+    def _checked(self) -> tuple[list[float], int]:
+        """Return the values of α and the seed, or raise InvalidParameterError."""
+        owner = type(self).__name__
+        integer_at_least(self.n_neighbors, 1, "n_neighbors", owner)
+        alphas = [number_between(alpha, 0, 1, "alpha", owner) for alpha in np.atleast_1d(self.alpha).tolist()]
+        if not alphas:
+            raise InvalidParameterError(f"`alpha` of {owner} must hold a number, at least 0 and below 1. Got none.")
+        if self.class_mass not in ("equal", "labels"):
+            raise InvalidParameterError(
+                f"`class_mass` of {owner} must be 'equal' or 'labels'. Got {self.class_mass!r}."
+            )
+        if self.random_state is None:
+            return alphas, int(np.random.default_rng().integers(2**32))
+        return alphas, integer_at_least(self.random_state, 0, "random_state", owner)
+
+    def _fit_final(self, X: Matrix, seed: int) -> None:
+        chosen = self.label_distributions_.argmax(axis=1)
+        self.propagated_ = self.classes_[chosen]
+        self.confidences_ = self.label_distributions_.max(axis=1)
+        chance = 1 / (len(self.classes_) + 1e-9)
+        weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)  # none where no label reaches
+        estimator = SVC() if self.final_estimator is None else self.final_estimator
+        self.estimator_ = _fitted(estimator, X, chosen, weights, seed)
+        self.temperature_ = 1.0
+        if not hasattr(self.estimator_, "predict_proba"):
+            sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
+            scores, beliefs = self._scores(X[sample]), self.label_distributions_[sample]
+            losses = [-np.sum(beliefs * np.log(_softmax(scores / t) + _TINY)) for t in _TEMPERATURES]
+            self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify, known or new.
+        """
+        rows = self._known_rows(X)
+        if not hasattr(self.estimator_, "predict_proba"):
+            return _softmax(self._scores(rows) / self.temperature_)
+        probabilities = np.zeros((len(rows), len(self.classes_)))
+        probabilities[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        return probabilities
+
+    def _scores(self, rows: Matrix) -> FloatArray:
+        """Return the final estimator's score of each class; of a class that no row was believed to have, −∞."""
+        found = self.estimator_.decision_function(rows)
+        scores = np.full((len(rows), len(self.classes_)), -np.inf)
+        scores[:, self.estimator_.classes_] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Belief:
+    """What is believed of rows at one α.
+
+    Parameters
+    ----------
+    rows : array of shape (rows, classes)
+        Probability of each class for each row.
+    labelled : array of shape (labels, classes)
+        The same for labelled rows, their own labels included.
+    noise : float
+        Expected share of wrong labels.
+    evidence : float
+        Log probability of all labels, each given the others.
+    """
+
+    rows: FloatArray
+    labelled: FloatArray
+    noise: float
+    evidence: float
+
+
+def _belief(field: Propagation, known: IntArray, told: FloatArray, *, shares: bool, seed: int) -> _Belief:
+    """Return what is believed once labels were weighed against the fields of all others until that settles."""
+    others = _leaving_out(field, known, seed)
+    before, prior = told, _log_prior(told, shares=shares)
+    sharpness, grid, labelled = _weighed(told, others(told), prior)
+    for _ in range(_ROUNDS):
+        if np.abs(labelled - before).sum(axis=1).mean() < _SETTLED:
+            break
+        before, prior = labelled, _log_prior(labelled, shares=shares)
+        sharpness, grid, labelled = _weighed(told, others(labelled), prior)
+    evidence, weights = _log_mean(grid)
+    spread = _normalised(field.spread(known, labelled), labelled.sum(axis=0))
+    rows = np.zeros_like(spread)
+    for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
+        rows += weight * _softmax(sharp * spread + prior)
+    return _Belief(rows, labelled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
+
+
+def _log_prior(labelled: FloatArray, *, shares: bool) -> FloatArray:
+    """Return the logarithm of each class's share of the labels; of equal shares, if none are asked for, zeros."""
+    n_labels, n_classes = labelled.shape
+    return np.log((labelled.sum(axis=0) + 1) / (n_labels + n_classes)) if shares else np.zeros(n_classes)
+
+
+def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weigh labels against the field of all others, with the sharpness of fields and the rate of wrong labels unknown.
+
+    A row's label is another class than its own at that rate, any other being as likely. Each sharpness and rate has a
+    say in the beliefs by its likelihood.
+
+    Parameters
+    ----------
+    told : array of shape (labels, classes)
+        One where the label is that class, else zero.
+    fields : array of shape (labels, classes)
+        Field of all other labels.
+    log_prior : array of shape (classes,)
+        What is added to the field times its sharpness, to give the logarithm of a probability.
+
+    Returns
+    -------
+    sharpness : array of shape (n,)
+        Values that were tried, in units in which the fields are.
+    grid : array of shape (n, rates)
+        The labels' log likelihood at each sharpness and rate.
+    labelled : array of shape (labels, classes)
+        Probability of each row's true class.
+    """
+    lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
+    sharpness = _SHARPNESS / max(lead, _TINY)
+    given = [_softmax(sharp * fields + log_prior) for sharp in sharpness]
+    rates = _rates(told.shape[1])[:, np.newaxis]
+    right, wrong = 1 - rates, rates / (told.shape[1] - 1)
+    seen = [(classes * told).sum(axis=1) for classes in given]
+    evidence = [right * s + wrong * (1 - s) for s in seen]  # (rates, labels) each
+    grid = np.array([np.log(e).sum(axis=1) for e in evidence])
+    _, weights = _log_mean(grid)
+    believed = np.zeros_like(told)
+    for classes, weight, likelihood in zip(given, weights, evidence, strict=True):
+        ratio = weight[:, np.newaxis] / likelihood
+        as_told, otherwise = (right * ratio).sum(axis=0), (wrong * ratio).sum(axis=0)
+        believed += classes * np.where(told > 0, as_told[:, np.newaxis], otherwise[:, np.newaxis])
+    return sharpness, grid, believed
+
+
+def _rates(n_classes: int) -> FloatArray:
+    """Return rates of wrong labels at which a label still speaks for its class."""
+    most = _LEAST_INFORMATIVE * (n_classes - 1) / n_classes
+    return _NOISE[most > _NOISE]
+
+
+def _leaving_out(field: Propagation, known: IntArray, seed: int) -> Callable[[FloatArray], FloatArray]:
+    """Return the function from all labels' sources to the field of the others at each, both (labels, classes)."""
+    n_labels = len(known)
+    if n_labels <= _EACH_LEFT_OUT:
+        worth = field.spread(known, np.eye(n_labels))[known]
+        np.fill_diagonal(worth, 0)
+        return lambda sources: _normalised(worth @ sources, sources.sum(axis=0) - sources)
+    fold = np.random.default_rng(seed).permutation(n_labels) % _FOLDS
+
+    def without_fold(sources: FloatArray) -> FloatArray:
+        fields, masses = np.zeros_like(sources), np.zeros_like(sources)
+        for number in range(_FOLDS):
+            inside = fold == number
+            worth = field.spread(known[inside], sources[inside])[known]
+            fields[~inside] += worth[~inside]
+            masses[~inside] += sources[inside].sum(axis=0)
+        return _normalised(fields, masses)
+
+    return without_fold
+
+
+def _normalised(fields: FloatArray, masses: FloatArray) -> FloatArray:
+    """Return the fields of classes per label of theirs, shape (rows, classes).
+
+    A class without labels has the mean field of all, and one with few is drawn to it.
+    """
+    mean = fields.sum(axis=1, keepdims=True) / np.maximum(masses.sum(axis=-1, keepdims=True), _TINY)
+    return (fields + _NEUTRAL * mean) / (masses + _NEUTRAL)
+
+
+def _log_mean(logs: FloatArray) -> tuple[float, FloatArray]:
+    """Return the logarithm of the mean, and the share of each in the sum."""
+    odds = np.exp(logs - logs.max())
+    return float(logs.max() + np.log(odds.mean())), odds / odds.sum()
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def _fitted(estimator: Any, X: Matrix, y: IntArray, weights: FloatArray, seed: int) -> Any:
+    """Return a clone fitted to rows by their weight, or to the surer ones if it takes no weights."""
+    weighted = has_fit_parameter(estimator, "sample_weight")
+    chosen = weights >= (_NEXT_TO_NOTHING if weighted else 0.5) * weights.max()
+    X, y, weights = X[chosen], y[chosen], weights[chosen]
+    if not weighted or np.all(y == y[0]):
+        return fit_clone(estimator, X, y, seed)
+    fresh: Any = clone(estimator)
+    if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
+        fresh.set_params(random_state=seed)
+    return fresh.fit(X, y, sample_weight=weights / weights.max())

@@ -1,0 +1,298 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, issparse
+from sklearn.datasets import make_moons
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tutelage.datasets import load_digits
+from tutelage.exceptions import InvalidParameterError
+from tutelage.students import load_student, save_student
+from tutelage.students.graph import Propagation, neighbour_graph
+from tutelage.students.propagation import LabelPropagationStudent
+
+EXPECTED = {"check_classifiers_classes": "has −1 for a class, which here says that a row has no label"}
+
+
+@parametrize_with_checks([LabelPropagationStudent(random_state=0)], expected_failed_checks=lambda _: EXPECTED)
+@pytest.mark.filterwarnings("ignore:Every label is the same class:UserWarning")
+@pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%:UserWarning")
+def test_scikit_learn_contract(estimator, check):
+    assert check(estimator) is None
+
+
+def blobs(n_classes: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Groups of rows about the corners of a simplex, far from one another."""
+    y = np.repeat(np.arange(n_classes), per_class)
+    return 8 * np.eye(n_classes)[y] + np.random.default_rng(seed).random((len(y), n_classes)), y
+
+
+def some_labels(y: np.ndarray, n_labels: int, right: float, seed: int = 0) -> np.ndarray:
+    """Labels of `n_labels` rows; of these a share of 1 − `right`, exactly, is another class."""
+    generator = np.random.default_rng(seed)
+    asked = generator.choice(len(y), n_labels, replace=False)
+    labels = np.full(len(y), -1)
+    labels[asked] = y[asked]
+    wrong = asked[: round((1 - right) * n_labels)]
+    n_classes = y.max() + 1
+    labels[wrong] = (y[wrong] + generator.integers(1, n_classes, len(wrong))) % n_classes
+    return labels
+
+
+def fitted(X: Any, labels: Any, **settings: Any) -> LabelPropagationStudent:
+    return LabelPropagationStudent(**{"random_state": 0, **settings}).fit(X, labels)
+
+
+def test_the_graph_joins_each_row_to_its_nearest_others():
+    X = np.random.default_rng(0).random((40, 3))
+    graph = neighbour_graph(X, 4)
+    distances = np.linalg.norm(X[:, np.newaxis] - X, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    reach = np.sort(distances, axis=1)[:, 3:4]
+    given = np.where(distances <= reach, np.exp(-((distances / reach) ** 2)), 0)
+    assert issparse(graph)
+    assert np.allclose(graph.toarray(), (given + given.T) / 2)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.zeros((9, 2)), np.eye(3), np.repeat(np.eye(2), 7, axis=0)])
+def test_coinciding_and_few_rows_make_a_graph(rows):
+    graph = neighbour_graph(rows, 5)
+    assert graph.shape == (len(rows), len(rows))
+    assert np.isfinite(graph.data).all()
+    assert not graph.diagonal().any()
+
+
+@given(seed=st.integers(0, 1000), alpha=st.floats(0, 0.9999), n_rows=st.integers(2, 30))
+@settings(max_examples=40)
+def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
+    generator = np.random.default_rng(seed)
+    W = neighbour_graph(generator.random((n_rows, 2)), 4).toarray()
+    rows = generator.permutation(n_rows)[: max(1, n_rows // 2)]
+    sources = generator.random((len(rows), 3))
+    field = Propagation(csr_array(W), alpha).spread(rows, sources)
+    degrees = W.sum(axis=1)
+    centered = -np.outer(degrees, sources.sum(axis=0)) / degrees.sum()
+    centered[rows] += sources
+    exact = np.linalg.solve(np.diag(degrees) - alpha * W, centered)
+    assert np.abs(field - exact).max() < 0.05 * np.abs(exact).max() + 1e-6
+
+
+def test_many_columns_are_solved_like_few():
+    field = Propagation(neighbour_graph(np.random.default_rng(0).random((300, 2)), 6), 0.99)
+    rows = np.arange(200)
+    together = field.spread(rows, np.eye(200))
+    assert np.allclose(together[:, 150:151], field.spread(rows[150:151], np.ones((1, 1))), atol=0.02 * together.max())
+
+
+@pytest.mark.parametrize("right", [1.0, 0.8, 0.6])
+def test_wrong_labels_are_outvoted_found_and_counted(right):
+    X, y = blobs(5, 80)
+    labels = some_labels(y, 75, right)
+    student = fitted(X, labels)
+    assert np.mean(student.propagated_ == y) == 1.0
+    assert np.mean(student.predict(X) == y) == 1.0
+    assert abs(student.label_noise_ - (1 - right)) < 0.08
+    asked = labels != -1
+    assert np.array_equal(np.isnan(student.trusts_), ~asked)
+    is_right = labels[asked] == y[asked]
+    assert np.array_equal(student.trusts_[asked] > 0.5, is_right)
+
+
+def test_a_label_has_no_say_in_its_own_trial():
+    X, y = blobs(2, 30)
+    labels = np.where(np.arange(60) % 3 == 0, y, -1)
+    planted = labels.copy()
+    planted[3] = 1
+    assert y[3] == 0
+    student = fitted(X, planted)
+    assert student.trusts_[3] < 0.2
+    assert np.nanmin(np.delete(student.trusts_, 3)) > 0.8
+
+
+@pytest.mark.parametrize("n_labels", [300, 301])
+def test_labels_left_out_one_by_one_or_in_parts_are_judged_alike(n_labels):
+    X, y = blobs(4, 150)
+    labels = some_labels(y, n_labels, 0.7)
+    student = fitted(X, labels)
+    asked = labels != -1
+    assert np.array_equal(student.trusts_[asked] > 0.5, labels[asked] == y[asked])
+    assert abs(student.label_noise_ - 0.3) < 0.05
+
+
+def test_two_classes_of_winding_shape_are_followed():
+    X, y = make_moons(600, noise=0.06, random_state=0)
+    labels = some_labels(y, 20, 0.8)
+    student = fitted(X, labels)
+    assert np.mean(student.propagated_ == y) > 0.98
+    few = labels != -1
+    assert SVC().fit(X[few], labels[few]).score(X, y) < 0.9
+
+
+def test_few_labels_of_which_a_fifth_is_wrong_suffice_for_digits():
+    digits = load_digits()
+    y = digits.y_train
+    student = fitted(digits.X_train, some_labels(y, 100, 0.8))
+    assert np.mean(student.propagated_ == y) > 0.9
+    assert abs(student.label_noise_ - 0.2) < 0.1
+    sure = student.confidences_ >= np.median(student.confidences_)
+    assert np.mean(student.propagated_[sure] == y[sure]) > 0.97
+    assert student.score(digits.X_test, digits.y_test) > 0.85
+
+
+def test_skewed_shares_of_the_labels_do_not_move_the_border():
+    X, y = make_moons(600, noise=0.1, random_state=1)
+    labels = np.full(600, -1)
+    labels[np.flatnonzero(y == 0)[:60]], labels[np.flatnonzero(y == 1)[:4]] = 0, 1
+    student = fitted(X, labels)
+    assert np.mean(student.propagated_ == y) > 0.98
+
+
+def test_shares_of_the_labels_count_where_classes_overlap_if_asked_for():
+    generator = np.random.default_rng(0)
+    y = (generator.random(500) < 0.15).astype(int)
+    X = (
+        generator.random((500, 2)) + 0.5 * y[:, np.newaxis] * np.eye(2)[0]
+    )  # half of each class lies where the other does
+    equal, shares = (fitted(X, np.where(np.arange(500) < 150, y, -1), class_mass=mass) for mass in ("equal", "labels"))
+    assert np.mean(shares.propagated_ == y) > np.mean(equal.propagated_ == y)
+    overlap = (X[:, 0] > 0.6) & (X[:, 0] < 0.9)
+    assert np.mean(shares.propagated_[overlap] == 0) > np.mean(equal.propagated_[overlap] == 0)
+
+
+def test_where_no_label_reaches_nothing_is_known():
+    X, y = blobs(3, 40)
+    far = 1e3 + np.random.default_rng(1).random((40, 3))
+    student = fitted(np.concatenate([X, far]), np.concatenate([np.where(np.arange(120) % 4, -1, y), np.full(40, -1)]))
+    assert np.allclose(student.label_distributions_[120:], 1 / 3, atol=1e-3)
+    assert student.confidences_[:120].min() > 0.8
+    assert np.array_equal(student.predict(X), y)
+
+
+def test_a_class_with_one_label_keeps_it():
+    X, y = blobs(3, 40)
+    labels = np.where((np.arange(120) % 4 == 0) & (y < 2), y, -1)
+    labels[100] = 2
+    student = fitted(X, labels)
+    assert np.array_equal(student.propagated_, y)
+
+
+def test_probabilities_are_those_of_each_class():
+    X, y = blobs(3, 30)
+    student = fitted(X, np.where(np.arange(90) % 3, -1, y))
+    for probabilities in (student.label_distributions_, student.predict_proba(X)):
+        assert probabilities.shape == (90, 3)
+        assert np.allclose(probabilities.sum(axis=1), 1)
+        assert np.array_equal(probabilities.argmax(axis=1), y)
+    assert np.allclose(student.confidences_, student.label_distributions_.max(axis=1))
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 5])
+def test_fewer_rows_than_neighbours(n_rows):
+    X = np.arange(n_rows, dtype=float)[:, np.newaxis]
+    student = fitted(X, [0] + [-1] * (n_rows - 2) + [1])
+    assert student.predict_proba(X).shape == (n_rows, 2)
+    assert student.predict(X)[[0, -1]].tolist() == [0, 1]
+
+
+def test_rows_that_all_coincide_get_an_answer():
+    student = fitted(np.zeros((20, 2)), [0, 1, *[-1] * 18])
+    assert np.allclose(student.label_distributions_[2:], 0.5, atol=0.01)
+    assert np.isfinite(student.predict_proba(np.ones((1, 2)))).all()
+
+
+def test_copies_of_rows_have_the_answer_of_the_row():
+    X, y = blobs(3, 20)
+    student = fitted(np.repeat(X, 15, axis=0), np.where(np.arange(900) % 10, -1, np.repeat(y, 15)))
+    assert np.mean(student.predict(X) == y) == 1.0
+
+
+def test_all_rows_labelled_and_two_fifths_wrong():
+    X, y = blobs(4, 150)
+    student = fitted(X, some_labels(y, 600, 0.6))
+    assert np.mean(student.predict(X) == y) > 0.99
+
+
+@pytest.mark.parametrize("rows", [1, 30])
+def test_labels_of_one_class_make_a_constant_student_that_says_so(rows):
+    X = np.random.default_rng(0).random((rows, 2))
+    with pytest.warns(UserWarning, match="same class") as caught:
+        student = fitted(X, ["only"] * rows)
+    assert student.predict(X).tolist() == ["only"] * rows
+    assert student.predict_proba(X).tolist() == [[1.0]] * rows
+    assert caught[0].filename == __file__
+
+
+def test_the_same_seed_gives_the_same_student():
+    X, y = make_moons(400, noise=0.2, random_state=0)
+    labels = some_labels(y, 320, 0.8)
+    tree = DecisionTreeClassifier(max_features=1)
+    one, two = (fitted(X, labels, final_estimator=tree) for _ in range(2))
+    assert np.array_equal(one.label_distributions_, two.label_distributions_)
+    assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        KNeighborsClassifier(3),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        DecisionTreeClassifier(),
+        SVC(C=2),
+    ],
+    ids=lambda final: type(final).__name__,
+)
+def test_any_classifier_learns_the_answers(final):
+    X, y = blobs(3, 40)
+    student = fitted(X, some_labels(y, 30, 0.8), final_estimator=final)
+    assert np.array_equal(student.predict(X), y)
+    assert not hasattr(final, "classes_")
+
+
+def test_the_final_estimator_hears_how_sure_each_row_is():
+    X, y = make_moons(400, noise=0.25, random_state=0)
+    student = fitted(X, some_labels(y, 40, 0.9), final_estimator=Weighted())
+    heard = student.estimator_
+    assert 0 < heard.weights_.min() < heard.weights_.max() == 1
+
+
+class Weighted(LogisticRegression):
+    """Remembers the weights it was fitted with."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.weights_ = sample_weight
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("final", [None, KNeighborsClassifier(3)], ids=str)
+def test_a_student_comes_back_from_disk(final, tmp_path):
+    X, y = blobs(3, 30)
+    words = np.array(["a", "b", "c"], dtype=object)[y]
+    words[np.arange(90) % 3 > 0] = -1
+    student = fitted(X, words, final_estimator=final)
+    save_student(student, tmp_path / "student.skops")
+    name = "tutelage.students.propagation.LabelPropagationStudent"
+    back = load_student(tmp_path / "student.skops", trusted=(name,))
+    assert np.array_equal(back.predict(X), student.predict(X))
+    assert np.array_equal(back.predict_proba(X), student.predict_proba(X))
+    assert back.get_params()["alpha"] == student.alpha
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
+        ("alpha", (0.5, 2.0)), ("alpha", None), ("class_mass", "fair"), ("random_state", -1), ("random_state", 0.5),
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(InvalidParameterError, match=f"`{name}` of LabelPropagationStudent"):
+        fitted(np.eye(3), [0, 1, -1], **{name: value})
