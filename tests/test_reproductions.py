@@ -87,7 +87,7 @@ def test_intervals_are_those_of_the_textbook():
 
 def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
     votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100")
-    monkeypatch.setattr(exact_costs, "_published_votes", lambda: None)
+    monkeypatch.setattr(exact_costs, "published_votes", lambda: None)
     monkeypatch.setattr(exact_costs, "RUNS", 2)
     monkeypatch.setattr(
         exact_costs,

@@ -1,6 +1,6 @@
 """A small residual network with batch normalisation, as a factory: for students, who need no limit on a row's reach."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -93,9 +93,10 @@ class ResidualNetwork:
         image_shape : tuple of int
             (height, width) or (height, width, channels).
         """
+        one_stage = cls(image_shape, channels=(16,))
         width = 32 if len(image_shape) == 3 else 16
-        stages = 3 if len(image_shape) > 1 and min(image_shape[:2]) >= 16 else 2
-        return cls(image_shape, channels=tuple(width * 2**stage for stage in range(stages)))
+        stages = 3 if min(image_shape[:2]) >= 16 else 2
+        return replace(one_stage, channels=tuple(width * 2**stage for stage in range(stages)))
 
     def __call__(self, n_classes: int) -> nn.Module:
         """Return an untrained network with one output per class."""
@@ -104,7 +105,11 @@ class ResidualNetwork:
         for stage, (wide, narrow) in enumerate(zip((colours, *self.channels), self.channels, strict=False)):
             kernel = 3 if stage else self.kernel
             layers += [nn.MaxPool2d(2)] if stage else []
-            layers += [nn.Conv2d(wide, narrow, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(narrow), nn.ReLU()]
+            layers += [
+                nn.Conv2d(wide, narrow, kernel, padding=kernel // 2, bias=False),
+                nn.BatchNorm2d(narrow),
+                nn.ReLU(),
+            ]
             layers += [_Residual(narrow)] if stage else []
         layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout)]
         return nn.Sequential(*layers, nn.Linear(self.channels[-1], n_classes))

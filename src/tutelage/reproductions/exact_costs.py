@@ -22,13 +22,11 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.noise_grids import NoiseLaw, discrete_gaussian, discrete_laplace
 from tutelage.accounting.realised import confident_runs
 from tutelage.accounting.winner_laws import noisy_argmax
-from tutelage.datasets.sources import VARIABLE, search_folders
 from tutelage.events import ConfidenceCheck, ExponentialArgmax, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
-from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.reproductions.protocol import published_votes
 from tutelage.reproductions.record import Record, Row
 
-_VOTES = "pate2018_votes.npz"
 RUNS = 20
 ORDERS = 1 + np.geomspace(0.2, 1000, 72)
 
@@ -162,7 +160,7 @@ def experiments(path: Path) -> list[Callable[[], Costs]]:
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  nothing to fetch from
     """Return every cost of every experiment; `quick` leaves the 8,500 queries of SVHN out."""
-    runs = experiments(_published_votes())
+    runs = experiments(published_votes())
     rows = [row for run in (runs[:-1] if quick else runs) for row in _rows(run())]
     return Record(
         name="exact-costs",
@@ -193,15 +191,3 @@ def _rows(costs: Costs) -> Iterator[Row]:
     for analysis, cost in others.items():
         if cost is not None:
             yield Row(name=f"{name}: {analysis}", ours=cost)
-
-
-def _published_votes() -> Path:
-    folders = search_folders(None)
-    for folder in folders:
-        if (folder / _VOTES).is_file():
-            return folder / _VOTES
-    searched = ", ".join(str(folder) for folder in folders)
-    raise InvalidDataError(
-        f"{_VOTES}, the votes that the authors of PATE published, is in none of {searched}. Put it into one, or name "
-        f"its folder in {VARIABLE}."
-    )

@@ -1,12 +1,16 @@
-"""The protocol of PATE 2017 on MNIST: 9,000 test images are public, 1,000 are kept for scoring the student."""
+"""What several reproductions share: the splits of PATE 2017 on MNIST, and the votes that its authors published."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from tutelage._typing import IntArray
+from tutelage.datasets.sources import VARIABLE, search_folders
+from tutelage.exceptions import InvalidDataError
 
 HELD_OUT = 1_000
+_VOTES = "pate2018_votes.npz"
 _IMAGES = 10_000
 _ORDER = 20170224  # seed of the shuffle
 
@@ -30,3 +34,22 @@ def shuffled_folds(count: int = 5, n_images: int = _IMAGES, held_out: int = HELD
     order = np.random.default_rng(_ORDER).permutation(n_images)
     parts = [np.sort(order[fold * held_out : (fold + 1) * held_out]) for fold in range(count)]
     return [Split(f"fold {fold}", np.setdiff1d(order, part), part) for fold, part in enumerate(parts)]
+
+
+def published_votes() -> Path:
+    """Return the file of the votes that the authors of PATE published, counts of 250 teachers on MNIST and SVHN.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is in none of the folders that are searched.
+    """
+    folders = search_folders(None)
+    for folder in folders:
+        if (folder / _VOTES).is_file():
+            return folder / _VOTES
+    searched = ", ".join(str(folder) for folder in folders)
+    raise InvalidDataError(
+        f"{_VOTES}, the votes that the authors of PATE published, is in none of {searched}. Put it into one, or name "
+        f"its folder in {VARIABLE}."
+    )

@@ -6,7 +6,16 @@ from typing import Protocol
 from tutelage.exceptions import InvalidParameterError
 from tutelage.reproductions.record import Record
 
-NAMES = ("mnist-teachers", "mnist-frontier", "adult", "exact-costs", "repeat-attack")
+NAMES = (
+    "mnist-teachers",
+    "mnist-students",
+    "mnist-frontier",
+    "active-learning",
+    "fig5",
+    "adult",
+    "exact-costs",
+    "repeat-attack",
+)
 
 
 class Reproduction(Protocol):

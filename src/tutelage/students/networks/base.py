@@ -31,6 +31,7 @@ class NetworkStudent(SemiSupervisedClassifier):
     random_state: int | None
     progress: bool
 
+    n_features_in_: int
     weights_: dict[str, npt.NDArray[np.generic]]
 
     @abstractmethod

@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 256
 class SiameseNetwork(nn.Module):
     """Two networks with shared weights, compared by a weighted L1 distance and a sigmoid [1]_.
 
-    Weights are positive, so that rows unlike any it learned from are no match however far apart they are.
+    Weights are positive: the further apart two encodings are, the less the rows match, also rows unlike any learned.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class SiameseNetwork(nn.Module):
 
     def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Return the log odds, shape (pairs,), that the rows of each pair are the same."""
-        return self.compare(self.encoder(one), self.encoder(other))
+        return self.bias - (self.encoded(one) - self.encoded(other)).abs().sum(dim=1)
 
-    def compare(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Return the log odds, shape (...), that what was encoded, shape (..., embedding), is the same."""
-        return self.bias - (one - other).abs() @ functional.softplus(self.weights)
+    def encoded(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the encodings of rows, weighted, shape (rows, embedding): their L1 distances are what counts."""
+        return self.encoder(rows) * functional.softplus(self.weights)
 
     def best_matches(self, X: Matrix, references: Matrix) -> tuple[FloatArray, IntArray]:
         """Return for each row the best probability of being the same as a reference, and the number of that reference.
@@ -62,13 +62,13 @@ class SiameseNetwork(nn.Module):
         """
         self.eval()
         with torch.inference_mode(), threadpool_limits(1):
-            encoded, compared = self._encoded(X), self._encoded(references)
-            best = [self.compare(rows[:, None], compared[None]).max(dim=1) for rows in encoded.split(_ROWS_AT_ONCE)]
-        odds, which = torch.cat([match.values for match in best]), torch.cat([match.indices for match in best])
-        return odds.sigmoid().double().numpy(), which.numpy()
+            places, compared = self._places(X), self._places(references)
+            nearest = [torch.cdist(rows, compared, p=1).min(dim=1) for rows in places.split(_ROWS_AT_ONCE)]
+            odds = self.bias - torch.cat([match.values for match in nearest])
+        return odds.sigmoid().double().numpy(), torch.cat([match.indices for match in nearest]).numpy()
 
-    def _encoded(self, X: Matrix) -> torch.Tensor:
-        return torch.cat([self.encoder(rows) for rows in _tensor(X).split(_ROWS_AT_ONCE)])
+    def _places(self, X: Matrix) -> torch.Tensor:
+        return torch.cat([self.encoded(rows) for rows in _tensor(X).split(_ROWS_AT_ONCE)])
 
 
 def train_siamese(

@@ -108,7 +108,8 @@ class QuerySelector(ABC):
                 f"{len(known.open)} such rows."
             )
         chosen = np.asarray(self._choose(known, n_queries, np.random.default_rng(seed)))
-        if chosen.shape != (n_queries,) or len(np.intersect1d(chosen, known.open)) != n_queries:
+        fits = chosen.shape == (n_queries,) and chosen.dtype.kind in "iu"
+        if not fits or len(np.intersect1d(chosen, known.open)) != n_queries:
             raise InvalidDataError(
                 f"{type(self).__name__} must return {n_queries} distinct numbers of rows that were not asked yet. Mend "
                 "its `_choose`."

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import FloatArray, IntArray
@@ -37,7 +38,8 @@ class BinaryExperts(QuerySelector):
     at_least : int
         How many other experts' scores must pass it.
     estimator : scikit-learn classifier, optional
-        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features.
+        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features, strongly
+        regularised, for experts that fit few labels closely are sure of every row.
     """
 
     needs_answers: ClassVar[bool] = True
@@ -90,9 +92,11 @@ class BinaryExperts(QuerySelector):
                 "`at_least`."
             )
         X = flat_rows(known.X, "BinaryExperts")
-        estimator = self._default() if self.estimator is None else self.estimator
-        experts = (fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes)
-        return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
+        estimator = _default_expert() if self.estimator is None else self.estimator
+        with threadpool_limits(1):  # so few rows only make threads wait for each other
+            experts = [fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes]
+            return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
 
-    def _default(self) -> Any:
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+
+def _default_expert() -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000))

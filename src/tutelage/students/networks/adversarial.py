@@ -1,0 +1,278 @@
+"""PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
+
+import warnings
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tutelage._typing import ABSTAIN
+from tutelage._validation import integer_at_least, number_between, positive
+from tutelage.exceptions import InvalidParameterError
+from tutelage.progress import progress_bar
+from tutelage.students.networks.base import NetworkStudent
+from tutelage.students.networks.discriminator import Discriminator
+from tutelage.students.networks.generator import Generator
+from tutelage.students.networks.learning import AveragedNetwork, step_size
+
+_ADAM_BETAS = (0.5, 0.999)  # as the authors of improved GANs
+_FIRST_ROWS = 500  # on which the first weights are scaled
+
+
+@final
+class AdversarialStudent(NetworkStudent):
+    """A classifier that must also tell public rows from rows that a second network generates: PATE-G [1]_.
+
+    Of k classes and a further one for generated rows, whose score is fixed at 0, released labels teach the k; all
+    public rows teach that they are one of the k. The generator learns to give its rows the mean features of public
+    ones [2]_. Boundaries between classes thus move to where there are no public rows [3]_, and classes are kept from
+    overlapping on public rows by the entropy of what is said of them.
+
+    Rows may be any public features on one scale. Handwriting is learned far better from `GlyphGradients` than from
+    pixels, which want many times the steps. There is no early stopping: public rows tell when the student stops
+    changing, and not when it stops getting better.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of the discriminator's hidden layers; the last one's are the features that the generator matches.
+    generator_units : int
+        Units of each of the generator's two hidden layers.
+    steps : int
+        Number of optimiser steps.
+    batch_size : int
+        Public rows per step, and as many generated ones; at least 2.
+    labelled_batch_size : int
+        Labelled rows per step, drawn with replacement.
+    unlabelled_weight : float
+        Weight of what is learned from public and generated rows, 0 for a network that learns from labels alone; at
+        least 0 and below 100.
+    entropy_weight : float
+        Weight of the entropy of the classes of public rows, 0 for none as in [2]_; at least 0 and below 100.
+    label_noise : float
+        Share of released labels that are taken to be drawn anew from all classes: 0 believes every label; the larger
+        it is, the less counts one that the network contradicts [4]_. At least 0 and below 1.
+    input_noise : float
+        Standard deviation of the noise that training adds to rows, relative to that of a typical column; at least 0
+        and below 10.
+    hidden_noise : float
+        Standard deviation of the noise that training adds to hidden units, whose own is about 1; at least 0 and below
+        10.
+    averaging : float
+        Weight of the past in the running average of the discriminator, which is what predicts; at least 0 and below 1.
+    learning_rate : float
+        Largest step of Adam; it grows at first and falls to zero as a cosine.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``. Default: ``"cuda"`` if there is one.
+    random_state : int, optional
+        Seed of weights, batches and noise; None for a fresh one.
+    progress : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    weights_ : dict of str to ndarray
+        The averaged discriminator.
+
+    References
+    ----------
+    .. [1] Papernot et al., Semi-supervised knowledge transfer for deep learning from private training data,
+       arXiv:1610.05755, section 2.2 and appendix B.
+    .. [2] Salimans et al., Improved techniques for training GANs, arXiv:1606.03498, sections 3.1 and 5.
+    .. [3] Dai et al., Good semi-supervised learning that requires a bad GAN, arXiv:1705.09783, which adds the entropy
+       in section 4.3.
+    .. [4] Patrini et al., Making deep neural networks robust to label noise, arXiv:1609.03683, the forward correction.
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: tuple[int, ...] = (250, 250),
+        generator_units: int = 250,
+        steps: int = 6000,
+        batch_size: int = 100,
+        labelled_batch_size: int = 50,
+        unlabelled_weight: float = 1.0,
+        entropy_weight: float = 0.3,
+        label_noise: float = 0.1,
+        input_noise: float = 1.0,
+        hidden_noise: float = 0.5,
+        averaging: float = 0.998,
+        learning_rate: float = 3e-3,
+        device: str | None = None,
+        random_state: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.generator_units = generator_units
+        self.steps = steps
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.unlabelled_weight = unlabelled_weight
+        self.entropy_weight = entropy_weight
+        self.label_noise = label_noise
+        self.input_noise = input_noise
+        self.hidden_noise = hidden_noise
+        self.averaging = averaging
+        self.learning_rate = learning_rate
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    def _module(self, n_classes: int) -> Discriminator:
+        return Discriminator(self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise)
+
+    def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
+        self._check_settings()
+        discriminator = self._module(n_classes).to(X.device).train()
+        discriminator.start_from(X[torch.randint(len(X), (_FIRST_ROWS,), device=X.device)])
+        if n_classes == 1:
+            warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=4)
+            return discriminator
+        low, high = X.aminmax(dim=0)
+        generator = Generator(self.generator_units, low, high).to(X.device).train()
+        networks = [discriminator, generator] if self.unlabelled_weight else [discriminator]
+        optimisers = [self._optimiser(network) for network in networks]
+        averaged = AveragedNetwork(discriminator, self.averaging)
+        labelled = torch.nonzero(labels != ABSTAIN)[:, 0]
+        for step in progress_bar(range(self.steps), "adversarial training", self.steps, shown=self.progress):
+            known = labelled[torch.randint(len(labelled), (self.labelled_batch_size,), device=X.device)]
+            losses = self._losses(discriminator, generator, X, known, labels[known])
+            descend(optimisers, losses, self.learning_rate * step_size(step, self.steps))
+            averaged.update(discriminator)
+        return averaged.module
+
+    def _losses(
+        self,
+        discriminator: Discriminator,
+        generator: Generator,
+        X: torch.Tensor,
+        known: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> list[torch.Tensor]:
+        """Return what the discriminator, and then the generator, are to make small, from one and the same batch."""
+        if self.unlabelled_weight == 0:
+            return [corrected_loss(discriminator(X[known]), labels, self.label_noise).mean()]
+        real = torch.randint(len(X), (self.batch_size,), device=X.device)
+        rows = torch.cat([X[known], X[real], generator(self.batch_size)])
+        features = discriminator.features(rows)
+        parts = [len(known), self.batch_size, self.batch_size]
+        on_labelled, on_real, on_generated = discriminator.scores(features).split(parts)
+        unlabelled = 0.5 * (real_loss(on_real).mean() + generated_loss(on_generated).mean())
+        unlabelled = unlabelled + self.entropy_weight * entropy(on_real).mean()
+        labelled = corrected_loss(on_labelled, labels, self.label_noise).mean()
+        _, of_real, of_generated = features.split(parts)
+        return [labelled + self.unlabelled_weight * unlabelled, matching_loss(of_real.detach(), of_generated)]
+
+    def _optimiser(self, network: nn.Module) -> torch.optim.Optimizer:
+        learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        return torch.optim.Adam(learning, lr=self.learning_rate, betas=_ADAM_BETAS, fused=True)
+
+    def _check_settings(self) -> None:
+        owner = type(self).__name__
+        if not isinstance(self.hidden, tuple) or not self.hidden:
+            raise InvalidParameterError(
+                f"`hidden` of {owner} must be a tuple of at least one layer's size. Got {self.hidden!r}."
+            )
+        for size in self.hidden:
+            integer_at_least(size, 1, "hidden", owner)
+        for name in ("generator_units", "steps", "labelled_batch_size"):
+            integer_at_least(getattr(self, name), 1, name, owner)
+        integer_at_least(self.batch_size, 2, "batch_size", owner)
+        for name in ("unlabelled_weight", "entropy_weight"):
+            number_between(getattr(self, name), 0, 100, name, owner)
+        for name in ("input_noise", "hidden_noise"):
+            number_between(getattr(self, name), 0, 10, name, owner)
+        for name in ("label_noise", "averaging"):
+            number_between(getattr(self, name), 0, 1, name, owner)
+        positive(self.learning_rate, "learning_rate", owner)
+
+
+def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
+    """Let each optimiser take a step down its own loss, and no other's; all gradients are taken before the first step.
+
+    Parameters
+    ----------
+    optimisers : sequence of Optimizer
+        One per network.
+    losses : list of tensor
+        What each is to make small.
+    learning_rate : float
+        Size of the step.
+    """
+    groups = [optimiser.param_groups[0] for optimiser in optimisers]
+    gradients = [
+        torch.autograd.grad(loss, group["params"], retain_graph=loss is not losses[-1])
+        for loss, group in zip(losses, groups, strict=True)
+    ]
+    for optimiser, group, found in zip(optimisers, groups, gradients, strict=True):
+        group["lr"] = learning_rate
+        for parameter, gradient in zip(group["params"], found, strict=True):
+            parameter.grad = gradient
+        optimiser.step()
+
+
+def corrected_loss(scores: torch.Tensor, labels: torch.Tensor, noise: float) -> torch.Tensor:
+    """Return −log((1 − noise) p_y + noise/k) of each row: the likelihood of a label that noise may have replaced.
+
+    Parameters
+    ----------
+    scores : tensor of shape (rows, classes)
+        What the discriminator says; p is its softmax.
+    labels : tensor of shape (rows,)
+        Class indices y.
+    noise : float
+        Probability that a label is replaced by one drawn from all k classes, itself included.
+    """
+    if noise == 0:
+        return functional.cross_entropy(scores, labels, reduction="none")
+    own = scores.softmax(dim=1).gather(1, labels[:, None])[:, 0]
+    return -torch.log((1 - noise) * own + noise / scores.shape[1])
+
+
+def real_loss(scores: torch.Tensor) -> torch.Tensor:
+    """Return −log P(one of the k classes) of each row, where the further class of generated rows has score 0.
+
+    With l the log of the sum of exponentials of the k scores, that is softplus(−l) (arXiv:1606.03498, section 5).
+
+    Parameters
+    ----------
+    scores : tensor of shape (rows, classes)
+        What the discriminator says.
+    """
+    return functional.softplus(-scores.logsumexp(dim=1))
+
+
+def generated_loss(scores: torch.Tensor) -> torch.Tensor:
+    """Return −log P(none of the k classes) of each row: softplus(l), see `real_loss`.
+
+    Parameters
+    ----------
+    scores : tensor of shape (rows, classes)
+        What the discriminator says.
+    """
+    return functional.softplus(scores.logsumexp(dim=1))
+
+
+def entropy(scores: torch.Tensor) -> torch.Tensor:
+    """Return the entropy of the softmax of each row, in nats.
+
+    Parameters
+    ----------
+    scores : tensor of shape (rows, classes)
+        What the discriminator says.
+    """
+    return functional.cross_entropy(scores, scores.softmax(dim=1), reduction="none")
+
+
+def matching_loss(real: torch.Tensor, generated: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared difference of the mean features: feature matching (arXiv:1606.03498, section 3.1).
+
+    Parameters
+    ----------
+    real, generated : tensor of shape (rows, units)
+        Features of public rows and of generated ones.
+    """
+    return functional.mse_loss(generated.mean(dim=0), real.mean(dim=0))

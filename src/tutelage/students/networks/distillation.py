@@ -1,0 +1,159 @@
+"""Distillation: a student that learns from probabilities instead of labels (Papernot et al. 2017, Appendix B.1).
+
+This is the non-private baseline: nothing in tutelage releases probabilities. The sum of the teachers' probability
+vectors changes by up to 2 in L1 distance with one teacher, as vote counts do, but every entry of it would be seen and
+not the largest one's index alone. The authors found the gain too small for that price.
+"""
+
+from collections.abc import Callable
+from typing import Self, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+from torch import nn
+from torch.nn import functional
+
+from tutelage._typing import FloatArray, Matrix
+from tutelage._validation import integer_at_least, positive
+from tutelage.exceptions import InvalidDataError
+from tutelage.networks import drawing_from
+from tutelage.students.networks.base import scores_of
+
+
+@final
+class DistilledStudent(ClassifierMixin, BaseEstimator):
+    """A network that learns to give the probabilities of its teachers; not private.
+
+    The loss of a row is T² times the cross entropy of its target and the network's softmax at temperature T [1]_. With
+    targets of one class each, at temperature 1, it is the usual supervised training.
+
+    Parameters
+    ----------
+    factory : callable
+        From the number of classes to an untrained `torch.nn.Module`, from rows to scores.
+    temperature : float
+        T, at which the targets were made.
+    steps : int
+        Number of optimiser steps.
+    batch_size : int
+        Rows per step, drawn with replacement.
+    learning_rate : float
+        First step size of Adam; it falls to zero in a line.
+    random_state : int, optional
+        Seed of weights and batches; None for a fresh one.
+
+    Attributes
+    ----------
+    weights_ : dict of str to ndarray
+        Parameters and buffers of the trained network, by name.
+    classes_ : integer array of shape (classes,)
+        Class indices, as the targets' columns.
+
+    References
+    ----------
+    .. [1] Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", arXiv:1503.02531, section 2.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[int], nn.Module],
+        *,
+        temperature: float = 1.0,
+        steps: int = 1000,
+        batch_size: int = 32,
+        learning_rate: float = 2e-3,
+        random_state: int | None = None,
+    ) -> None:
+        self.factory = factory
+        self.temperature = temperature
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def fit(self, X: npt.ArrayLike, targets: npt.ArrayLike) -> Self:
+        """Learn from rows and their target probabilities.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Public rows.
+        targets : array of shape (rows, classes)
+            Probabilities at the student's temperature; each row sums to 1.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a parameter is out of range.
+        InvalidDataError
+            If `targets` does not hold one vector of probabilities per row.
+        """
+        self._check_parameters()
+        rows: Matrix = validate_data(self, X, dtype=np.float32)  # type: ignore[arg-type]  its stubs want a str
+        wanted = _probabilities(targets, len(rows))
+        self.classes_ = np.arange(wanted.shape[1])
+        seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
+        with drawing_from(seed), threadpool_limits(1):  # batches this small only wait for further threads
+            module = self._trained(torch.as_tensor(rows), torch.as_tensor(wanted, dtype=torch.float32))
+        self.weights_ = {name: value.detach().numpy().copy() for name, value in module.state_dict().items()}
+        return self
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class at temperature 1, shape (rows, classes).
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        rows: Matrix = validate_data(self, X, reset=False, dtype=np.float32)  # type: ignore[arg-type]
+        with drawing_from(0):  # weights that are replaced at once, but drawing them must not show
+            module = self.factory(len(self.classes_))
+        module.load_state_dict({name: torch.tensor(value) for name, value in self.weights_.items()})
+        return scores_of(module, torch.as_tensor(rows)).softmax(dim=1).numpy()
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.integer]:
+        """Return the likeliest class index of each row.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _check_parameters(self) -> None:
+        for name in ("temperature", "learning_rate"):
+            positive(getattr(self, name), name, "DistilledStudent")
+        for name in ("steps", "batch_size"):
+            integer_at_least(getattr(self, name), 1, name, "DistilledStudent")
+        if self.random_state is not None:
+            integer_at_least(self.random_state, 0, "random_state", "DistilledStudent")
+
+    def _trained(self, X: torch.Tensor, targets: torch.Tensor) -> nn.Module:
+        module = self.factory(targets.shape[1]).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        optimiser = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
+        for step in range(self.steps):
+            optimiser.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
+            rows = torch.randint(len(X), (self.batch_size,))
+            optimiser.zero_grad(set_to_none=True)
+            loss = functional.cross_entropy(module(X[rows]) / self.temperature, targets[rows])
+            (self.temperature**2 * loss).backward()
+            optimiser.step()
+        return module
+
+
+def _probabilities(targets: npt.ArrayLike, n_rows: int) -> FloatArray:
+    wanted: FloatArray = np.asarray(targets, dtype=np.float64)
+    fits = wanted.ndim == 2 and wanted.shape[0] == n_rows and wanted.shape[-1] > 1 and bool(np.all(wanted >= 0))
+    if not fits or not np.allclose(wanted.sum(axis=1), 1, atol=1e-6):
+        raise InvalidDataError(
+            "`targets` of DistilledStudent must hold one vector of probabilities per row, each summing to 1, of two "
+            f"classes at least. Got shape {wanted.shape} for {n_rows} rows."
+        )
+    return wanted
