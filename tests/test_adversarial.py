@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students import load_student, save_student
+from tutelage.students.networks import adversarial
 from tutelage.students.networks.adversarial import (
     AdversarialStudent,
     corrected_loss,
@@ -18,6 +19,7 @@ from tutelage.students.networks.adversarial import (
     matching_loss,
     real_loss,
 )
+from tutelage.students.networks.base import scores_of
 from tutelage.students.networks.discriminator import Discriminator, lengths_of
 from tutelage.students.networks.generator import Generator
 
@@ -330,3 +332,16 @@ def test_the_discriminators_loss_is_that_of_one_softmax_over_all_classes_and_the
     assert torch.allclose(loss, -of_labels - 0.7 * 0.5 * (one_of_k + none), atol=1e-6)
     means = [discriminator.features(some).mean(dim=0) for some in (real, generated)]
     assert torch.allclose(of_generator, (means[0] - means[1]).square().mean(), atol=1e-6)
+
+
+def test_training_may_stop_when_the_classes_of_public_rows_stay(monkeypatch):
+    monkeypatch.setattr(adversarial, "_BETWEEN_LOOKS", 5)
+    X, y = (np.arange(40)[:, None] % 2 * 8.0 + np.arange(80).reshape(40, 2) / 80).astype(np.float32), np.full(40, -1)
+    y[:4] = np.arange(4) % 2
+    looks = []
+    monkeypatch.setattr(adversarial, "scores_of", lambda *given: looks.append(1) or scores_of(*given))
+    settings = {"hidden": (8, 8), "generator_units": 4, "batch_size": 10, "random_state": 0, "steps": 200}
+    AdversarialStudent(**settings).fit(X, y)
+    assert looks == []
+    AdversarialStudent(**settings, settled=0.01).fit(X, y)
+    assert 2 <= len(looks) < 40

@@ -12,13 +12,14 @@ from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.progress import progress_bar
-from tutelage.students.networks.base import NetworkStudent
+from tutelage.students.networks.base import NetworkStudent, scores_of
 from tutelage.students.networks.discriminator import Discriminator
 from tutelage.students.networks.generator import Generator
 from tutelage.students.networks.learning import AveragedNetwork, step_size
 
 _ADAM_BETAS = (0.5, 0.999)  # as the authors of improved GANs
 _FIRST_ROWS = 500  # on which the first weights are scaled
+_BETWEEN_LOOKS = 500  # steps
 
 
 @final
@@ -31,8 +32,7 @@ class AdversarialStudent(NetworkStudent):
     overlapping on public rows by the entropy of what is said of them.
 
     Rows may be any public features on one scale. Handwriting is learned far better from `GlyphGradients` than from
-    pixels, which want many times the steps. There is no early stopping: public rows tell when the student stops
-    changing, and not when it stops getting better.
+    pixels, which want many times the steps.
 
     Parameters
     ----------
@@ -64,6 +64,10 @@ class AdversarialStudent(NetworkStudent):
         Weight of the past in the running average of the discriminator, which is what predicts; at least 0 and below 1.
     learning_rate : float
         Largest step of Adam; it grows at first and falls to zero as a cosine.
+    settled : float
+        Stop early where, of the public rows, at most this share changed class in the last 500 steps; at least 0 and
+        below 1. Public rows tell when a student stops changing, not when it stops getting better, so the default is
+        to take all steps.
     device : str, optional
         ``"cpu"``, ``"cuda"``. Default: ``"cuda"`` if there is one.
     random_state : int, optional
@@ -101,6 +105,7 @@ class AdversarialStudent(NetworkStudent):
         hidden_noise: float = 0.5,
         averaging: float = 0.998,
         learning_rate: float = 3e-3,
+        settled: float = 0.0,
         device: str | None = None,
         random_state: int | None = None,
         progress: bool = False,
@@ -117,6 +122,7 @@ class AdversarialStudent(NetworkStudent):
         self.hidden_noise = hidden_noise
         self.averaging = averaging
         self.learning_rate = learning_rate
+        self.settled = settled
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -137,11 +143,16 @@ class AdversarialStudent(NetworkStudent):
         optimisers = [self._optimiser(network) for network in networks]
         averaged = AveragedNetwork(discriminator, self.averaging)
         labelled = torch.nonzero(labels != ABSTAIN)[:, 0]
+        classes = torch.full_like(labels, ABSTAIN)  # of the public rows, at the last look
         for step in progress_bar(range(self.steps), "adversarial training", self.steps, shown=self.progress):
             known = labelled[torch.randint(len(labelled), (self.labelled_batch_size,), device=X.device)]
             losses = self._losses(discriminator, generator, X, known, labels[known])
             descend(optimisers, losses, self.learning_rate * step_size(step, self.steps))
             averaged.update(discriminator)
+            if self.settled > 0 and (step + 1) % _BETWEEN_LOOKS == 0:
+                before, classes = classes, scores_of(averaged.module, X).argmax(dim=1)
+                if torch.mean((classes != before).double()) <= self.settled:
+                    break
         return averaged.module
 
     def _losses(
@@ -185,7 +196,7 @@ class AdversarialStudent(NetworkStudent):
             number_between(getattr(self, name), 0, 100, name, owner)
         for name in ("input_noise", "hidden_noise"):
             number_between(getattr(self, name), 0, 10, name, owner)
-        for name in ("label_noise", "averaging"):
+        for name in ("label_noise", "averaging", "settled"):
             number_between(getattr(self, name), 0, 1, name, owner)
         positive(self.learning_rate, "learning_rate", owner)
 
