@@ -7,7 +7,8 @@ from typing import Any
 
 from tutelage.exceptions import InvalidDataError
 
-# Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for by itself.
+# Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
+# by itself.
 _MOST_BYTES = 2**31
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
