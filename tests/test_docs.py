@@ -16,6 +16,7 @@ from tutelage import classifier, labeling
 from tutelage.accounting import accountant
 from tutelage.cli.config import load_config
 from tutelage.ledger import ledger
+from tutelage.students import self_training
 from tutelage.teachers import external
 from tutelage.testing import contract
 
@@ -110,7 +111,7 @@ def test_the_documented_mechanism_keeps_the_contract():
 
 
 @pytest.mark.parametrize(
-    "module", [classifier, labeling, ledger, contract, accountant, external], ids=lambda it: it.__name__
+    "module", [classifier, labeling, ledger, contract, accountant, external, self_training], ids=lambda it: it.__name__
 )
 def test_docstring_examples_run(module):
     result = doctest.testmod(module)
@@ -133,6 +134,18 @@ def test_the_documented_teachers_work():
     assert model.fit(digits.X_train[:600], digits.y_train[:600], X_public=digits.X_test).release_.answered.all()
     assert names["labels"].tolist() == [1, 0]
     assert str(names["forests"].epsilon_).startswith("ε = ")
+
+
+def test_the_documented_students_work():
+    names: dict[str, Any] = {}
+    for example in blocks("docs/students.md", "python"):
+        exec(example, names)  # noqa: S102  our own documentation
+    digits, model, in_rounds = names["digits"], names["model"], names["in_rounds"]
+    assert f"ε = {model.epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
+    assert model.score(digits.X_test, digits.y_test) > 0.75
+    assert len(in_rounds.queries_) == len(set(in_rounds.queries_.tolist())) == 200
+    assert names["asked"].rounds == (30, 15)
+    assert np.mean(names["final"].predict(names["X_public"]) == digits.y_test) > 0.9
 
 
 @pytest.mark.parametrize("example", sorted((REPOSITORY / "examples").glob("*.py")), ids=lambda path: path.name)

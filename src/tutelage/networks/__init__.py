@@ -8,5 +8,6 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
 from tutelage.networks.convolutions import ImageInput, RandomShift, TwoConvolutions
 from tutelage.networks.devices import device_named
 from tutelage.networks.randomness import drawing_from
+from tutelage.networks.residual import ResidualNetwork
 
-__all__ = ["ImageInput", "RandomShift", "TwoConvolutions", "device_named", "drawing_from"]
+__all__ = ["ImageInput", "RandomShift", "ResidualNetwork", "TwoConvolutions", "device_named", "drawing_from"]

@@ -13,6 +13,7 @@ NAMES = (
     "active-learning",
     "fig5",
     "adult",
+    "svhn-student",
     "exact-costs",
     "repeat-attack",
 )

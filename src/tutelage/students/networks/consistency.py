@@ -73,7 +73,7 @@ class ConsistencyStudent(ImageStudent):
 
     Notes
     -----
-    With 100 labels of MNIST, 93 of them right, some 3,000 steps are worth their time; with a `first_student`, whose
+    With 100 labels of MNIST, some 2,000 steps are worth their time; with a `first_student`, whose
     labels are many and mostly right, 800 steps of `batch_size` 96 and `unlabelled_ratio` 1.
 
     References
