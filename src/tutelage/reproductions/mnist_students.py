@@ -81,9 +81,13 @@ def _pool(mnist: ImageSplit, votes: VoteHistogram, split: Split) -> _Pool:
     return _Pool(images, features, seen, votes.select(voted), held, held_seen, mnist.y_test[split.held_out], seconds)
 
 
+def _asked(pool: _Pool, rule: QuerySelector, seed: int) -> IntArray:
+    return rule.select(PublicKnowledge.before(pool.features[: pool.votes.n_queries]), _QUERIES, seed)
+
+
 def _released(pool: _Pool, rule: QuerySelector, seed: int) -> IntArray:
     """Return the noisy label of each public row, −1 where it was not asked."""
-    asked = rule.select(PublicKnowledge.before(pool.features[: pool.votes.n_queries]), _QUERIES, seed)
+    asked = _asked(pool, rule, seed)
     released = np.full(len(pool.images), -1)
     released[asked] = _MECHANISM.release(pool.votes.select(asked), SimulationNoise(seed)).labels
     return released
@@ -93,8 +97,7 @@ def _costs(pool: _Pool) -> Iterator[Row]:
     for name, rule in _RULES.items():
         exact = []
         for seed in range(_SEEDS):
-            asked = rule.select(PublicKnowledge.before(pool.features[: pool.votes.n_queries]), _QUERIES, seed)
-            votes = pool.votes.select(asked)
+            votes = pool.votes.select(_asked(pool, rule, seed))
             accountant = Accountant()
             accountant.add(_MECHANISM.event(votes, simulated=False), votes)
             exact.append(accountant.exact(_DELTA).reveal())
@@ -121,7 +124,7 @@ def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, fol
             float(np.mean([_accuracy(fold, LabelPropagationStudent(), rule, seed=seed) for seed in range(_SEEDS)]))
             for fold in pools
         ]
-        right, interval = mean(by_fold) if len(by_fold) > 1 else (by_fold[0], None)
+        right, interval = mean(by_fold)
         yield Row(name=f"{about}: mean over folds, %", ours=right, at_least=98.6, interval=interval)
         right, interval = mean([_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)])
         yield Row(name=f"{name} queries, SVC on the labels alone: test[9000:], %", ours=right, interval=interval)
@@ -177,7 +180,7 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
         right, interval = mean(
             [_network_accuracy(learner.alone, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
         )
-        yield Row(name=f"{name} queries, the same network, supervised only, %", ours=right, interval=interval)
+        yield Row(name=f"{name} queries, {learner.name}, labels alone: test[9000:], %", ours=right, interval=interval)
 
 
 def _learners(pool: _Pool) -> list[_Learner]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tutelage.exceptions import InvalidParameterError
 from tutelage.reproductions.figure import Figure
 
 Interval = tuple[float, float]
@@ -75,6 +76,11 @@ class Record:
     notes: tuple[str, ...] = ()
     figure: Figure | None = None
 
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if len(set(names)) < len(names):
+            raise InvalidParameterError("`rows` of Record must have names of their own.")
+
     def save(self, folder: Path) -> list[Path]:
         """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.
 
@@ -89,13 +95,13 @@ class Record:
             If there is a figure and matplotlib is not installed.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = [] if self.figure is None else self.figure.save(folder, self.name)
         as_json, as_csv = folder / f"{self.name}.json", folder / f"{self.name}.csv"
         as_json.write_text(json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         with as_csv.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [column.name for column in fields(Row)])
             writer.writeheader()
             writer.writerows(asdict(row) for row in self.rows)
+        drawn = [] if self.figure is None else self.figure.save(folder, self.name)  # last: it may lack matplotlib
         return [as_json, as_csv, *drawn]
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,15 +123,17 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
     return 100 * found.statistic, (100 * low, 100 * high)
 
 
-def mean(values: npt.ArrayLike) -> tuple[float, Interval]:
+def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     """Return a mean and its confidence interval by Student's distribution.
 
     Parameters
     ----------
     values : array of shape (repetitions,)
-        At least two.
+        At least one; of a single value there is no interval.
     """
     values = np.asarray(values, dtype=np.float64)
     centre = float(values.mean())
+    if len(values) == 1:
+        return centre, None
     half = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
     return centre, (centre - half, centre + half)
