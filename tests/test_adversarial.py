@@ -64,7 +64,7 @@ def test_unlabelled_rows_teach_what_few_labels_do_not():
     X, classes = X[order], classes[order]
     y = np.append(classes[:30], [-1] * 1370)
     settings = {"hidden": (64, 64), "generator_units": 64}
-    with_all = student(**settings, steps=800).fit(X[:1400], y)
+    with_all = student(**settings, steps=400).fit(X[:1400], y)
     alone = student(**settings, steps=200, unlabelled_weight=0).fit(X[:1400], y)
     assert with_all.score(X[1400:], classes[1400:]) > alone.score(X[1400:], classes[1400:]) + 0.04
 
@@ -159,9 +159,9 @@ def test_rows_that_cannot_be_learned_from_are_refused():
         (X, [0, 1]),
         (X[0], [0]),
     ]:
-        with pytest.raises((InvalidDataError, ValueError)):
+        with pytest.raises(InvalidDataError):
             student().fit(rows, y)
-    with pytest.raises((InvalidDataError, ValueError), match="3 features"):
+    with pytest.raises(InvalidDataError, match="3 features"):
         student(steps=1).fit(X, [0, 1, -1]).predict(np.ones((2, 4)))
 
 

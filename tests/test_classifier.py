@@ -18,7 +18,6 @@ from torch import nn
 from tutelage import (
     ConfidentGNMax,
     GNMax,
-    InteractiveGNMax,
     Ledger,
     LNMax,
     MultiLabel,

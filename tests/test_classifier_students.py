@@ -13,10 +13,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, Ledger, PATEClassifier
-from tutelage.exceptions import BudgetContinuedWarning, InvalidParameterError
+from tutelage.accounting import data_independent
+from tutelage.events import Repeated
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.students import LabelPropagationStudent, SelfTrainingStudent, load_student, save_student
-from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
+from tutelage.students.selection import BinaryExperts, FirstRows, GivenRows, LeastConfident, Medoids
 
 
 @pytest.fixture(scope="module")
@@ -157,13 +160,14 @@ def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
     [
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
         ({"selection": "class-balanced"}, "labels must be paid for first"),
-        ({"selection": 3}, "must be a rule of tutelage.students.selection, or its name. Got a int"),
+        ({"selection": 3}, "must be a rule of tutelage.students.selection, such as Medoids(), or its name. Got 3"),
         ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
         ({"rounds": 0}, "`rounds` of PATEClassifier must be an integer >= 1"),
         ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
-        ({"rounds": 2, "student": RidgeClassifier()}, "must have `predict_proba`"),
+        ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
+        ({"rounds": 2, "selection": "binary-experts"}, "must be below the number of classes, 2. Got 4"),
         ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
-        ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
+        ({"student": LabelPropagationStudent(n_neighbours=0)}, "`student` of PATEClassifier cannot be trained"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, blobs, tmp_path):
@@ -206,3 +210,63 @@ def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
         tree_like(student_features="pixels").fit(X, y, X_public=X_public)
     with pytest.raises(InvalidParameterError, match="must be a public feature map"):
         tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)
+
+
+@pytest.mark.parametrize("rule", ["least-confident", "binary-experts", "siamese"])
+def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind(rule, blobs):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=60.0, sigma_threshold=2.0, sigma_vote=2.0)  # 30 teachers never reach it
+    selection = BinaryExperts(at_least=1) if rule == "binary-experts" else rule
+    with pytest.raises(InvalidDataError, match="No query was answered"):
+        tree_like(mechanism=mechanism, n_queries=12, rounds=3, selection=selection).fit(X, y, X_public=X_public)
+
+
+def test_how_many_were_asked_is_no_part_of_the_published_epsilon(blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=1.0, sigma_threshold=30.0, sigma_vote=20.0)
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=row_unit())
+    fitted = tree_like(mechanism=mechanism, n_queries=120, rounds=6, selection="random", ledger=ledger)
+    fitted.fit(X, y, X_public=X_public)
+    assert sum(fitted.rounds_) < 120
+    assert fitted.epsilon_ == fitted.ledger_.guarantee()
+    few = tree_like(mechanism=mechanism, n_queries=12, rounds=6, selection="random").fit(X, y, X_public=X_public)
+    one = mechanism.event_of_one(2, few.votes_.unit, simulated=False)
+    assert few.epsilon_ == data_independent.epsilon(Repeated(one, 12), 1e-5)
+
+
+@pytest.mark.parametrize("rounds", [6, 7, 9])
+def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding(rounds, blobs):
+    X, y, X_public, _ = blobs
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=row_unit())
+    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=rounds, selection="random", ledger=ledger)
+    fitted.fit(X, y, X_public=X_public)
+    one = GNMax(20.0).event_of_one(2, fitted.votes_.unit, simulated=False)
+    assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
+
+
+def row_unit() -> PrivacyUnit:
+    return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+
+
+@pytest.mark.parametrize(
+    ("student", "values", "message"),
+    [
+        ("self-training", ("-1", "1"), "holds the text '-1'"),
+        (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
+    ],
+)
+def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    with pytest.raises(InvalidParameterError, match=message):
+        tree_like(student=student, ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_public_number_that_a_student_cannot_take_is_found_out_before(blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    large = X_public.copy()
+    large[200, 0] = 1e39
+    with pytest.raises(InvalidParameterError, match="too large for this student"):
+        tree_like(student="label-propagation", ledger=tmp_path / "a").fit(X, y, X_public=large)
+    with pytest.raises(InvalidParameterError, match=r"`rounds` of PATEClassifier must be at most the 300 public rows"):
+        tree_like(rounds=301).fit(X, y, X_public=X_public)

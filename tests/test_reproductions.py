@@ -1,5 +1,6 @@
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,18 @@ from conftest import GOLDEN
 from test_cli import refusal
 from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reproductions import NAMES, exact_costs, load, mnist_teachers, repeat_attack
+from tutelage.reproductions import (
+    NAMES,
+    Record,
+    Row,
+    exact_costs,
+    load,
+    mnist_frontier,
+    mnist_students,
+    mnist_teachers,
+    protocol,
+    repeat_attack,
+)
 from tutelage.reproductions.record import mean, share
 from tutelage.votes import VoteHistogram
 
@@ -122,3 +134,66 @@ def test_repeating_a_query_gives_the_votes_away_without_memory_only(called, monk
 def test_published_votes_that_are_missing_are_named(called, monkeypatch, tmp_path):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     assert "pate2018_votes.npz" in refusal(called("reproduce", "exact-costs"), 1)
+
+
+@pytest.fixture
+def small_protocol(monkeypatch, less_mnist):
+    """A tenth of the test images in every split."""
+    for module in (mnist_frontier, mnist_students):
+        monkeypatch.setattr(module, "load_mnist", mnist_teachers.load_mnist)
+        monkeypatch.setattr(module, "paper_split", lambda: protocol.paper_split(1000, 100))
+    monkeypatch.setattr(mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(count, 1000, 100))
+    monkeypatch.setattr(mnist_frontier, "_HEADLINE", (60, 20, 4.0))
+    monkeypatch.setattr(mnist_frontier, "_SEEDS", 2)
+    monkeypatch.setattr(mnist_frontier, "_TEACHERS", (60,))
+    monkeypatch.setattr(mnist_frontier, "_QUERIES", (15, 20))
+    monkeypatch.setattr(mnist_frontier, "_NOISE", (20.0, 4.0))
+
+
+def test_the_frontier_of_mnist_is_a_table_and_a_figure(small_protocol, called, monkeypatch, tmp_path):
+    monkeypatch.setattr(mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(2, 1000, 100))
+    printed = called("reproduce", "mnist-frontier", "--output", tmp_path / "out")
+    assert printed.returncode == 0, printed.stderr
+    record = json.loads((tmp_path / "out" / "mnist-frontier.json").read_text())
+    by_name = {row["name"]: row for row in record["rows"]}
+    (headline,) = (row for name, row in by_name.items() if name.endswith("σ = 18: mean over folds, %"))
+    assert headline["ours"] > 60
+    assert sum("60 teachers, 15 answers, ε" in name for name in by_name) == 2
+    assert len((tmp_path / "out" / "mnist-frontier.csv").read_text().splitlines()) == 1 + len(record["rows"])
+    assert (tmp_path / "out" / "mnist-frontier.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "out" / "mnist-frontier.svg").read_text()
+    published = next(series for series in record["figure"]["series"] if series["name"] == "published")
+    assert 2.04 in published["x"]
+
+
+def test_students_of_published_votes_are_reproduced(small_protocol, monkeypatch, tmp_path):
+    truth = mnist_teachers.load_mnist(download=False).y_test[:900]
+    np.savez(tmp_path / "votes.npz", mnist_250_teachers=160 * np.eye(10, dtype=int)[truth] + 9)
+    monkeypatch.setattr(mnist_students, "published_votes", lambda: tmp_path / "votes.npz")
+    monkeypatch.setattr(mnist_students, "_voted_folds", lambda voted, count: [protocol.paper_split(1000, 100)] * count)
+    monkeypatch.setattr(mnist_students, "_QUERIES", 30)
+    monkeypatch.setattr(mnist_students, "_SEEDS", 2)
+    record = mnist_students.reproduce(quick=True, download=False, progress=False)
+    rows = {row.name: row for row in record.rows}
+    assert rows["random queries: exact ε"].ours < rows["ε for any votes"].ours
+    assert rows["medoids queries, label propagation: test[9000:], %"].ours > 50
+    assert "networks were left out" in " ".join(record.notes)
+
+
+def test_rows_of_a_record_have_names_of_their_own():
+    row = Row(name="accuracy, %", ours=1.0)
+    with pytest.raises(InvalidParameterError, match="names of their own"):
+        Record(name="a", source="b", rows=(row, row), quick=False)
+
+
+def test_every_reproduction_is_listed():
+    folder = Path(exact_costs.__file__).parent
+    modules = {path.stem.replace("_", "-") for path in folder.glob("*.py") if "def reproduce(" in path.read_text()}
+    assert modules - {"registry"} == set(NAMES)
+
+
+def test_folds_are_disjoint_and_leave_the_rest():
+    folds = protocol.shuffled_folds(5, 100, 10)
+    assert len(np.unique(np.concatenate([fold.held_out for fold in folds]))) == 50
+    for fold in folds:
+        assert np.array_equal(np.sort(np.concatenate([fold.pool, fold.held_out])), np.arange(100))

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tutelage import (
     ConfidentGNMax,
@@ -22,6 +24,7 @@ from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.rounds import ask_in_rounds, even_rounds
 from tutelage.students.selection import (
+    BinaryExperts,
     FirstRows,
     GivenRows,
     LeastConfident,
@@ -29,6 +32,7 @@ from tutelage.students.selection import (
     PublicKnowledge,
     QuerySelector,
     RandomRows,
+    SiameseSimilarity,
     class_balanced,
 )
 
@@ -190,6 +194,72 @@ class Unsure(QuerySelector):
         return known.open[:n_queries]
 
 
+def test_another_session_that_spends_in_between_makes_a_round_smaller(monkeypatch):
+    X, _, votes = pool()
+    ledger = Ledger.in_memory(epsilon=1.5, delta=1e-5, unit=votes.unit)
+    asking, other = session(GNMax(20.0), ledger=ledger), session(GNMax(20.0), ledger=ledger)
+    fits, ask = asking.fitting, LabelingSession.ask
+    races = [3, 2]
+
+    def raced(self, rows, predictions=None):
+        if self is asking and len(rows) != 5 and races:
+            ask(other, X[-races.pop() - len(races) * 10 :][:3])
+        return ask(self, rows, predictions)
+
+    monkeypatch.setattr(LabelingSession, "ask", raced)
+    asked = ask_in_rounds(asking, X, [5, fits - 5], first=FirstRows())
+    assert asked.rounds[0] == 5
+    assert 0 < asked.rounds[1] < fits - 5
+    assert ledger.state().spent <= 1.5
+
+
+def test_equal_rows_are_asked_once():
+    X = np.repeat([[0.0], [1.0]], 6, axis=0)
+    votes = VoteHistogram(np.repeat([[90, 10], [10, 90]], 6, axis=0), n_teachers=100)
+    ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=votes.unit)
+    mechanism = InteractiveGNMax(20.0, 5.0, 5.0, 0.9)
+    asking = LabelingSession(votes, mechanism, ledger, X_voted=X)
+    before = asking.fitting
+    asked = ask_in_rounds(asking, X, [7, 3], first=FirstRows(), student=STUDENT)
+    assert asked.rounds == (7,)  # all others are twins of those
+    assert asked.release.labels.tolist() == [0] * 6 + [1]
+    assert before - asking.fitting == 2
+
+
+def test_what_students_and_rules_do_in_place_changes_nothing():
+    X, _, _ = pool()
+    kept = X.copy()
+    student = make_pipeline(StandardScaler(copy=False), LogisticRegression())
+    ask_in_rounds(session(), X, [20, 10], first=RandomRows(), then=LeastConfident(), student=student)
+    assert np.array_equal(X, kept)
+
+    class Meddler(QuerySelector):
+        def _choose(self, known, n_queries, generator):
+            known.asked[:] = False
+            return known.open[:n_queries]
+
+    with pytest.raises(ValueError, match="read-only"):
+        ask_in_rounds(session(), X, [2], first=Meddler())
+
+
+def test_predictions_that_differ_in_the_last_bit_are_one_query():
+    X, _, _ = pool()
+    mechanism = InteractiveGNMax(threshold=50.0, sigma_threshold=8.0, sigma_vote=5.0, confidence=0.8)
+    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=pool()[2].unit)
+    settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
+    ask_in_rounds(session(mechanism, ledger=ledger), X, [40, 40], **settings)
+    again = ask_in_rounds(session(mechanism, ledger=ledger), X, [40, 40], **settings)
+    assert again.release.cost == 0
+
+
+class Jittery(LogisticRegression):
+    """Predicts a little otherwise each time, as sums in another order do."""
+
+    def predict_proba(self, X):
+        jitter = 1 + 1e-15 * np.random.default_rng().integers(-3, 4, size=(len(X), 1))
+        return super().predict_proba(X) * jitter
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -199,7 +269,10 @@ class Unsure(QuerySelector):
         ({"features": np.zeros((5, 1))}, "features of 5"),
         ({"first": Unsure()}, "must choose without answers"),
         ({"then": LeastConfident()}, "`student` of ask_in_rounds is needed"),
-        ({"student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
+        ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
+        ({"then": BinaryExperts()}, "`at_least` of BinaryExperts must be below the number of classes, 3. Got 4"),
+        ({"then": BinaryExperts(at_least=1, estimator=RidgeClassifier())}, "classifier with `predict_proba`"),
+        ({"then": SiameseSimilarity(image_shape=(7, 8))}, "must multiply to the 1 features of a row"),
     ],
 )
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
@@ -208,6 +281,19 @@ def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(ch
     with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
         ask_in_rounds(asking, pool()[0], settings.pop("n_queries"), **settings)
     assert asking.ledger.state().spent == 0
+
+
+def test_votes_must_know_all_rows_of_several_rounds():
+    X, _, votes = pool()
+    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
+    with pytest.raises(InvalidParameterError, match="must know which rows its votes are about: `X_voted`"):
+        ask_in_rounds(LabelingSession(votes, GNMax(5.0), ledger), X, [5], first=FirstRows())
+    some = LabelingSession(votes.first(60), GNMax(5.0), ledger, X_voted=X[:60])
+    with pytest.raises(InvalidDataError, match="a row that is not in `X_voted`"):
+        ask_in_rounds(some, X, [5, 5], first=FirstRows())
+    with pytest.raises(InvalidParameterError, match=r"must be above 1/3, or guesses are confirmed\. Got 0\.3"):
+        ask_in_rounds(session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), X, [5], first=FirstRows())
+    assert ledger.state().spent == 0
 
 
 def test_rounds_need_one_class_per_query():

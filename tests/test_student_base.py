@@ -2,12 +2,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
+from tutelage._fitting import fit_clone
 from tutelage._typing import IntArray, Matrix
-from tutelage.exceptions import InvalidDataError
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
+from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent
+from tutelage.students.networks.distillation import DistilledStudent
+from tutelage.students.propagation import LabelPropagationStudent
+from tutelage.students.self_training import SelfTrainingStudent
 
-X = np.arange(12.0).reshape(6, 2)
+X, Y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
 
 
 class Recorder(SemiSupervisedClassifier):
@@ -18,6 +28,17 @@ class Recorder(SemiSupervisedClassifier):
 
     def predict_proba(self, X):
         return np.eye(len(self.classes_))[[-1] * len(self._known_rows(X))]
+
+
+class Seeded(Recorder):
+    """Has settings that are checked before it learns."""
+
+    def __init__(self, steps: int = 1, random_state: Any = None) -> None:
+        self.steps = steps
+        self.random_state = random_state
+
+    def _check_settings(self) -> None:
+        integer_at_least(self.steps, 1, "steps", "Seeded")
 
 
 def objects(*values: Any) -> np.ndarray:
@@ -83,7 +104,7 @@ def test_a_column_of_labels_is_taken_with_a_warning():
 def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
     bad = X.astype(object)
     bad[2, 1] = value
-    for call in (lambda: Recorder().fit(bad, [0] * 6), lambda: Recorder().fit(X, [0] * 6).predict(bad)):
+    for call in (lambda: Recorder().fit(bad, Y), lambda: Recorder().fit(X, Y).predict(bad)):
         with pytest.raises(InvalidDataError, match="X of Recorder must hold") as caught:
             call()
         assert "4711" not in str(caught.value)
@@ -93,16 +114,80 @@ def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
 @pytest.mark.parametrize("rows", [np.array([4711.5, 2.0]), np.zeros((0, 2)), np.zeros((6, 2, 1)), np.float64(4711.5)])
 def test_rows_that_are_no_table_are_refused_without_quoting_them(rows):
     with pytest.raises(InvalidDataError) as caught:
-        Recorder().fit(rows, [0] * len(np.atleast_1d(rows)))
+        Recorder().fit(rows, np.arange(len(np.atleast_1d(rows))))
     assert "4711" not in str(caught.value)
 
 
 def test_other_columns_than_learned_from_are_refused():
     with pytest.raises(InvalidDataError, match="expecting 2 features"):
-        Recorder().fit(X, [0] * 6).predict(X[:, :1])
+        Recorder().fit(X, Y).predict(X[:, :1])
 
 
 def test_single_and_double_precision_are_the_same_rows():
-    one, two = (Recorder().fit(X.astype(kind) / 3, [0] * 6) for kind in (np.float32, np.float64))
+    one, two = (Recorder().fit(X.astype(kind) / 3, Y) for kind in (np.float32, np.float64))
     assert one.rows_.dtype == two.rows_.dtype == np.float32
     assert np.allclose(one.rows_, two.rows_)
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"random_state": -1}, {"random_state": 0.5}, {"random_state": "one"}])
+@pytest.mark.parametrize("y", [Y, [3] * 6])
+def test_settings_are_checked_before_anything_is_learned(wrong, y):
+    student = Seeded(**wrong)
+    with pytest.raises(InvalidParameterError, match=f"`{next(iter(wrong))}` of Seeded"):
+        student.fit(X, y)
+    assert not hasattr(student, "rows_")
+
+
+def test_one_class_is_said_once_and_where_fit_was_called():
+    with pytest.warns(UserWarning, match="Every released label is the same class; the student always") as caught:
+        Seeded(random_state=2**33).fit(X, [3, -1, 3, -1, -1, 3])
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        LabelPropagationStudent(), SelfTrainingStudent(),
+        AdversarialStudent(), NoisySelfTrainingStudent((1, 2)),
+        ConsistencyStudent((1, 2), first_student=LabelPropagationStudent()),
+    ],
+    ids=lambda student: type(student).__name__,
+)  # fmt: skip
+def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(student):
+    with pytest.warns(UserWarning, match="same class") as caught:
+        fitted = student.set_params(random_state=2**33).fit(X, [7, -1, 7, -1, -1, 7])
+    assert len(caught) == 1
+    assert fitted.predict_proba([[1e38, -1e38]]).tolist() == [[1.0]]
+    assert fitted.predict(X).tolist() == [7] * 6
+
+
+def test_a_clone_is_given_weights_only_if_it_takes_them_and_is_silent_and_seeded_throughout():
+    rows, labels, weights = np.repeat(X, 2, axis=0), np.arange(12) % 2, np.linspace(0.1, 1, 12)
+    forest = fit_clone(RandomForestClassifier(5, verbose=1), rows, labels, 3, weights)
+    same = RandomForestClassifier(5, random_state=3).fit(rows, labels, weights)
+    assert np.array_equal(forest.predict_proba(rows), same.predict_proba(rows))
+    assert forest.verbose == 0
+    piped = fit_clone(make_pipeline(KNeighborsClassifier(1), memory="somewhere"), rows, labels, 3, weights)
+    assert piped.memory is None
+    inner = fit_clone(make_pipeline(RandomForestClassifier(5)), rows, labels, 3, weights)
+    assert inner[-1].random_state == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"), [(np.full((6, 2), np.nan), "must hold finite numbers"), (np.zeros(6), "2D array")]
+)
+def test_a_distilled_student_refuses_rows_that_cannot_be_learned_from(rows, complaint):
+    student = DistilledStudent(lambda n_classes: torch.nn.Linear(2, n_classes), steps=1)
+    with pytest.raises(InvalidDataError, match=complaint):
+        student.fit(rows, np.eye(2)[Y])
+    with pytest.raises(InvalidDataError, match=complaint):
+        student.fit(X, np.eye(2)[Y]).predict_proba(rows)
+
+
+def test_a_distilled_student_leaves_the_layers_of_its_factory_alone():
+    kept = torch.nn.Linear(2, 2)
+    before = kept.weight.detach().clone()
+    DistilledStudent(lambda n_classes: kept, steps=5).fit(X, np.eye(2)[Y])
+    assert torch.equal(kept.weight, before)
+    with pytest.raises(InvalidParameterError, match="`factory` of DistilledStudent must be callable"):
+        DistilledStudent(kept, steps=5).fit(X, np.eye(2)[Y])

@@ -29,14 +29,15 @@ from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
-from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions
+from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.students import default_student, fit_student, selector_named, student_named
 from tutelage.students.fitting import refuse_class_of_unlabelled, try_student
-from tutelage.students.selection import FirstRows, GivenRows, Medoids, PublicKnowledge, QuerySelector
+from tutelage.students.selection import FirstRows, Medoids, PublicKnowledge, QuerySelector
 from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
+_ENTRIES_PER_BATCH = 2  # of a ledger: reserved, settled
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -46,6 +47,7 @@ class _Questions(NamedTuple):
     public: Matrix
     seen: Matrix  # what the student sees of them
     sizes: tuple[int, ...]  # of the rounds
+    first: QuerySelector
     chosen: IntArray  # in the first round
     voted: IntArray  # which the teachers vote on
     seed: int
@@ -88,7 +90,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How many public rows are asked about, in all rounds together. Default: all.
     selection : QuerySelector or str, optional
         How the rows are chosen, by public things alone: a rule of `tutelage.students.selection`, or its name, one of
-        `SELECTORS` there. Default: from the first row on; in several rounds `Medoids` for the first.
+        `SELECTORS` there. Default: from the first row on. Before a rule that needs answers, `Medoids` choose the first
+        round.
     rounds : int, default=1
         In how many rounds the rows are asked. Before every round but the first a student learns from the labels so far,
         for rules and mechanisms that go by its predictions. Later rounds ask only what the budget still allows.
@@ -115,7 +118,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     noise : NoiseSource, optional
         Default: `SystemNoise`. `SimulationNoise` repeats experiments and taints the result.
     random_state : int, optional
-        Seeds the partition, the teachers and the student, never the noise.
+        Seeds the partition, the teachers, the choice of queries and the student, never the noise. Without one, a rule
+        that draws rows at random asks, and pays for, others in the next fit.
     n_jobs : int, optional
         Teachers trained at once, as in joblib.
     progress : bool, default=False
@@ -129,6 +133,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         The fitted student; it may be published.
     queries_ : ndarray of shape (queries,)
         Which public rows were asked, in the order of `release_`; may be published.
+    rounds_ : tuple of int
+        How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
     epsilon_ : PublicEpsilon
@@ -285,6 +291,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.features is not None:
             check_row_by_row(self.features, public)
         self._try_estimators(asked, seen)
+        self.query_selector.check(seen, len(self.classes_))
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
@@ -389,7 +396,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.student_features!r}."
             )
         if self.student_map is not None:
-            require_public_map(self.student_map, "PATEClassifier")
+            require_public_map(self.student_map, "PATEClassifier", "student_features")
         for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
             recipe = name == "teacher" and isinstance(estimator, TeacherRecipe) and not isinstance(estimator, type)
             if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
@@ -403,8 +410,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         integer_at_least(self.rounds, 1, "rounds", "PATEClassifier")
         if not isinstance(self.query_selector, QuerySelector):
             raise InvalidParameterError(
-                "`selection` of PATEClassifier must be a rule of tutelage.students.selection, or its name. Got a "
-                f"{type(self.selection).__name__}."
+                "`selection` of PATEClassifier must be a rule of tutelage.students.selection, such as Medoids(), or "
+                f"its name. Got {self.selection!r:.80}."
             )
         if self.rounds == 1 and self.query_selector.needs_answers:
             raise InvalidParameterError(
@@ -415,10 +422,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(
                 f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
             )
-        if self.rounds > 1 and not hasattr(self.student_estimator, "predict_proba"):
+        by_student = self.query_selector.needs_student or (
+            self.mechanism is not None and self.mechanism.takes_predictions
+        )
+        if self.rounds > 1 and by_student and not hasattr(self.student_estimator, "predict_proba"):
             raise InvalidParameterError(
-                "`student` of PATEClassifier must have `predict_proba` where `rounds` is above 1, for rounds go by its "
-                f"predictions. Got a {type(self.student_estimator).__name__}."
+                "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
+                f"{type(self.student_estimator).__name__}."
             )
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
@@ -459,7 +469,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
 
     def _try_student(self, queries: Matrix) -> None:
-        try_student(self.student_estimator, queries, len(self.classes_), rows_per_class=_TRIAL_ROWS_PER_CLASS)
+        try_student(self.student_estimator, queries, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)
 
     def _mapped_private(self, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
         if self.features is None:
@@ -494,10 +504,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
                 "`public_fraction`."
             )
-        if self.n_queries is not None and self.n_queries > len(public):
-            raise InvalidParameterError(
-                f"`n_queries` of PATEClassifier must be at most the {len(public)} public rows. Got {self.n_queries}."
-            )
+        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
+            if value > len(public):
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be at most the {len(public)} public rows. Got {value}."
+                )
         return private, public
 
     def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
@@ -522,8 +533,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def _questions(self, public: Matrix, seen: Matrix, seed: int) -> _Questions:
         sizes = even_rounds(self.n_queries or len(public), self.rounds)
         first = Medoids() if self.query_selector.needs_answers else self.query_selector
-        chosen = first.select(PublicKnowledge.before(seen), sizes[0], seed)
-        return _Questions(public, seen, sizes, chosen, chosen if self.rounds == 1 else np.arange(len(public)), seed)
+        chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
+        voted = chosen if self.rounds == 1 else np.arange(len(public))
+        return _Questions(public, seen, sizes, first, chosen, voted, seed)
 
     def _release_labels(
         self, questions: _Questions, shards: Shards, digest: bytes, vote: Callable[[], Ballots]
@@ -533,9 +545,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         noise, n_queries = known_noise(self.noise, "PATEClassifier"), sum(questions.sizes)
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
         ledger = open_or_make(self.ledger, one, n_queries, epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
-        before = ledger.state()
         if self.ledger is not None:
             ledger.bind(digest, changed=self.data_changed)
+        before = ledger.state()
         about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
         first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
         ledger.require(one, new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first))
@@ -546,18 +558,24 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             session,
             questions.public,
             questions.sizes,
-            first=GivenRows(tuple(questions.chosen.tolist())),
+            first=questions.first,
             then=self.query_selector,
             student=self.student_estimator if len(questions.sizes) > 1 else None,
             features=questions.seen,
             seed=questions.seed,
         )
-        self.queries_, self.release_, self.ledger_ = asked.queries, asked.release, ledger.state()
+        self.queries_, self.rounds_, self.release_, self.ledger_ = (
+            asked.queries,
+            asked.rounds,
+            asked.release,
+            ledger.state(),
+        )
         self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
-        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
-        alone = before.spent == 0 and self.ledger_.spent == self.release_.cost
-        bound = data_independent.epsilon(Repeated(one, len(asked.queries)), self.delta)
-        self.epsilon_ = bound if alone else self.ledger_.guarantee()
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
+        # were asked may have followed from answers too, so the ε is that of as many as could have been.
+        alone = before.spent == 0 and self.ledger_.entries == before.entries + _ENTRIES_PER_BATCH * asked.charged
+        most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
+        self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
             warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
         return asked

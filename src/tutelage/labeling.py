@@ -105,6 +105,11 @@ class LabelingSession:
         return self._mechanism
 
     @property
+    def takes_any_rows(self) -> bool:
+        """Whether rows may be asked one by one: not where votes do not know which rows they are about."""
+        return self._voted is not None or not isinstance(self._voters, VoteHistogram)
+
+    @property
     def n_classes(self) -> int:
         """Number of classes voted on."""
         return self._voters.n_classes
@@ -123,6 +128,11 @@ class LabelingSession:
             Public rows, the most wanted first.
         predictions : array of shape (queries, classes), optional
             As in `ask`.
+
+        Raises
+        ------
+        InvalidDataError
+            If the rows are no array.
         """
         hashes = self._hashes(X_public, predictions)
         remembered, new, fitting = set(self._ledger.recall(hashes)), set[bytes](), self.fitting
@@ -231,10 +241,31 @@ class LabelingSession:
             raise InvalidDataError(
                 f"`predictions` must have one row per public row. Got shape {student.shape} for {len(rows)} rows."
             )
-        if self._voted is not None and any(row not in self._voted for row in self._row_hashes(rows)):
-            raise InvalidDataError("`X_public` holds a row that is not in `X_voted`. Ask about rows that are.")
+        self.check_voted(rows)
         if self._voted is None and isinstance(self._voters, VoteHistogram):
             self._check_count(self._voters, len(rows), "public rows")
+
+    def check_voted(self, X_public: npt.ArrayLike) -> None:
+        """Refuse rows that nobody voted on.
+
+        Parameters
+        ----------
+        X_public : array of shape (rows, ...)
+            Public rows.
+
+        Raises
+        ------
+        InvalidDataError
+            If a row is not in `X_voted`.
+        """
+        if self._voted is not None and any(row not in self._voted for row in self.row_keys(X_public)):
+            raise InvalidDataError(
+                "`X_public` holds a row that is not in `X_voted`. Ask about rows that were voted on."
+            )
+
+    def row_keys(self, X_public: npt.ArrayLike) -> list[bytes]:
+        """Return a key of each row, the same for equal rows and for no others."""
+        return self._ledger.query_hashes({"rows": "voted"}, X_public)
 
     def _check_count(self, votes: VoteHistogram, rows: int, what: str) -> None:
         queries = votes.n_queries // self._mechanism.votes_per_query
@@ -251,17 +282,14 @@ class LabelingSession:
                 "`X_voted` of LabelingSession says what a VoteHistogram is about; teachers vote on any rows. Leave it "
                 "out."
             )
-        hashes = self._row_hashes(_as_array(X_voted, "X_voted", None))
+        hashes = self.row_keys(_as_array(X_voted, "X_voted", None))
         self._check_count(self._voters, len(hashes), "rows in `X_voted`")
         return {row: place for place, row in reversed(list(enumerate(hashes)))}
-
-    def _row_hashes(self, rows: Matrix) -> list[bytes]:
-        return self._ledger.query_hashes({"rows": "voted"}, rows)
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
         per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram):
-            asked = fresh if self._voted is None else [self._voted[row] for row in self._row_hashes(rows[fresh])]
+            asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
             places = np.array(asked)[:, None] * per_query + np.arange(per_query)
             return self._voters.select(places.ravel())
         ballots = self._voters.ballots(rows[fresh])

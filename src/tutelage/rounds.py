@@ -11,11 +11,13 @@ from sklearn.base import is_classifier
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.events import Composed
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.students import fit_student
 from tutelage.students.selection import PublicKnowledge, QuerySelector
+
+_PARTS = 2**20
 
 
 @final
@@ -31,11 +33,14 @@ class AskedRounds:
         Their labels, in that order; the event of all rounds; what they cost together.
     rounds : tuple of int
         How many rows each round asked.
+    charged : int
+        How many rounds were charged anything.
     """
 
     queries: IntArray
     release: Release
     rounds: tuple[int, ...]
+    charged: int
 
     def labels(self, n_rows: int) -> IntArray:
         """Return the released class index of each public row, −1 where it was not asked or not answered.
@@ -65,7 +70,8 @@ def ask_in_rounds(
 
     Every query is charged when it is asked. The first round fits into the budget or is refused; a later one asks only
     what is left, its most wanted rows. After an interruption the same call goes on where it was: what was answered is
-    remembered, so it is chosen again and costs nothing.
+    remembered, so it is chosen again and costs nothing; if the budget had cut it short, it may go on a little, for what
+    checks gave back. Equal rows are asked once.
 
     Parameters
     ----------
@@ -78,11 +84,10 @@ def ask_in_rounds(
     first : QuerySelector
         How the first round is chosen.
     then : QuerySelector, optional
-        How later rounds are chosen, as soon as there are answers of two classes if it needs them. Default: like the
-        first.
+        How later rounds are chosen, as soon as it is `ready`, and before that like the first. Default: like the first.
     student : scikit-learn classifier, optional
-        Retrained before every later round on the labels released so far. Its probabilities are what selectors and
-        `InteractiveGNMax` go by; while the answers are of one class, all classes count as equally likely.
+        Retrained before every round that goes by its probabilities, by rule or for `InteractiveGNMax`, on the labels
+        released so far; while these are of one class, all classes count as equally likely.
     features : array of shape (rows, features), optional
         Public features that selectors and student see instead of the rows.
     seed : int
@@ -99,27 +104,56 @@ def ask_in_rounds(
     """
     X = np.asarray(X_public)
     seen = X if features is None else np.asarray(features)
+    seen = np.array(seen)  # a copy, which nobody changes in place
     selectors = [first] + [then or first] * (len(n_queries) - 1)
     _check(session, X, seen, n_queries, selectors, student)
+    _, same = np.unique(session.row_keys(X), return_inverse=True)
     known, answers = PublicKnowledge.before(seen), list[tuple[IntArray, Release]]()
     for number, (selector, size) in enumerate(zip(selectors, n_queries, strict=True)):
-        selection_seed, student_seed = (int(word) for word in np.random.SeedSequence([seed, number]).generate_state(2))
-        if number > 0 or session.mechanism.takes_predictions:
+        _, student_seed = _seeds(seed, number)
+        size = min(size, len(known.open))
+        if size == 0:
+            break
+        if session.mechanism.takes_predictions or selector.needs_student:
             known = _with_predictions(known, student, session.n_classes, student_seed)
-        chooser = first if selector.needs_answers and _released_classes(known) < 2 else selector
-        rows = chooser.select(known, size, selection_seed)
+        rows = round_rows(selector if selector.ready(known) else first, known, size, seed, number)
         predictions = known.probabilities if session.mechanism.takes_predictions else None
-        if number > 0:
-            rows = rows[: session.affordable(X[rows], _of(predictions, rows))]
-        if len(rows) > 0:
-            answers.append((rows, session.ask(X[rows], _of(predictions, rows))))
-            known = _after(known, *answers[-1])
+        answer = _ask_what_fits(session, X, rows, predictions, all_or_none=number == 0)
+        if answer is not None:
+            answers.append(answer)
+            twins, labels = _with_twins(same, *answer)
+            known = known.after(twins, labels)
     return _joined(answers)
+
+
+def round_rows(rule: QuerySelector, known: PublicKnowledge, size: int, seed: int, number: int = 0) -> IntArray:
+    """Return the rows that a round of `ask_in_rounds` with this seed asks, as far as the budget allows.
+
+    Parameters
+    ----------
+    rule : QuerySelector
+        How they are chosen.
+    known : PublicKnowledge
+        What is public before the round.
+    size : int
+        How many rows.
+    seed : int
+        As in `ask_in_rounds`.
+    number : int
+        Which round, from 0.
+    """
+    return rule.select(known, size, _seeds(seed, number)[0])
 
 
 def first_predictions(mechanism: Mechanism, n_rows: int, n_classes: int) -> FloatArray | None:
     """Return what a mechanism that takes predictions is told before there is a student: all classes equally likely."""
-    return np.full((n_rows, n_classes), 1 / n_classes) if mechanism.takes_predictions else None
+    return _on_grid(np.full((n_rows, n_classes), 1 / n_classes)) if mechanism.takes_predictions else None
+
+
+def _seeds(seed: int, number: int) -> tuple[int, int]:
+    """Return the seeds of selection and training in one round."""
+    selection, training = np.random.SeedSequence([seed, number]).generate_state(2)
+    return int(selection), int(training)
 
 
 def even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
@@ -131,21 +165,18 @@ def even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
 def _with_predictions(known: PublicKnowledge, student: Any, n_classes: int, seed: int) -> PublicKnowledge:
     """Return what is known with the predictions of a student of it; without one, all classes are equally likely."""
     probabilities: FloatArray = np.full((len(known.X), n_classes), 1 / n_classes)
-    if student is not None and _released_classes(known) > 1:
-        fitted = fit_student(student, known.X, known.labels, np.arange(n_classes), seed=seed)
+    if student is not None and known.n_released_classes > 1:
+        fitted = fit_student(student, known.X.copy(), known.labels, np.arange(n_classes), seed=seed)
         probabilities = np.zeros_like(probabilities)
-        probabilities[:, fitted.classes_] = fitted.predict_proba(known.X)
-    return replace(known, probabilities=probabilities)
+        probabilities[:, fitted.classes_] = fitted.predict_proba(known.X.copy())
+    return replace(known, probabilities=_on_grid(probabilities))
 
 
-def _released_classes(known: PublicKnowledge) -> int:
-    return len(np.unique(known.labels[known.answered]))
-
-
-def _after(known: PublicKnowledge, rows: IntArray, release: Release) -> PublicKnowledge:
-    labels, asked = known.labels.copy(), known.asked.copy()
-    labels[rows], asked[rows] = release.labels, True
-    return PublicKnowledge(X=known.X, labels=labels, asked=asked)
+def _on_grid(probabilities: FloatArray) -> FloatArray:
+    """Return probabilities in whole parts of 2⁻²⁰, so that answers are recalled whatever the last bits are."""
+    parts = np.floor(probabilities * _PARTS) / _PARTS
+    parts[np.arange(len(parts)), probabilities.argmax(axis=1)] += 1 - parts.sum(axis=1)
+    return parts
 
 
 def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
@@ -155,7 +186,31 @@ def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
         Composed(tuple(release.event for release in releases)) if len(releases) > 1 else releases[0].event,
         sum(release.cost for release in releases),
     )
-    return AskedRounds(np.concatenate([rows for rows, _ in answers]), together, tuple(len(rows) for rows, _ in answers))
+    queries, sizes = np.concatenate([rows for rows, _ in answers]), tuple(len(rows) for rows, _ in answers)
+    return AskedRounds(queries, together, sizes, sum(release.cost > 0 for release in releases))
+
+
+def _ask_what_fits(
+    session: LabelingSession, X: npt.NDArray[Any], rows: IntArray, predictions: FloatArray | None, *, all_or_none: bool
+) -> tuple[IntArray, Release] | None:
+    """Return the rows that were asked, the first ones of `rows`, and their answers; None where none fits."""
+    while True:
+        if not all_or_none:
+            rows = rows[: session.affordable(X[rows], _of(predictions, rows))]
+        if len(rows) == 0:
+            return None
+        try:
+            return rows, session.ask(X[rows], _of(predictions, rows))
+        except BudgetExceededError:  # or somebody else spent in between
+            if all_or_none:
+                raise
+
+
+def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:
+    """Return the rows that were asked and all equal ones, with their labels: nobody pays for a twin."""
+    label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
+    twins = np.flatnonzero(np.isin(same, list(label_of)))
+    return twins, np.array([label_of[kind] for kind in same[twins].tolist()], dtype=np.int64)
 
 
 def _of(predictions: FloatArray | None, rows: IntArray) -> FloatArray | None:
@@ -182,14 +237,24 @@ def _check(
             f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "
             f"each. Got {sum(n_queries)} queries, {len(X)} public rows and features of {len(seen)}."
         )
-    if student is not None and not (is_classifier(student) and hasattr(student, "predict_proba")):
+    for selector in selectors:
+        selector.check(seen, session.n_classes)
+    later = any(selector.needs_student or session.mechanism.takes_predictions for selector in selectors[1:])
+    if later and student is not None and not (is_classifier(student) and hasattr(student, "predict_proba")):
         raise InvalidParameterError(
             "`student` of ask_in_rounds must be a scikit-learn classifier with `predict_proba`. Got a "
             f"{type(student).__name__}."
         )
-    later = any(selector.needs_student for selector in selectors[1:]) or (
-        session.mechanism.takes_predictions and len(n_queries) > 1
-    )
+    confidence = getattr(session.mechanism, "confidence", 1.0)
+    if confidence * session.n_classes <= 1:
+        raise InvalidParameterError(
+            f"`confidence` of {type(session.mechanism).__name__} must be above 1/{session.n_classes}, or guesses are "
+            f"confirmed. Got {confidence}."
+        )
+    if not session.takes_any_rows:
+        raise InvalidParameterError("The session of ask_in_rounds must know which rows its votes are about: `X_voted`.")
+    if len(n_queries) > 1:
+        session.check_voted(X)
     if selectors[0].needs_answers:
         raise InvalidParameterError(
             f"`first` of ask_in_rounds must choose without answers, for there are none yet. Got {selectors[0]}."

@@ -249,6 +249,8 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
         return factory(**section.parameters)
     except TypeError as error:
         raise ConfigError(f"[{name}.parameters] does not fit {section.estimator}: {error}.") from None
+    except ModuleNotFoundError as error:  # an extra that is not installed
+        raise ConfigError(f"`estimator` in [{name}], {section.estimator!r}: {error}") from None
 
 
 def _section(kind: type[Section], table: Any, name: str) -> Section:

@@ -166,7 +166,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
-    rounds = "one round" if model.rounds == 1 else f"{model.rounds} rounds"
+    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 
 

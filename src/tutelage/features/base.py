@@ -96,7 +96,7 @@ def _short(value: object) -> str:
     return f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
 
 
-def require_public_map(features: object, owner: str) -> FeatureMap:
+def require_public_map(features: object, owner: str, name: str = "features") -> FeatureMap:
     """Return `features` if nothing in it is fitted to rows.
 
     Raises
@@ -109,7 +109,7 @@ def require_public_map(features: object, owner: str) -> FeatureMap:
     for part in parts:
         if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
-                f"`features` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
+                f"`{name}` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
                 f"private rows is in it. Got a {type(part).__name__}; a map of your own derives from PublicFeatureMap "
                 "and leaves its `fit` alone."
             )

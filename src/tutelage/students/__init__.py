@@ -40,3 +40,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(networks, name)
     raise AttributeError(f"module 'tutelage.students' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

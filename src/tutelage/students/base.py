@@ -1,5 +1,6 @@
 """What every student is that learns from unlabelled rows too: scikit-learn's contract, with −1 for unlabelled."""
 
+import warnings
 from abc import abstractmethod
 from numbers import Real
 from typing import Any, Self
@@ -11,14 +12,15 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     """Base of students that learn from labelled and unlabelled rows, all of them public.
 
-    Subclasses define `_learn` and `predict_proba`. Everything they see was released or public before, so training them,
-    in whatever way and however often, costs no privacy.
+    Subclasses define `_learn` and `predict_proba`, and may define `_check_settings`. Everything they see was released
+    or public before, so training them, in whatever way and however often, costs no privacy.
 
     Attributes
     ----------
@@ -45,11 +47,28 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         ------
         InvalidDataError
             If the rows are no table of finite numbers, the labels no class values, one per row, or no row is labelled.
+        InvalidParameterError
+            If a parameter is out of range.
+
+        Warns
+        -----
+        UserWarning
+            If all labels are the same class.
         """
-        rows = self._checked_rows(X, reset=True)
-        self.classes_, labels = _class_indices(y, len(rows), type(self).__name__)
+        owner = type(self).__name__
+        rows = checked_rows(self, X, reset=True)
+        self.classes_, labels = _class_indices(y, len(rows), owner)
+        random_state = getattr(self, "random_state", None)
+        if random_state is not None:
+            integer_at_least(random_state, 0, "random_state", owner)
+        self._check_settings()
+        if len(self.classes_) == 1:
+            warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=2)
         self._learn(rows, labels)
         return self
+
+    def _check_settings(self) -> None:
+        """Raise InvalidParameterError if a parameter is out of range, InvalidDataError if rows do not fit it."""
 
     @abstractmethod
     def _learn(self, X: Matrix, labels: IntArray) -> None:
@@ -79,17 +98,30 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     def _known_rows(self, X: npt.ArrayLike) -> Matrix:
         """Return rows to classify, checked against those that were learned from."""
         check_is_fitted(self)
-        return self._checked_rows(X, reset=False)
+        return checked_rows(self, X, reset=False)
 
-    def _checked_rows(self, X: npt.ArrayLike, *, reset: bool) -> Matrix:
-        validate: Any = validate_data  # its types in scikit-learn are those of its defaults
-        try:
-            with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
-                missing = "allow-nan" if get_tags(self).input_tags.allow_nan else True
-                return validate(self, X, reset=reset, dtype=np.float32, ensure_all_finite=missing)
-        except ValueError as error:
-            complaint = _without_values(str(error), type(self).__name__)
-        raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
+
+def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Matrix:
+    """Return rows in single precision; raise InvalidDataError, without quoting them, if they are no table of numbers.
+
+    Parameters
+    ----------
+    student : estimator
+        Whose rows they are.
+    X : array of shape (rows, features)
+        The rows.
+    reset : bool
+        Whether the student learns from them; it keeps their number of features then, and compares it otherwise.
+    """
+    owner = type(student).__name__
+    validate: Any = validate_data  # its types in scikit-learn are those of its defaults
+    try:
+        with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
+            missing = "allow-nan" if get_tags(student).input_tags.allow_nan else True
+            return validate(student, X, reset=reset, dtype=np.float32, ensure_all_finite=missing)
+    except ValueError as error:
+        complaint = _without_values(str(error), owner)
+    raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
 
 
 def _class_indices(y: npt.ArrayLike, n_rows: int, owner: str) -> tuple[npt.NDArray[Any], IntArray]:

@@ -54,7 +54,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
         warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=2)
     elif learns_from_unlabelled(estimator):
         refuse_class_of_unlabelled(estimator, classes)
-        X, y = X_public, _with_unlabelled(y, answered)
+        X, y = X_public.copy(), _with_unlabelled(y, answered)  # some students work in place
     return fit_clone(estimator, X, y, seed)
 
 
@@ -80,10 +80,11 @@ def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> Non
         )
 
 
-def try_student(estimator: Any, X_public: Matrix, n_classes: int, *, rows_per_class: int) -> None:
+def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
     """Fit a student to made-up labels of public rows, so that a wrong setting is found out before anything is spent.
 
-    Networks take one step only. Whatever the student raises comes through.
+    Networks take one step only. Whatever the student raises comes through. All rows are looked at, for values that a
+    student of single precision could not take.
 
     Parameters
     ----------
@@ -91,11 +92,19 @@ def try_student(estimator: Any, X_public: Matrix, n_classes: int, *, rows_per_cl
         Cloned.
     X_public : array of shape (rows, features)
         Public rows.
-    n_classes : int
-        Number of classes.
+    classes : array of shape (classes,)
+        Class values.
     rows_per_class : int
         Rows of each made-up class.
+
+    Raises
+    ------
+    InvalidDataError
+        If a value is too large for the student.
     """
+    n_classes = len(classes)
+    if learns_from_unlabelled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
+        raise InvalidDataError("The public rows hold a number that is too large for this student. Scale them.")
     rows = np.resize(np.arange(len(X_public)), rows_per_class * n_classes)
     labels = np.arange(len(rows)) % n_classes
     if learns_from_unlabelled(estimator):
@@ -106,7 +115,7 @@ def try_student(estimator: Any, X_public: Matrix, n_classes: int, *, rows_per_cl
         if name.split("__")[-1] == "steps" and isinstance(value, int)
     }
     trial: Any = clone(estimator)
-    fit_student(trial.set_params(**steps), X_public[rows], labels, np.arange(n_classes), seed=0)
+    fit_student(trial.set_params(**steps), X_public[rows], labels, classes, seed=0)
 
 
 def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ _TOLERANCE = 1e-2  # of a solution's residual, in the norm of what it solves for
 _MOST_STEPS = 1000
 
 
-def neighbour_graph(X: Matrix, n_neighbors: int) -> csr_array:
+def neighbour_graph(X: Matrix, n_neighbours: int) -> csr_array:
     """Return the symmetric weights between rows and their nearest others, shape (rows, rows).
 
     A row gives a neighbour the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbour: from
@@ -21,7 +21,7 @@ def neighbour_graph(X: Matrix, n_neighbors: int) -> csr_array:
     ----------
     X : array of shape (rows, features)
         Finite numbers.
-    n_neighbors : int
+    n_neighbours : int
         Neighbours of each row; all others, where there are fewer.
 
     References
@@ -29,7 +29,7 @@ def neighbour_graph(X: Matrix, n_neighbors: int) -> csr_array:
     .. [1] Zelnik-Manor and Perona, "Self-tuning spectral clustering", NeurIPS 2004, section 2: local scales.
     """
     n_rows = len(X)
-    k = min(n_neighbors, n_rows - 1)
+    k = min(n_neighbours, n_rows - 1)
     if k == 0:
         return csr_array((n_rows, n_rows))
     distances, neighbours = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
@@ -85,9 +85,9 @@ class Propagation:
 
     def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
-        centered = -self._degrees[:, np.newaxis] * (sources.sum(axis=0) / self._degrees.sum())
-        centered[rows] += sources
-        residual = (self._scale * centered).astype(np.float32)
+        centred = -self._degrees[:, np.newaxis] * (sources.sum(axis=0) / self._degrees.sum())
+        centred[rows] += sources
+        residual = (self._scale * centred).astype(np.float32)
         solution, direction = np.zeros_like(residual), residual.copy()
         size = (residual**2).sum(axis=0)
         enough = _TOLERANCE**2 * size

@@ -1,17 +1,16 @@
 """Labels spread over the graph of public rows; each is tested by all others before it is believed."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
+from scipy.special import softmax
 from sklearn.svm import SVC
 from sklearn.utils.validation import has_fit_parameter
 
-from tutelage._fitting import fit_clone
+from tutelage._fitting import fit_clone, require_classifier
 from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
@@ -43,7 +42,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbours : int
         Neighbours of each row in the graph.
     alpha : float or tuple of float
         How much of what is at a row comes from its neighbours, below 1; the closer to 1, the further labels reach. Of
@@ -92,52 +91,52 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     def __init__(
         self,
         *,
-        n_neighbors: int = 10,
+        n_neighbours: int = 10,
         alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999),
         class_mass: str = "equal",
         final_estimator: Any = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_neighbors = n_neighbors
+        self.n_neighbours = n_neighbours
         self.alpha = alpha
         self.class_mass = class_mass
         self.final_estimator = final_estimator
         self.random_state = random_state
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
-        alphas, seed = self._checked()
+        alphas = np.atleast_1d(self.alpha).astype(np.float64)
+        seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
         known = np.flatnonzero(labels != ABSTAIN)
         told = np.eye(len(self.classes_))[labels[known]]
         self.trusts_ = np.full(len(X), np.nan)
         if len(self.classes_) == 1:
-            warnings.warn("Every label is the same class; the student always answers it.", stacklevel=3)
             self.label_distributions_, self.trusts_[known], self.label_noise_ = np.ones((len(X), 1)), 1.0, 0.0
         else:
-            graph = neighbour_graph(X, self.n_neighbors)
+            graph = neighbour_graph(X, self.n_neighbours)
             shares = self.class_mass == "labels"
             beliefs = [_belief(Propagation(graph, a), known, told, shares=shares, seed=seed) for a in alphas]
-            reach = -_FAR_REACHING * np.log1p(-np.array(alphas))
-            _, weights = _log_mean(np.array([belief.evidence for belief in beliefs]) + reach)
+            reach = -_FAR_REACHING * np.log1p(-alphas)
+            weights: FloatArray = softmax(np.array([belief.evidence for belief in beliefs]) + reach)
             self.label_distributions_ = np.tensordot(weights, [belief.rows for belief in beliefs], 1)
             labelled = np.tensordot(weights, [belief.labelled for belief in beliefs], 1)
             self.trusts_[known] = (labelled * told).sum(axis=1)
             self.label_noise_ = float(weights @ [belief.noise for belief in beliefs])
         self._fit_final(X, seed)
 
-    def _checked(self) -> tuple[list[float], int]:
-        """Return the values of α and the seed, or raise InvalidParameterError."""
+    def _check_settings(self) -> None:
         owner = type(self).__name__
-        integer_at_least(self.n_neighbors, 1, "n_neighbors", owner)
-        alphas = [number_between(alpha, 0, 1, "alpha", owner) for alpha in np.atleast_1d(self.alpha).tolist()]
+        integer_at_least(self.n_neighbours, 1, "n_neighbours", owner)
+        alphas = np.atleast_1d(self.alpha).tolist()
+        for alpha in alphas:
+            number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
             raise InvalidParameterError(f"`alpha` of {owner} must hold a number, at least 0 and below 1. Got none.")
         if self.class_mass not in ("equal", "labels"):
             raise InvalidParameterError(
                 f"`class_mass` of {owner} must be 'equal' or 'labels'. Got {self.class_mass!r}."
             )
-        if self.random_state is None:
-            return alphas, int(np.random.default_rng().integers(2**32))
-        return alphas, integer_at_least(self.random_state, 0, "random_state", owner)
+        if self.final_estimator is not None:
+            require_classifier(self.final_estimator, "final_estimator", owner)
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
         chosen = self.label_distributions_.argmax(axis=1)
@@ -146,12 +145,14 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         chance = 1 / (len(self.classes_) + 1e-9)
         weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)  # none where no label reaches
         estimator = SVC() if self.final_estimator is None else self.final_estimator
-        self.estimator_ = _fitted(estimator, X, chosen, weights, seed)
+        weighted = has_fit_parameter(estimator, "sample_weight")
+        sure = weights >= (_NEXT_TO_NOTHING if weighted else 0.5) * weights.max()
+        self.estimator_ = fit_clone(estimator, X[sure], chosen[sure], seed, weights[sure] / weights.max())
         self.temperature_ = 1.0
         if not hasattr(self.estimator_, "predict_proba"):
             sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
             scores, beliefs = self._scores(X[sample]), self.label_distributions_[sample]
-            losses = [-np.sum(beliefs * np.log(_softmax(scores / t) + _TINY)) for t in _TEMPERATURES]
+            losses = [-np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES]
             self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -164,7 +165,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         """
         rows = self._known_rows(X)
         if not hasattr(self.estimator_, "predict_proba"):
-            return _softmax(self._scores(rows) / self.temperature_)
+            return softmax(self._scores(rows) / self.temperature_, axis=1)
         probabilities = np.zeros((len(rows), len(self.classes_)))
         probabilities[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return probabilities
@@ -209,11 +210,11 @@ def _belief(field: Propagation, known: IntArray, told: FloatArray, *, shares: bo
             break
         before, prior = labelled, _log_prior(labelled, shares=shares)
         sharpness, grid, labelled = _weighed(told, others(labelled), prior)
-    evidence, weights = _log_mean(grid)
+    evidence, weights = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size)), softmax(grid)
     spread = _normalised(field.spread(known, labelled), labelled.sum(axis=0))
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
-        rows += weight * _softmax(sharp * spread + prior)
+        rows += weight * softmax(sharp * spread + prior, axis=1)
     return _Belief(rows, labelled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
 
 
@@ -249,13 +250,13 @@ def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tup
     """
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)
-    given = [_softmax(sharp * fields + log_prior) for sharp in sharpness]
+    given = [softmax(sharp * fields + log_prior, axis=1) for sharp in sharpness]
     rates = _rates(told.shape[1])[:, np.newaxis]
     right, wrong = 1 - rates, rates / (told.shape[1] - 1)
     seen = [(classes * told).sum(axis=1) for classes in given]
     evidence = [right * s + wrong * (1 - s) for s in seen]  # (rates, labels) each
     grid = np.array([np.log(e).sum(axis=1) for e in evidence])
-    _, weights = _log_mean(grid)
+    weights = softmax(grid)
     believed = np.zeros_like(told)
     for classes, weight, likelihood in zip(given, weights, evidence, strict=True):
         ratio = weight[:, np.newaxis] / likelihood
@@ -298,27 +299,3 @@ def _normalised(fields: FloatArray, masses: FloatArray) -> FloatArray:
     """
     mean = fields.sum(axis=1, keepdims=True) / np.maximum(masses.sum(axis=-1, keepdims=True), _TINY)
     return (fields + _NEUTRAL * mean) / (masses + _NEUTRAL)
-
-
-def _log_mean(logs: FloatArray) -> tuple[float, FloatArray]:
-    """Return the logarithm of the mean, and the share of each in the sum."""
-    odds = np.exp(logs - logs.max())
-    return float(logs.max() + np.log(odds.mean())), odds / odds.sum()
-
-
-def _softmax(scores: FloatArray) -> FloatArray:
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return odds / odds.sum(axis=1, keepdims=True)
-
-
-def _fitted(estimator: Any, X: Matrix, y: IntArray, weights: FloatArray, seed: int) -> Any:
-    """Return a clone fitted to rows by their weight, or to the surer ones if it takes no weights."""
-    weighted = has_fit_parameter(estimator, "sample_weight")
-    chosen = weights >= (_NEXT_TO_NOTHING if weighted else 0.5) * weights.max()
-    X, y, weights = X[chosen], y[chosen], weights[chosen]
-    if not weighted or np.all(y == y[0]):
-        return fit_clone(estimator, X, y, seed)
-    fresh: Any = clone(estimator)
-    if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
-        fresh.set_params(random_state=seed)
-    return fresh.fit(X, y, sample_weight=weights / weights.max())

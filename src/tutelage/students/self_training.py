@@ -1,5 +1,6 @@
 """A student for tables: a classifier that wrong labels do not mislead, and its own sure answers where they help."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,7 +111,8 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         return _probabilities(self.estimator_, rows, len(self.classes_))
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
-        candidates = self._checked_candidates()
+        leaves = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
+        candidates = leaves if self.estimator is None else [self.estimator]
         generator = np.random.default_rng(self.random_state)
         seed = int(generator.integers(2**31))
         known = np.flatnonzero(labels != ABSTAIN)
@@ -125,21 +127,18 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         else:
             self.estimator_ = fit_clone(candidates[best], X[known], labels[known], seed)
 
-    def _checked_candidates(self) -> list[Any]:
+    def _check_settings(self) -> None:
         integer_at_least(self.rounds, 0, "rounds", "SelfTrainingStudent")
         integer_at_least(self.folds, 2, "folds", "SelfTrainingStudent")
         number_between(self.doubt, 0, 1, "doubt", "SelfTrainingStudent")
-        if self.random_state is not None:
-            integer_at_least(self.random_state, 0, "random_state", "SelfTrainingStudent")
         if self.estimator is None:
-            return [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
+            return
         usable = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
         if not usable or not hasattr(self.estimator, "predict_proba"):
             raise InvalidParameterError(
                 "`estimator` of SelfTrainingStudent must be a scikit-learn classifier with predict_proba, for example "
                 f"RandomForestClassifier(). Got {self.estimator!r:.80}."
             )
-        return [self.estimator]
 
     def _cross_fitted(self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, seed: int) -> FloatArray:
         """Return class probabilities of labelled rows from models trained without them, shape (rows, classes)."""
@@ -175,7 +174,7 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         known = believed != ABSTAIN
         if len(np.unique(believed[known])) == 1:
             return fit_clone(estimator, X[known], believed[known], seed)
-        at_once = int(np.ceil(np.sum(~known) / self.rounds))
+        at_once = math.ceil(np.sum(~known) / self.rounds)
         rounds = SelfTrainingClassifier(estimator, criterion="k_best", k_best=at_once, max_iter=self.rounds)
         return fit_clone(rounds, X, believed, seed).estimator_
 

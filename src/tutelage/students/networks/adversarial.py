@@ -1,6 +1,5 @@
 """PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
 
-import warnings
 from collections.abc import Sequence
 from typing import final
 
@@ -15,7 +14,7 @@ from tutelage.progress import progress_bar
 from tutelage.students.networks.base import NetworkStudent, scores_of
 from tutelage.students.networks.discriminator import Discriminator
 from tutelage.students.networks.generator import Generator
-from tutelage.students.networks.learning import AveragedNetwork, step_size
+from tutelage.students.networks.learning import AveragedNetwork, learned_by, step_size
 
 _ADAM_BETAS = (0.5, 0.999)  # as the authors of improved GANs
 _FIRST_ROWS = 500  # on which the first weights are scaled
@@ -131,16 +130,15 @@ class AdversarialStudent(NetworkStudent):
         return Discriminator(self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise)
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
-        self._check_settings()
         discriminator = self._module(n_classes).to(X.device).train()
         discriminator.start_from(X[torch.randint(len(X), (_FIRST_ROWS,), device=X.device)])
-        if n_classes == 1:
-            warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=4)
-            return discriminator
         low, high = X.aminmax(dim=0)
         generator = Generator(self.generator_units, low, high).to(X.device).train()
         networks = [discriminator, generator] if self.unlabelled_weight else [discriminator]
-        optimisers = [self._optimiser(network) for network in networks]
+        optimisers = [
+            torch.optim.Adam(learned_by(network), lr=self.learning_rate, betas=_ADAM_BETAS, fused=True)
+            for network in networks
+        ]
         averaged = AveragedNetwork(discriminator, self.averaging)
         labelled = torch.nonzero(labels != ABSTAIN)[:, 0]
         classes = torch.full_like(labels, ABSTAIN)  # of the public rows, at the last look
@@ -176,10 +174,6 @@ class AdversarialStudent(NetworkStudent):
         labelled = corrected_loss(on_labelled, labels, self.label_noise).mean()
         _, of_real, of_generated = features.split(parts)
         return [labelled + self.unlabelled_weight * unlabelled, matching_loss(of_real.detach(), of_generated)]
-
-    def _optimiser(self, network: nn.Module) -> torch.optim.Optimizer:
-        learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
-        return torch.optim.Adam(learning, lr=self.learning_rate, betas=_ADAM_BETAS, fused=True)
 
     def _check_settings(self) -> None:
         owner = type(self).__name__

@@ -123,8 +123,7 @@ class ConsistencyStudent(ImageStudent):
         self.progress = progress
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
-        self._check_settings()
-        changes = self._changes(X.shape[1])
+        changes = self._changes()
         labelled = self._first_labels(X, labels, n_classes)
         module = self._module(n_classes).to(X.device).train()
         averaged = AveragedNetwork(module, self.averaging)
@@ -156,7 +155,7 @@ class ConsistencyStudent(ImageStudent):
 
     def _check_settings(self) -> None:
         owner = type(self).__name__
-        self._check_learning()
+        super()._check_settings()
         integer_at_least(self.steps, 1, "steps", owner)
         integer_at_least(self.unlabelled_ratio, 1, "unlabelled_ratio", owner)
         number_between(self.unlabelled_weight, 0, 100, "unlabelled_weight", owner)

@@ -12,16 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn import functional
 
-from tutelage._typing import FloatArray, Matrix
+from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
-from tutelage.students.networks.base import scores_of
+from tutelage.students.base import checked_rows
+from tutelage.students.networks.base import arrays_of, restore, scores_of
+from tutelage.students.networks.learning import learned_by, network_from
 
 
 @final
@@ -90,16 +92,16 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         InvalidParameterError
             If a parameter is out of range.
         InvalidDataError
-            If `targets` does not hold one vector of probabilities per row.
+            If the rows are no table of finite numbers, or `targets` does not hold one vector of probabilities per row.
         """
-        self._check_parameters()
-        rows: Matrix = validate_data(self, X, dtype=np.float32)  # type: ignore[arg-type]  its stubs want a str
+        self._check_settings()
+        rows = checked_rows(self, X, reset=True)
         wanted = _probabilities(targets, len(rows))
         self.classes_ = np.arange(wanted.shape[1])
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
         with drawing_from(seed), threadpool_limits(1):  # batches this small only wait for further threads
-            module = self._trained(torch.as_tensor(rows), torch.as_tensor(wanted, dtype=torch.float32))
-        self.weights_ = {name: value.detach().numpy().copy() for name, value in module.state_dict().items()}
+            module = self._trained(torch.tensor(rows), torch.tensor(wanted, dtype=torch.float32))
+        self.weights_ = arrays_of(module)
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -111,11 +113,11 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        rows: Matrix = validate_data(self, X, reset=False, dtype=np.float32)  # type: ignore[arg-type]
+        rows = checked_rows(self, X, reset=False)
         with drawing_from(0):  # weights that are replaced at once, but drawing them must not show
-            module = self.factory(len(self.classes_))
-        module.load_state_dict({name: torch.tensor(value) for name, value in self.weights_.items()})
-        return scores_of(module, torch.as_tensor(rows)).softmax(dim=1).numpy()
+            module = network_from(self.factory, len(self.classes_), "DistilledStudent")
+        restore(module, self.weights_)
+        return scores_of(module, torch.tensor(rows)).softmax(dim=1).numpy()
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.integer]:
         """Return the likeliest class index of each row.
@@ -127,7 +129,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def _check_parameters(self) -> None:
+    def _check_settings(self) -> None:
         for name in ("temperature", "learning_rate"):
             positive(getattr(self, name), name, "DistilledStudent")
         for name in ("steps", "batch_size"):
@@ -136,8 +138,8 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
             integer_at_least(self.random_state, 0, "random_state", "DistilledStudent")
 
     def _trained(self, X: torch.Tensor, targets: torch.Tensor) -> nn.Module:
-        module = self.factory(targets.shape[1]).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-        optimiser = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
+        module = network_from(self.factory, targets.shape[1], "DistilledStudent").train()
+        optimiser = torch.optim.Adam(learned_by(module), lr=self.learning_rate, fused=True)
         for step in range(self.steps):
             optimiser.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(X), (self.batch_size,))

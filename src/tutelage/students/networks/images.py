@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tutelage._fitting import require_classifier
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -56,8 +57,8 @@ class ImageStudent(NetworkStudent):
             scores = module(rows)
         return scores.float()
 
-    def _changes(self, n_features: int) -> ImageAugmentation:
-        """Return how images are changed, once rows of so many features were found to be such images."""
+    def _changes(self) -> ImageAugmentation:
+        """Return how images are changed, once rows were found to be such images."""
         owner, shape = type(self).__name__, self.image_shape
         changes = ImageAugmentation.for_images(shape) if self.augmentation is None else self.augmentation
         if not isinstance(changes, ImageAugmentation):
@@ -69,9 +70,9 @@ class ImageStudent(NetworkStudent):
                 f"`image_shape` of {owner} must be that of its augmentation, {changes.image_shape!r}. Got {shape!r}."
             )
         values = int(np.prod(shape))
-        if values != n_features:
+        if values != self.n_features_in_:
             raise InvalidDataError(
-                f"`X` of {owner} must have {values} columns, for images of shape {shape!r}. Got {n_features}."
+                f"`X` of {owner} must have {values} columns, for images of shape {shape!r}. Got {self.n_features_in_}."
             )
         return changes
 
@@ -86,9 +87,11 @@ class ImageStudent(NetworkStudent):
         started = torch.as_tensor(first.predict(plain), device=X.device)
         return LabelledRows(torch.arange(len(X), device=X.device), started)
 
-    def _check_learning(self) -> None:
-        """Refuse settings of the optimiser and the loss that are out of range."""
+    def _check_settings(self) -> None:
         owner = type(self).__name__
+        self._changes()
+        if self.first_student is not None:
+            require_classifier(self.first_student, "first_student", owner)
         integer_at_least(self.batch_size, 2, "batch_size", owner)
         for name in ("robustness", "averaging", "weight_decay"):
             number_between(getattr(self, name), 0, 1, name, owner)

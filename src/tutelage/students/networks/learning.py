@@ -118,7 +118,11 @@ def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str
     return copy.deepcopy(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  missing in torch's stubs
 
 
+def learned_by(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that training may change."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
 def optimiser_of(module: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """Return AdamW over what `module` learns, one fused step for all."""
-    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(learning, lr=learning_rate, weight_decay=weight_decay, fused=True)
+    return torch.optim.AdamW(learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True)

@@ -1,5 +1,6 @@
 """Self-training in rounds: a network labels what it is surest of, by a loss that wrong labels pull little."""
 
+import math
 from collections.abc import Callable
 from typing import Any, final
 
@@ -10,10 +11,9 @@ from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
 from tutelage.progress import progress_bar
 from tutelage.students.networks.augmentation import ImageAugmentation
+from tutelage.students.networks.base import scores_of
 from tutelage.students.networks.images import ImageStudent, LabelledRows
 from tutelage.students.networks.learning import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
-
-_ROWS_AT_ONCE = 256
 
 
 @final
@@ -108,17 +108,14 @@ class NoisySelfTrainingStudent(ImageStudent):
         self.progress = progress
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
-        self._check_learning()
-        for name in ("rounds", "steps"):
-            integer_at_least(getattr(self, name), 1, name, type(self).__name__)
-        changes = self._changes(X.shape[1])
+        changes = self._changes()
         believed = self._first_labels(X, labels, n_classes)
         network = self._module(n_classes).to(X.device)
         rounds = progress_bar(range(1, self.rounds + 1), "self-training", self.rounds, shown=self.progress)
         for done in rounds:
             network = self._round(network, X, believed, changes, young=done == 1)
             if done < self.rounds:
-                believed = surest(self._probabilities(network, X), labels, done / self.rounds)
+                believed = surest(scores_of(network, X).softmax(dim=1), labels, done / self.rounds)
         return network
 
     def _round(
@@ -140,9 +137,10 @@ class NoisySelfTrainingStudent(ImageStudent):
             averaged.update(module)
         return averaged.module
 
-    def _probabilities(self, network: nn.Module, X: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            return torch.cat([self._scores(network, rows).softmax(dim=1) for rows in X.split(_ROWS_AT_ONCE)])
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("rounds", "steps"):
+            integer_at_least(getattr(self, name), 1, name, type(self).__name__)
 
 
 def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> LabelledRows:
@@ -164,7 +162,7 @@ def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> L
     targets = torch.where((labels != ABSTAIN) & (of_label * n_classes >= 1), labels, ABSTAIN)
     for index in range(n_classes):
         members = torch.nonzero(said == index)[:, 0]
-        best = members[sureness[members].argsort(descending=True, stable=True)[: -int(-len(members) * share // 1)]]
+        best = members[sureness[members].argsort(descending=True, stable=True)[: math.ceil(len(members) * share)]]
         targets[best] = torch.where(targets[best] == ABSTAIN, index, targets[best])
     rows = torch.nonzero(targets != ABSTAIN)[:, 0]
     return LabelledRows(rows, targets[rows])

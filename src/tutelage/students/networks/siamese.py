@@ -10,12 +10,12 @@ from torch.nn import functional
 
 from tutelage._typing import FloatArray, IntArray, Matrix
 from tutelage.networks import TwoConvolutions, drawing_from
+from tutelage.students.networks.base import in_batches
 
 _HIDDEN = 128
 _JITTER = 0.2  # of the spread of a feature
 _LEARNING_RATE = 1e-3
 _BIAS = 3.0  # first log odds that rows with equal encodings are the same; training moves it by little
-_ROWS_AT_ONCE = 256
 
 
 @final
@@ -63,12 +63,12 @@ class SiameseNetwork(nn.Module):
         self.eval()
         with torch.inference_mode(), threadpool_limits(1):
             places, compared = self._places(X), self._places(references)
-            nearest = [torch.cdist(rows, compared, p=1).min(dim=1) for rows in places.split(_ROWS_AT_ONCE)]
-            odds = self.bias - torch.cat([match.values for match in nearest])
-        return odds.sigmoid().double().numpy(), torch.cat([match.indices for match in nearest]).numpy()
+            nearest = in_batches(lambda rows: torch.cdist(rows, compared, p=1).argmin(dim=1), places)
+            odds = self.bias - (places - compared[nearest]).abs().sum(dim=1)
+        return odds.sigmoid().double().numpy(), nearest.numpy()
 
     def _places(self, X: Matrix) -> torch.Tensor:
-        return torch.cat([self.encoded(rows) for rows in _tensor(X).split(_ROWS_AT_ONCE)])
+        return in_batches(self.encoded, _tensor(X))
 
 
 def train_siamese(
@@ -152,4 +152,4 @@ class _Jittered(nn.Module):
 
 
 def _tensor(X: Matrix) -> torch.Tensor:
-    return torch.as_tensor(X, dtype=torch.float32)
+    return torch.tensor(X, dtype=torch.float32)  # a copy: torch warns of arrays that are read-only

@@ -53,6 +53,8 @@ class PublicKnowledge:
             raise InvalidDataError(
                 "`labels` of PublicKnowledge must be -1 wherever `asked` is false: nobody paid for it."
             )
+        for name in ("X", "labels", "asked", "probabilities"):  # a rule that wrote into them would change what is asked
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     @classmethod
     def before(cls, X: npt.NDArray[Any]) -> "PublicKnowledge":
@@ -65,9 +67,36 @@ class PublicKnowledge:
         return self.labels != ABSTAIN
 
     @property
+    def n_released_classes(self) -> int:
+        """How many different classes the released labels are of."""
+        return len(np.unique(self.labels[self.answered]))
+
+    def after(self, rows: IntArray, labels: IntArray) -> "PublicKnowledge":
+        """Return what is known once these rows were asked and answered so; of a student, nothing.
+
+        Parameters
+        ----------
+        rows : integer array of shape (queries,)
+            Row numbers.
+        labels : integer array of shape (queries,)
+            Their released class indices, −1 where there was no answer.
+        """
+        all_labels, asked = self.labels.copy(), self.asked.copy()
+        all_labels[rows], asked[rows] = labels, True
+        return PublicKnowledge(X=self.X, labels=all_labels, asked=asked)
+
+    @property
     def open(self) -> IntArray:
         """Row numbers that were not asked yet."""
         return np.flatnonzero(~self.asked)
+
+
+def _read_only(values: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    if values is None:
+        return None
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 class QuerySelector(ABC):
@@ -78,8 +107,28 @@ class QuerySelector(ABC):
     """
 
     __slots__ = ()
-    needs_answers: ClassVar[bool] = False  # whether some row of `known` must be answered
-    needs_student: ClassVar[bool] = False  # whether `known` must have the probabilities of a student
+    needs_answers: ClassVar[bool] = False  # whether it goes by earlier answers, so cannot choose the first rows
+    needs_student: ClassVar[bool] = False  # whether it goes by a student's probabilities
+
+    def ready(self, known: PublicKnowledge) -> bool:
+        """Return whether enough is known to choose by this rule: for one that needs answers, two classes of them."""
+        return not self.needs_answers or known.n_released_classes >= 2
+
+    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: B027  most rules have nothing to refuse
+        """Refuse, before anything is spent, rows or a number of classes that the rule could not work with.
+
+        Parameters
+        ----------
+        X : array of shape (rows, ...)
+            Public rows.
+        n_classes : int
+            Number of classes that answers can be of.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a setting of the rule does not suit them.
+        """
 
     @final
     def select(self, known: PublicKnowledge, n_queries: int, seed: int) -> IntArray:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -13,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from tutelage._fitting import fit_clone
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least, probability
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.selection.base import PublicKnowledge, QuerySelector
 from tutelage.students.selection.representatives import flat_rows
 
@@ -53,6 +54,37 @@ class BinaryExperts(QuerySelector):
         probability(self.score_below, "score_below", "BinaryExperts")
         probability(self.others_above, "others_above", "BinaryExperts")
         integer_at_least(self.at_least, 1, "at_least", "BinaryExperts")
+
+    def ready(self, known: PublicKnowledge) -> bool:
+        """Return whether there are answers of enough classes for so many experts to disagree."""
+        return known.n_released_classes > self.at_least
+
+    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
+        """Refuse more disagreeing experts than there are classes besides one.
+
+        Parameters
+        ----------
+        X : array of shape (rows, ...)
+            Public rows.
+        n_classes : int
+            Number of classes that answers can be of.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `at_least` is not below it, or `estimator` is no classifier with probabilities.
+        """
+        if self.at_least >= n_classes:
+            raise InvalidParameterError(
+                f"`at_least` of BinaryExperts must be below the number of classes, {n_classes}. Got {self.at_least}."
+            )
+        if self.estimator is not None and not (
+            is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")
+        ):
+            raise InvalidParameterError(
+                "`estimator` of BinaryExperts must be a scikit-learn classifier with `predict_proba`. Got a "
+                f"{type(self.estimator).__name__}."
+            )
 
     def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:
         """Return which rows, asked or not, the experts are undecided about; shape (rows,).

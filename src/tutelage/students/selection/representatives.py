@@ -98,7 +98,7 @@ def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
         If they are anything else.
     """
     try:
-        rows = np.asarray(X, dtype=np.float64).reshape(len(X), -1)
+        rows = np.array(X, dtype=np.float64).reshape(len(X), -1)
     except (TypeError, ValueError):
         rows = np.full((1, 1), np.nan)
     if not np.all(np.isfinite(rows)):

@@ -1,9 +1,11 @@
 """Ask what resembles no labelled row, by siamese networks (Papernot et al. 2017, Appendix B.2)."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least
@@ -51,6 +53,32 @@ class SiameseSimilarity(QuerySelector):
         for name in ("embedding", "steps"):
             integer_at_least(getattr(self, name), 1, name, "SiameseSimilarity")
         integer_at_least(self.batch_size, 2, "batch_size", "SiameseSimilarity")
+
+    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
+        """Refuse images of another shape, and work without torch.
+
+        Parameters
+        ----------
+        X : array of shape (rows, ...)
+            Public rows.
+        n_classes : int
+            Number of classes that answers can be of.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `image_shape` does not fit the rows.
+        ModuleNotFoundError
+            If the torch extra is not installed.
+        """
+        import tutelage.networks  # noqa: F401
+
+        n_features = X.reshape(len(X), -1).shape[1]
+        if self.image_shape is not None and math.prod(self.image_shape) != n_features:
+            raise InvalidParameterError(
+                f"`image_shape` of SiameseSimilarity must multiply to the {n_features} features of a row. Got "
+                f"{self.image_shape!r}."
+            )
 
     def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
         """Return the probability of each row's best match among the labelled rows, and that match's label.
