@@ -79,9 +79,9 @@ def test_rows_that_are_there_several_times_weigh_as_much_and_stay_with_their_tea
 
 def test_the_student_is_never_shown_an_evaluation_row(less_adult):
     class Watcher(adult.LogisticRegression):
-        def fit(self, X, y):
+        def fit(self, X, y, sample_weight=None):
             Watcher.seen = X
-            return super().fit(X, y)
+            return super().fit(X, y, sample_weight)
 
     encoded = adult._encoded(less_adult.X_public, less_adult)
     asked = np.arange(0, 500, 5)

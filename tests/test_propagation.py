@@ -36,7 +36,7 @@ def blobs(n_classes: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np
     return 8 * np.eye(n_classes)[y] + np.random.default_rng(seed).random((len(y), n_classes)), y
 
 
-def some_labels(y: np.ndarray, n_labels: int, right: float, seed: int = 0) -> np.ndarray:
+def some_labels(y: Any, n_labels: int, right: float, seed: int = 0) -> np.ndarray:
     """Labels of `n_labels` rows; of these a share of 1 − `right`, exactly, is another class."""
     generator = np.random.default_rng(seed)
     asked = generator.choice(len(y), n_labels, replace=False)

@@ -93,8 +93,9 @@ def test_intervals_are_those_of_the_textbook():
     centre, (low, high) = share(np.arange(100) < 7)
     assert centre == pytest.approx(7)
     assert (low, high) == pytest.approx((2.86, 13.89), abs=0.01)  # Clopper and Pearson 1934
-    centre, (low, high) = mean([1.0, 2.0, 3.0])
-    assert (low, centre, high) == pytest.approx((-0.484, 2, 4.484), abs=1e-3)  # t = 4.303 at two degrees of freedom
+    centre, interval = mean([1.0, 2.0, 3.0])
+    assert (centre, interval) == (2, pytest.approx((-0.484, 4.484), abs=1e-3))  # t = 4.303 at two degrees of freedom
+    assert mean([3.0]) == (3.0, None)
 
 
 def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
