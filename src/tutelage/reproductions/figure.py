@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 _INCHES = (7.5, 4.8)
 _PIXELS_PER_INCH = 160
-# Okabe and Ito's palette, which the colour-blind can tell apart.
 _DASHES = ("-", "--", "-.", ":")
+# Okabe and Ito's palette, which the colour-blind can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
@@ -59,8 +59,8 @@ class Figure:
         The curves.
     logarithmic : bool
         Whether the horizontal axis is.
-    y_from : float, optional
-        Where the vertical axis begins.
+    y_range : tuple of two float, optional
+        Ends of the vertical axis.
     """
 
     title: str
@@ -68,7 +68,7 @@ class Figure:
     y_label: str
     series: tuple[Series, ...]
     logarithmic: bool = False
-    y_from: float | None = None
+    y_range: tuple[float, float] | None = None
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Draw the figure into `folder` as png and svg, and return their paths.
@@ -89,9 +89,10 @@ class Figure:
             _draw(axes, series, _COLOURS[place % len(_COLOURS)])
         axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
         axes.set_xscale("log" if self.logarithmic else "linear")
-        axes.set_ylim(bottom=self.y_from)
+        if self.y_range is not None:
+            axes.set_ylim(self.y_range)
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
         paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
         for path in paths:
             canvas.savefig(path, dpi=_PIXELS_PER_INCH)
@@ -103,5 +104,8 @@ def _draw(axes: "Axes", series: Series, colour: str) -> None:
     axes.plot(series.x, series.y, style, color=colour, label=series.name or "_", markersize=4, linewidth=1.5)
     if series.interval is not None:
         axes.fill_between(series.x, *series.interval, color=colour, alpha=0.15, linewidth=0)
+    middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labelled on its left
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
-        axes.annotate(label, (x, y), xytext=(6, -11), textcoords="offset points", fontsize=8, color=colour)
+        side, across = ("right", -6) if x > middle else ("left", 6)
+        place = {"xytext": (across, 5), "textcoords": "offset points", "horizontalalignment": side}
+        axes.annotate(label, (x, y), fontsize=8, color=colour, **place)
