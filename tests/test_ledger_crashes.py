@@ -119,7 +119,9 @@ def test_a_process_killed_at_every_other_line_of_ask_leaves_no_answer_without_a_
 
 def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path):
     random, said = np.random.default_rng(0), tmp_path / "said"
-    kills = 60
+    kills, began = 60, time.perf_counter()
+    session(path, 4).ask(rows(100 * kills, 4))
+    while_a_few_are_answered = max(0.05, 3 * (time.perf_counter() - began))
     for attempt in range(kills):
         started, start = os.pipe()
         child = os.fork()
@@ -132,7 +134,7 @@ def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path
                     out.write(np.array([batch, *labels], dtype=np.int64).tobytes())
                 os._exit(0)
         os.read(started, 1)
-        time.sleep(random.uniform(0, 0.05))
+        time.sleep(random.uniform(0, while_a_few_are_answered))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(started)
