@@ -13,6 +13,7 @@ import numpy as np
 
 from tutelage._typing import IntArray, Matrix
 from tutelage.accounting import data_independent
+from tutelage.budget import round_up
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, glyph_features
@@ -178,7 +179,9 @@ def _epsilon(mechanism: GNMax, n_queries: int, unit: PrivacyUnit) -> float:
 
 def _row_of(point: _Point) -> Row:
     right, interval = mean(point.accuracies)
-    name = f"{point.n_teachers:,} teachers, {point.n_queries} answers, ε = {point.epsilon:.3f}: mean over folds, %"
+    name = (
+        f"{point.n_teachers:,} teachers, {point.n_queries} answers, ε = {round_up(point.epsilon)}: mean over folds, %"
+    )
     return Row(name=name, ours=right, interval=interval)
 
 
