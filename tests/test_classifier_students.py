@@ -113,7 +113,7 @@ def test_rounds_ask_where_the_student_doubts(blobs):
 
 def test_interactive_gnmax_runs_end_to_end(blobs):
     X, y, X_public, y_public = blobs
-    mechanism = InteractiveGNMax(threshold=12.0, sigma_threshold=3.0, sigma_vote=2.0, confidence=0.8)
+    mechanism = InteractiveGNMax(threshold=8.0, sigma_threshold=3.0, sigma_vote=2.0, confidence=0.8)
     fitted = tree_like(
         mechanism=mechanism, n_queries=90, rounds=3, selection="random", student=LabelPropagationStudent()
     )
