@@ -149,7 +149,9 @@ def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
 def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
     X, y, X_public, _ = blobs
     mechanism = ConfidentGNMax(threshold=26.0, sigma_threshold=4.0, sigma_vote=2.0)
-    fitted = tree_like(mechanism=mechanism, student="label-propagation", n_queries=40).fit(X, y, X_public=X_public)
+    fitted = tree_like(mechanism=mechanism, student="label-propagation", n_queries=40, noise=SimulationNoise(1)).fit(
+        X, y, X_public=X_public
+    )
     assert 0 < fitted.release_.answered.sum() < 40
     known = np.isfinite(fitted.student_.trusts_)
     assert np.array_equal(np.flatnonzero(known), np.sort(fitted.queries_[fitted.release_.answered]))
