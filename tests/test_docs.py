@@ -144,7 +144,7 @@ def test_the_documented_students_work():
         exec(example, names)  # noqa: S102  our own documentation
     digits, model, in_rounds = names["digits"], names["model"], names["in_rounds"]
     assert f"ε = {model.epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
-    assert model.score(digits.X_test, digits.y_test) > 0.6  # 0.78 to 0.93 in twelve runs
+    assert model.score(digits.X_test, digits.y_test) > 0.6  # 0.77 to 0.93 in seven runs
     assert len(in_rounds.queries_) == len(set(in_rounds.queries_.tolist())) == 200
     assert names["asked"].rounds == (45, 15)
     assert np.mean(names["final"].predict(names["X_public"]) == digits.y_test) > 0.7
