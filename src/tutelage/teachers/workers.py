@@ -7,6 +7,7 @@ alone: were those lost that merely shared a worker or a batch with it, one row c
 """
 
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -15,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import islice
+from multiprocessing import current_process
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -196,7 +198,7 @@ def _over_joblib(
     def calls() -> Iterator[Any]:
         for number in numbers:
             started.add(number)
-            yield delayed(_numbered)(number, job.seed, job.work, job.own(number), job.shared)
+            yield delayed(_in_worker)(number, job.seed, job.work, job.own(number), job.shared)
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
     parallel: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
@@ -251,6 +253,13 @@ def _nothing() -> None:
 
 
 _NOTHING = Job(_nothing, own=lambda _: (), shared=(), seed=0)
+
+
+def _in_worker(*arguments: Any) -> tuple[int, Any]:
+    # A terminal sends Ctrl-C to workers too. Theirs would print what they were doing; the parent ends them anyway.
+    if type(current_process()).__name__ == "LokyProcess" and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _numbered(*arguments)
 
 
 def _numbered(
