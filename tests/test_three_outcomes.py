@@ -87,10 +87,10 @@ def test_gaussian_noise_costs_about_two_thirds_of_the_bound_of_every_count(sigma
 
 def test_cells_of_wide_noise_lie_above_the_positions_in_them(monkeypatch):
     exact = [three_outcomes.gaussian_argmax(12.0, order) for order in (1.1, 4.0, 20.0)]
-    three_outcomes._positions.cache_clear()
+    three_outcomes.positions_of.cache_clear()
     monkeypatch.setattr(three_outcomes, "_LATTICE", 60)
     in_cells = [three_outcomes.gaussian_argmax(12.0, order) for order in (1.1, 4.0, 20.0)]
-    three_outcomes._positions.cache_clear()
+    three_outcomes.positions_of.cache_clear()
     assert np.all(np.array(in_cells) >= exact)
     assert np.all(np.array(in_cells) <= np.array(exact) * 2)
 
@@ -138,8 +138,8 @@ def test_orders_too_near_one_for_double_precision_are_left_to_the_closed_form(or
 @pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
 def test_what_lies_beyond_the_reach_is_bounded(order):
     for noise, log_mass in (
-        (three_outcomes._laplace(10.0), lambda w: -np.abs(w) / 10),
-        (three_outcomes._gaussian(10.0, order), lambda w: -(w**2) / 200),
+        (three_outcomes.laplace_noise(10.0), lambda w: -np.abs(w) / 10),
+        (three_outcomes.gaussian_noise(10.0, order), lambda w: -(w**2) / 200),
     ):
         assert noise is not None
         w = np.arange(-600, 601)

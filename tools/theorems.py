@@ -54,6 +54,13 @@ THEOREMS = {
         ("A budget at one order holds for adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
+    "release.md": [
+        ("Costs within changed ballots", "accounting.release.reach:reach"),
+        ("The same for any number of classes", "accounting.release.reach:reach"),
+        ("What a passed test proves", "accounting.release.proposal:Proposal"),
+        ("The best chances of a test", "accounting.release.proposal:best_chances"),
+        ("What may be published after a test", "publishing:publish_epsilon"),
+    ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
         ("Composition of Rényi costs; Mironov 2017 Proposition 1", "accounting:Accountant"),

@@ -8,11 +8,15 @@ Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says
 """
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, final
 
-from tutelage._validation import integer_at_least, noise_scale, number_of_votes
+from tutelage._validation import integer_at_least, noise_scale, number_of_votes, positive
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+
+CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +262,65 @@ class InteractiveCheck(Event):
 
 @final
 @dataclass(frozen=True, slots=True)
+class PublicationTest(Event):
+    """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
+
+    The shortfall is a whole number that one unit changes by at most one (docs/proofs/release.md).
+
+    Parameters
+    ----------
+    chances : tuple of int
+        Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰, not rising; the last holds from there on.
+    unit : PrivacyUnit
+        What changes the shortfall by at most one.
+    simulated : bool
+        True where the test was drawn from a seeded generator, which protects nobody.
+    """
+
+    chances: tuple[int, ...]
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        chances = tuple(self.chances)
+        if len(chances) < 2 or not all(type(chance) is int and 0 < chance < CERTAIN for chance in chances):
+            raise InvalidParameterError(
+                "`chances` of PublicationTest must be two or more whole numbers above 0 and below 2**60."
+            )
+        if any(later > earlier for earlier, later in pairwise(chances)):
+            raise InvalidParameterError("`chances` of PublicationTest must not rise with the shortfall.")
+        object.__setattr__(self, "chances", chances)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisedCost(Event):
+    """A private number plus Gaussian noise on a public grid, the noise scaled by the number's smooth sensitivity.
+
+    Parameters
+    ----------
+    shift : float
+        Most by which one unit moves the number, in standard deviations of the smaller of the two noises.
+    smoothness : float
+        β: one unit changes the standard deviation by a factor e^β at most.
+    unit : PrivacyUnit
+        What moves the number.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    shift: float
+    smoothness: float
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shift", positive(self.shift, "shift", "NoisedCost"))
+        object.__setattr__(self, "smoothness", positive(self.smoothness, "smoothness", "NoisedCost"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Repeated(Event):
     """The same event `count` times, each on its own query, possibly chosen in view of earlier answers.
 
@@ -334,5 +397,7 @@ _BY_NAME: dict[str, type[Event]] = {
         ContinuousArgmaxGaussian,
         ConfidenceCheck,
         InteractiveCheck,
+        PublicationTest,
+        NoisedCost,
     )
 }

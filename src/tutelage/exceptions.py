@@ -8,6 +8,7 @@
     ├── ConfigError                a run configuration is wrong
     ├── TeacherTrainingError       an estimator failed on a shard
     ├── UnsupportedEventError      no theorem here covers this release    (also TypeError)
+    ├── NothingToGainError         no epsilon below the data-independent one can be proposed
     ├── LedgerError                a ledger does not do what was asked of it
     │   ├── BudgetExceededError    the release would pass the budget; nothing was spent or drawn
     │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
@@ -53,6 +54,10 @@ class TeacherTrainingError(TutelageError):
 
 class UnsupportedEventError(TutelageError, TypeError):
     """No accounting rule here covers this event; nothing is claimed about it."""
+
+
+class NothingToGainError(TutelageError):
+    """Votes like the public ones given bear no smaller epsilon than the data-independent one, which stands."""
 
 
 class LedgerError(TutelageError):

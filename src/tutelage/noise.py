@@ -4,6 +4,7 @@
 repeated; noise that can be replayed protects nobody, and everything made with it is marked ``simulated``.
 """
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tutelage._validation import noise_scale
 from tutelage.exceptions import InvalidParameterError
 
 _FEATURES = threading.Lock()
+_CHANCE_BITS = 60
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -33,6 +35,10 @@ class NoiseSource(Protocol):
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
+        ...
+
+    def happens(self, chance: int) -> bool:
+        """Draw whether something of probability chance·2⁻⁶⁰ happens."""
         ...
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
@@ -64,6 +70,10 @@ class SystemNoise:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
         return _draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
+
+    def happens(self, chance: int) -> bool:
+        """Draw whether something of probability chance·2⁻⁶⁰ happens: exact, for 60 uniform bits are compared."""
+        return secrets.randbits(_CHANCE_BITS) < chance
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
@@ -108,6 +118,10 @@ class SimulationNoise:
         support = np.arange(-reach, reach + 1)
         weights = np.exp(-((support / sigma) ** 2) / 2)
         return self._generator.choice(support, size=shape, p=weights / weights.sum())
+
+    def happens(self, chance: int) -> bool:
+        """Draw whether something of probability chance·2⁻⁶⁰ happens."""
+        return int(self._generator.integers(2**_CHANCE_BITS)) < chance
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""

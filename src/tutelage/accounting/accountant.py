@@ -1,5 +1,7 @@
 """One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, final
 
@@ -10,6 +12,7 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
 from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.release.reach import reach
 from tutelage.budget import PrivateEpsilon, PublicEpsilon
 from tutelage.events import (
     Composed,
@@ -78,6 +81,26 @@ class PrivateBreakdown:
         raise NotPublishableError("A PrivateBreakdown cannot be stored: it depends on the private votes.")
 
 
+@final
+class PrivateReach:
+    """How far an exact cost can move with the ballots, guarded: it depends on the votes, opened by `reveal()` only."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: FloatArray) -> None:
+        self._values = values
+
+    def reveal(self) -> FloatArray:
+        """Return the private bounds U_0 …, in nats, for the eyes of the data's owner only."""
+        return self._values
+
+    def __repr__(self) -> str:
+        return "PrivateReach(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("A PrivateReach cannot be stored: it depends on the private votes.")
+
+
 class _Release(NamedTuple):
     event: Event
     times: int
@@ -85,6 +108,7 @@ class _Release(NamedTuple):
     votes: VoteHistogram | None
     exact: ExactCosts | None
     ballots: Ballots | None
+    offsets: FloatArray | None
 
     @property
     def charged(self) -> int:
@@ -169,7 +193,7 @@ class Accountant:
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
             if ballots is not None:
                 _check_ballots(ballots, votes)
-        self._releases.append(_Release(kind, count, at_most, votes, exact, ballots))
+        self._releases.append(_Release(kind, count, at_most, votes, exact, ballots, offsets))
 
     def data_independent(self, delta: float) -> PublicEpsilon:
         """Return the smallest proved ε that holds for all votes, so that it may be published.
@@ -182,6 +206,16 @@ class Accountant:
             If checks decided which queries were answered and no limit on the answers was named.
         """
         probability(delta, "delta", "Accountant.data_independent")
+        return data_independent.epsilon(self.charged(), delta)
+
+    def charged(self) -> Composed:
+        """Return everything that was added as one event, with every number that checks decided at its limit.
+
+        Raises
+        ------
+        InvalidDataError
+            If checks decided which queries were answered and no limit on the answers was named.
+        """
         self._refuse_if_empty()
         answers = [release for release in self._releases if not isinstance(release.event, _CHECK)]
         checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
@@ -191,8 +225,7 @@ class Accountant:
                 "Checks decided how many queries were answered, so that number was not fixed. Pass as `at_most` how "
                 "many answers were allowed for in advance; the number of checks is always safe."
             )
-        releases = tuple(Repeated(release.event, release.charged) for release in self._releases)
-        return data_independent.epsilon(Composed(releases), delta)
+        return Composed(tuple(Repeated(release.event, release.charged) for release in self._releases))
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
         """Return ε as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its own tail bound.
@@ -251,6 +284,41 @@ class Accountant:
         probability(delta, "delta", "Accountant.exact")
         method = "exact Rényi divergence over all neighbours, both directions, conversion of CKS 2020 Proposition 12"
         return self._private(self._best_exact(delta), delta, method)
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of everything that was added; as private as the votes, which can be guessed from it."""
+        digest = hashlib.sha256()
+        for release in self._releases:
+            votes = None if release.votes is None else release.votes.counts.tolist()
+            offsets = None if release.offsets is None else np.asarray(release.offsets).tolist()
+            record = [release.event.as_dict(), release.times, release.at_most, votes, offsets]
+            digest.update(json.dumps(record, sort_keys=True).encode() + b"\n")
+        return digest.digest()
+
+    def reach(self, order: float, steps: int) -> PrivateReach:
+        """Return bounds U_0 … U_steps on the exact cost at one Rényi order, were so many teachers' ballots others.
+
+        What `tutelage.accounting.release` publishes an ε by. U_0 is at least the exact cost at the votes at hand.
+
+        Parameters
+        ----------
+        order : float
+            Rényi order λ > 1.
+        steps : int
+            Most changed teachers looked at.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If no such bound is known for something that was released.
+        """
+        self._exact_costs()
+        parts = [
+            reach(release.event, release.votes, order, steps, release.offsets)
+            for release in self._releases
+            if release.votes is not None
+        ]
+        return PrivateReach(np.sum(parts, axis=0))
 
     def exact_breakdown(self, delta: float) -> PrivateBreakdown:
         """Return where the exact cost went: per query, running total, checks, answers, the δ term, and the order."""

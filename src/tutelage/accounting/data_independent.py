@@ -20,6 +20,7 @@ from tutelage.accounting.exact_composition import (
 )
 from tutelage.budget import PublicEpsilon
 from tutelage.events import (
+    CERTAIN,
     Composed,
     ConfidenceCheck,
     ContinuousArgmaxGaussian,
@@ -27,18 +28,22 @@ from tutelage.events import (
     Event,
     ExponentialArgmax,
     InteractiveCheck,
+    NoisedCost,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
     PermuteAndFlip,
+    PublicationTest,
     Repeated,
 )
 from tutelage.exceptions import UnsupportedEventError
+
+_ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
 GaussianArgmax = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
 Check = ConfidenceCheck | InteractiveCheck
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check
-Single = PureArgmax | GaussianArgmax | Check
+Single = PureArgmax | GaussianArgmax | Check | PublicationTest | NoisedCost
 
 
 class Releases(NamedTuple):
@@ -163,11 +168,67 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
+def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
+    """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction.
+
+    Parameters
+    ----------
+    event : PublicationTest
+        The test.
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
+
+    Returns
+    -------
+    array of shape (orders,)
+        Nats, whatever the shortfall.
+    """
+    passes = np.log(np.array(event.chances, dtype=np.float64) / CERTAIN)
+    fails = np.log(np.array([CERTAIN - chance for chance in event.chances], dtype=np.float64) / CERTAIN)
+    here = np.stack([passes, fails])[:, :, None]
+    lam = orders[None, None, :]
+    worst = [
+        np.logaddexp.reduce(lam * p - (lam - 1) * q, axis=0).max(axis=0)
+        for p, q in ((here[:, :-1], here[:, 1:]), (here[:, 1:], here[:, :-1]))
+    ]
+    return np.maximum(np.max(worst, axis=0) + _ROUNDING * orders, 0) / (orders - 1)
+
+
+def noised_cost_rdp(event: NoisedCost, orders: FloatArray) -> FloatArray:
+    """Return the largest Rényi divergence between Gaussians whose means and scales one unit moves as the event says.
+
+    Below the (μ, μe^{2β}/σ² + (βμ − ½ ln(1−2μβ))/(μ−1)) of Scalable PATE 2018 for the same noise; the proof is in
+    docs/proofs/smooth_sensitivity.md.
+
+    Parameters
+    ----------
+    event : NoisedCost
+        The release.
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
+
+    Returns
+    -------
+    array of shape (orders,)
+        Nats; infinite from the order 1/(1 − e^{−2β}) on.
+    """
+    rest = 1 + orders * np.expm1(-2 * event.smoothness)
+    finite = rest > 0
+    safe = np.where(finite, rest, 1.0)
+    moved = orders * (event.shift * np.exp(-event.smoothness)) ** 2 / (2 * safe)
+    widened = -(orders * event.smoothness + np.log(safe) / 2) / (orders - 1)
+    return np.where(finite, moved + np.maximum(widened, 0) + _ROUNDING * orders / (orders - 1), np.inf)
+
+
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, PureArgmax):
         pure = pure_dp_renyi(2 / event.scale, orders)
         # Losses of the exponential mechanism span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
         return np.minimum(pure, orders / (2 * event.scale**2)) if isinstance(event, ExponentialArgmax) else pure
+    if isinstance(event, PublicationTest):
+        return publication_test_rdp(event, orders)
+    if isinstance(event, NoisedCost):
+        return noised_cost_rdp(event, orders)
     if isinstance(event, Check):  # one unit shift: CKS 2020, Proposition 5
         return orders / (2 * event.sigma**2)
     # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.

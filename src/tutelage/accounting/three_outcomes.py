@@ -8,7 +8,7 @@ any number of classes; it is searched by branch and bound. Proofs: docs/proofs/t
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, exp, inf, log1p, pi, sqrt
+from math import ceil, exp, inf, pi, sqrt
 from typing import final
 
 import numpy as np
@@ -44,7 +44,7 @@ def laplace_argmax(scale: float, order: float) -> float:
     float
         Nats, for any number of classes and any votes; infinity where it is not computed.
     """
-    return _argmax(_laplace(scale) if order <= _LAPLACE_ORDER * scale else None, order)
+    return _argmax(laplace_noise(scale) if order <= _LAPLACE_ORDER * scale else None, order)
 
 
 def gaussian_argmax(sigma: float, order: float) -> float:
@@ -62,7 +62,7 @@ def gaussian_argmax(sigma: float, order: float) -> float:
     float
         Nats, for any number of classes and any votes; infinity where it is not computed.
     """
-    return _argmax(_gaussian(sigma, order), order)
+    return _argmax(gaussian_noise(sigma, order), order)
 
 
 def gaussian_check(sigma: float, order: float) -> float:
@@ -80,15 +80,15 @@ def gaussian_check(sigma: float, order: float) -> float:
     float
         Nats, for any threshold and any votes; infinity where it is not computed.
     """
-    noise = _gaussian(sigma, order)
+    noise = gaussian_noise(sigma, order)
     if noise is None or order < _LEAST_ORDER:
         return inf
-    return _divergence(_worst_of_one_count(noise, order) + noise.outside(order), order)
+    return float(divergence(float(excess_of_one_count(noise, order).max()) + noise.outside(order), order))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Noise:
+class Noise:
     """A log-concave noise on −reach..reach, and that of a class with one vote less and one vote more."""
 
     reach: int
@@ -100,7 +100,7 @@ class _Noise:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Positions:
+class Positions:
     """Log probabilities of the three outcomes on a lattice of positions, before the move and after it.
 
     Position (x, y): the class that loses a vote beats the best other where its noise is at least x, the class that
@@ -139,36 +139,69 @@ class _Positions:
         return before, after
 
 
-def _argmax(noise: _Noise | None, order: float) -> float:
+def _argmax(noise: Noise | None, order: float) -> float:
     if noise is None or order < _LEAST_ORDER:
         return inf
-    positions = _positions(noise)
-    one = _worst_of_one_count(noise, order)
-    two = _worst_of_two_outcomes(positions, order)
+    positions = positions_of(noise)
+    one = float(excess_of_one_count(noise, order).max())
+    two = float(excess_of_two(positions, order).max())
     three = _worst_of_three_outcomes(positions, order, max(one, two))
-    return _divergence(max(one, two, three) + noise.outside(order), order)
+    return float(divergence(max(one, two, three) + noise.outside(order), order))
 
 
-def _divergence(excess: float, order: float) -> float:
-    return log1p(excess * _UPWARD) / (order - 1)
+def divergence(excess: FloatArray | float, order: float) -> FloatArray:
+    """Return the Rényi divergence that E[φ] amounts to, in nats, rounded upward."""
+    return np.log1p(excess * _UPWARD) / (order - 1)
 
 
-def _worst_of_one_count(noise: _Noise, order: float) -> float:
-    """Return the worst E[φ] of "noise at least x", where one class alone loses a vote or gains one."""
+def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
+    """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach.
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise.
+    order : float
+        Rényi order λ > 1.
+    """
     at_least = [np.cumsum(density[::-1])[::-1] for density in (noise.here, noise.fewer)]
     below = [np.cumsum(density) for density in (noise.here, noise.fewer)]
     before, after = (np.log([above[1:], under[:-1]]) for above, under in zip(at_least, below, strict=True))
     ratio = before - after
-    return float(max(_excess(after, ratio, ratio, order).max(), _excess(before, -ratio, -ratio, order).max()))
+    return np.maximum(_excess(after, ratio, ratio, order), _excess(before, -ratio, -ratio, order))
 
 
-def _worst_of_two_outcomes(positions: _Positions, order: float) -> float:
+def excess_of_two(positions: Positions, order: float) -> FloatArray:
+    """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound.
+
+    Parameters
+    ----------
+    positions : Positions
+        Where the outcomes may stand.
+    order : float
+        Rényi order λ > 1.
+    """
     low = np.arange(-positions.last, positions.last + (positions.step == 1))
     high = low + (positions.step > 1)
-    return float(_cell_excess(positions.two(low), positions.two(high), None, positions.largest_ratio, order).max())
+    return _cell_excess(positions.two(low), positions.two(high), None, positions.largest_ratio, order)
 
 
-def _worst_of_three_outcomes(positions: _Positions, order: float, best: float) -> float:
+def excess_at(positions: Positions, x: IntArray, y: IntArray, order: float) -> FloatArray:
+    """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each.
+
+    Parameters
+    ----------
+    positions : Positions
+        Where the outcomes may stand.
+    x, y : integer arrays of one shape
+        Positions of the class that loses a vote and of the one that gains it.
+    order : float
+        Rényi order λ > 1.
+    """
+    return _bound(positions, x, y, 0 if positions.step == 1 else 1, order)
+
+
+def _worst_of_three_outcomes(positions: Positions, order: float, best: float) -> float:
     """Return the worst E[φ] over all positions, or the best known where it is larger, by branch and bound."""
     corner = np.arange(0, positions.last + 1, _SPANS[0])
     x, y = (axis.ravel() for axis in np.meshgrid(corner, corner, indexing="ij"))
@@ -190,7 +223,7 @@ def _worst_of_three_outcomes(positions: _Positions, order: float, best: float) -
     return max(best * (1 + _TOLERANCE), float(upper.max(initial=0)))
 
 
-def _bound(positions: _Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
+def _bound(positions: Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
     """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
     far_x, far_y = np.minimum(x + span, positions.last), np.minimum(y + span, positions.last)
     favours_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
@@ -231,7 +264,8 @@ def _phi(ratio: FloatArray, order: float) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _positions(noise: _Noise) -> _Positions:
+def positions_of(noise: Noise) -> Positions:
+    """Return the probabilities of the three outcomes at every position that `noise` can reach."""
     width = 2 * noise.reach + 1
     step = ceil(width / _LATTICE)
     last = ceil(width / step)
@@ -243,7 +277,7 @@ def _positions(noise: _Noise) -> _Positions:
     with np.errstate(divide="ignore"):
         other = [[np.log(np.append(0, np.cumsum(density)))[at] for density in law] for law in laws]
         ratio = np.log(noise.here) - np.log(noise.fewer), np.log(noise.here) - np.log(noise.more)
-    return _Positions(
+    return Positions(
         step=step,
         last=last,
         largest_ratio=float(np.abs(ratio[0]).max() + np.abs(ratio[1]).max()),
@@ -270,7 +304,8 @@ def _log_wins(own: FloatArray, rival: FloatArray, strictly: int, step: int, last
 
 
 @lru_cache(maxsize=8)
-def _laplace(scale: float) -> _Noise | None:
+def laplace_noise(scale: float) -> Noise | None:
+    """Return the law of discrete Laplace noise of this scale, in votes, or None where it is not followed."""
     reach = ceil(_LAPLACE_REACH * scale) + 2
     if reach > _WIDEST or scale < _NARROWEST:
         return None
@@ -281,10 +316,11 @@ def _laplace(scale: float) -> _Noise | None:
     def outside(order: float) -> float:
         return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
 
-    return _Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
 
 
-def _gaussian(sigma: float, order: float) -> _Noise | None:
+def gaussian_noise(sigma: float, order: float) -> Noise | None:
+    """Return the law of discrete Gaussian noise of this σ, in votes, for orders up to `order`, or None."""
     tilts = [tilt for tilt in _GAUSSIAN_ORDERS if order <= tilt * sigma]
     if not tilts or (_GAUSSIAN_REACH + tilts[0]) * sigma > _WIDEST or sigma < _NARROWEST:
         return None
@@ -292,7 +328,7 @@ def _gaussian(sigma: float, order: float) -> _Noise | None:
 
 
 @lru_cache(maxsize=8)
-def _gaussian_to(sigma: float, reach: int) -> _Noise:
+def _gaussian_to(sigma: float, reach: int) -> Noise:
     w = np.arange(-reach - 1, reach + 2)
     log_density = -(w**2) / (2 * sigma**2)
     density = np.exp(log_density - special.logsumexp(log_density))
@@ -305,4 +341,4 @@ def _gaussian_to(sigma: float, reach: int) -> _Noise:
         tilted = exp(order * (order - 1) / sigma**2) * beyond(reach - order)
         return 4 * float(tilted + (order - 1) * beyond(reach - 1))
 
-    return _Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)

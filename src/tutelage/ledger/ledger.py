@@ -310,6 +310,11 @@ class Ledger:
         if spent + queries * self._filter.cost(event) > self._filter.capacity:
             raise self._exceeded(event, queries, spent)
 
+    def share_of(self, event: Event) -> float:
+        """Return what `event` would take from the budget for any votes, as a share of ε."""
+        self._check_unit(event)
+        return self._filter.share(self._filter.cost(event))
+
     def fitting(self, event: Event) -> int:
         """Return how many more times `event`, what one query is at most, fits into what remains."""
         with self._held() as read:

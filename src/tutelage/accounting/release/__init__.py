@@ -1,0 +1,1 @@
+"""From a private cost to an ε that may be published."""

@@ -1,0 +1,199 @@
+"""A proposal: an ε fixed in advance, and the private test of whether the exact cost of a release bears it out.
+
+Propose, test, release (Dwork and Lei 2009; for data-dependent losses Redberg, Zhu and Wang 2023), made for costs of
+which it is known how far each changed teacher can move them (`reach`). The test looks at how many teachers would have
+to change before the cost passes what was proposed, and passes with a chance that falls with that number in the best
+way that differential privacy allows. The guarantee, with its proof: docs/proofs/release.md.
+"""
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, exp, floor, inf, log, log1p
+from typing import Any, Self, final
+
+import numpy as np
+
+from tutelage._typing import FloatArray
+from tutelage._validation import probability
+from tutelage.events import CERTAIN, PublicationTest
+from tutelage.exceptions import InvalidParameterError
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+FORMAT = 1
+PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
+_REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
+_UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
+_MOST_LEVELS = 10_000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What would be published, and the test that decides; public, to be fixed before the private votes are looked at.
+
+    Parameters
+    ----------
+    delta : float
+        δ of the whole claim, whichever way the test ends.
+    order : float
+        Rényi order λ > 1 at which the private cost is bounded.
+    caps : tuple of float
+        Cost in nats that is allowed within 0, 1, … changed teachers; not falling. Beyond the last, any is.
+    chances : tuple of int
+        Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰; one more than `caps`. The last must be below δ/10.
+    unit : PrivacyUnit
+        What changes one teacher.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the numbers are no proposal.
+    """
+
+    delta: float
+    order: float
+    caps: tuple[float, ...]
+    chances: tuple[int, ...]
+    unit: PrivacyUnit
+
+    def __post_init__(self) -> None:
+        probability(self.delta, "delta", "Proposal")
+        object.__setattr__(self, "caps", tuple(float(cap) for cap in self.caps))
+        object.__setattr__(self, "chances", self.event().chances)
+        rising = all(0 <= earlier <= later < inf for earlier, later in pairwise((0.0, *self.caps)))
+        if not (1 < self.order < inf and rising and 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS):
+            raise InvalidParameterError(
+                "A Proposal needs a finite `order` > 1, finite `caps` >= 0 that do not fall, and one chance more than "
+                "caps."
+            )
+        if self.chances[-1] > TAIL * self.delta * CERTAIN:
+            raise InvalidParameterError("The last of `chances` of a Proposal must be at most a tenth of `delta`.")
+
+    @property
+    def epsilon(self) -> float:
+        """The ε that is published if the test passes: proved from the other numbers, never stored."""
+        # Pass at shortfall i while a neighbour is at i + 1: docs/proofs/release.md, Theorem 1.
+        logs = [log(chance / CERTAIN) for chance in self.chances]
+        tail = _log_kappa(self.order) - log(PASSING * self.delta)
+        needed = (
+            cap + here - below + (here + tail) / (self.order - 1)
+            for cap, (here, below) in zip(self.caps, pairwise(logs), strict=True)
+        )
+        return max(0.0, *needed) + _UPWARD
+
+    @property
+    def withheld_epsilon(self) -> float:
+        """ε of everything, in the usual sense of (ε, δ), where the labels are kept back unless the test passes."""
+        fails = [log((CERTAIN - chance) / CERTAIN) for chance in self.chances]
+        return max(self.epsilon, max(later - earlier for earlier, later in pairwise(fails)) + _UPWARD)
+
+    @property
+    def refusal(self) -> float:
+        """Chance that the test refuses although the cost is as proposed."""
+        return 1 - self.chances[0] / CERTAIN
+
+    def event(self, *, simulated: bool = False) -> PublicationTest:
+        """Return the test as an event, to be charged whichever way it ends."""
+        return PublicationTest(self.chances, self.unit, simulated)
+
+    def shortfall(self, reach: FloatArray) -> int:
+        """Return by how many teachers the cost misses what was proposed; private, and moved by one teacher by one.
+
+        Parameters
+        ----------
+        reach : array of shape (levels, …)
+            U_0, U_1, …, at least as many as there are caps; private.
+        """
+        # s is the least with U_j ≤ cap_{j+s} for all j; caps do not fall, so each U_j asks for the first cap above it.
+        needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
+        return int(max(0, needed.max()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the proposal as plain JSON-ready values; what follows from them is left out but for ε, to be read."""
+        return {
+            "format": FORMAT,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "order": self.order,
+            "caps": list(self.caps),
+            "chances": list(self.chances),
+            "unit": {"name": self.unit.name, "neighboring": str(self.unit.neighboring)},
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the proposal that `as_dict` was written of; its ε is proved anew.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the text is of no proposal.
+        """
+        try:
+            fields = json.loads(text)
+            if fields["format"] != FORMAT:
+                raise InvalidParameterError(f"A Proposal of format {FORMAT} is needed. Got {fields['format']!r}.")
+            unit = PrivacyUnit(str(fields["unit"]["name"]), NeighboringRelation(fields["unit"]["neighboring"]))
+            return cls(
+                delta=fields["delta"],
+                order=float(fields["order"]),
+                caps=tuple(fields["caps"]),
+                chances=tuple(fields["chances"]),
+                unit=unit,
+            )
+        except (KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.") from None
+        except json.JSONDecodeError:
+            raise InvalidParameterError("A Proposal must be JSON, as `Proposal.as_dict` writes it.") from None
+
+
+def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
+    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none.
+
+    Parameters
+    ----------
+    caps : array of shape (levels,)
+        Allowed cost within 0, 1, … changed teachers, in nats.
+    order : float
+        Rényi order λ > 1.
+    delta : float
+        δ of the whole claim.
+    refusal : float
+        Chance to refuse although the cost is as proposed.
+    """
+    low, high = 0.0, 1.0
+    while (found := _falling(caps, order, delta, refusal, high)) is None:
+        low, high = high, 2 * high
+        if high > caps[-1] + 100 * (1 - log(delta)):
+            return inf, []
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        chances = _falling(caps, order, delta, refusal, middle)
+        if chances is None:
+            low = middle
+        else:
+            high, found = middle, chances
+    return high, found
+
+
+def _falling(caps: FloatArray, order: float, delta: float, refusal: float, epsilon: float) -> list[int] | None:
+    """Return chances that fall as fast as ε allows, down to a tenth of δ; None if that takes more levels than caps."""
+    tail = _log_kappa(order) - log(PASSING * delta)
+    chances = [floor((1 - refusal) * CERTAIN)]
+    for cap in caps.tolist():
+        here = log(chances[-1] / CERTAIN)
+        step = epsilon - cap - (here + tail) / (order - 1)
+        if step <= 0:
+            return None
+        # Not so fast that refusals tell neighbours apart: the test is charged for the larger of both.
+        least = CERTAIN - floor(exp(min(epsilon, _REFUSALS)) * (CERTAIN - chances[-1]))
+        chances.append(max(ceil(chances[-1] * exp(-step)), least, 1))
+        if chances[-1] <= TAIL * delta * CERTAIN:
+            return chances
+    return None
+
+
+def _log_kappa(order: float) -> float:
+    """Return log κ, κ = (1/λ)(1 − 1/λ)^{λ−1}: (1 − e^ε/z)₊ ≤ κ (z e^{−ε})^{λ−1} for all z > 0."""
+    return (order - 1) * log1p(-1 / order) - log(order)

@@ -1,0 +1,176 @@
+"""``tutelage publish``: an ε for exact costs that may be published: proposed on public votes, tested on private."""
+
+import csv
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from tutelage._validation import probability
+from tutelage.accounting import Accountant
+from tutelage.accounting.data_independent import flatten
+from tutelage.accounting.release.proposal import Proposal
+from tutelage.accounting.release.proposing import propose as proposed
+from tutelage.budget import round_up
+from tutelage.cli.mechanisms import (
+    MECHANISMS,
+    Scale,
+    Sigma,
+    SigmaThreshold,
+    Threshold,
+    as_option,
+    build_mechanism,
+)
+from tutelage.cli.outputs import check_output, spent_and_remaining
+from tutelage.events import ConfidenceCheck, Repeated
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import Mechanism
+from tutelage.neighboring import PrivacyUnit
+from tutelage.noise import SimulationNoise
+from tutelage.publishing import Publication, publish_epsilon
+from tutelage.votes import VoteHistogram
+
+_PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
+MechanismName = StrEnum("MechanismName", _PUBLISHED)
+
+MechanismOption = Annotated[MechanismName, typer.Option(help="How the votes are released.")]
+Array = Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")]
+Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+publish = typer.Typer(
+    help="An epsilon below the data-independent one that may be published: propose it, then test it, once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@publish.command()
+def propose(
+    proxy: Annotated[Path, typer.Argument(help="npz file with PUBLIC votes like those expected.", show_default=False)],
+    mechanism: MechanismOption,
+    delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
+    output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="The ledger that will pay: for its unit of privacy and what the test takes."),
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="Queries planned, if not as many as there are public votes.")
+    ] = None,
+    margin: Annotated[float, typer.Option(help="How many times the cost of the public votes is allowed.")] = 2.0,
+    refusal: Annotated[float, typer.Option(help="Chance to refuse although the cost is as allowed.")] = 0.05,
+    scale: Scale = None,
+    sigma: Sigma = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
+    array: Array = None,
+    teachers: Teachers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the smallest epsilon that votes like PROXY bear, and its test. Do this before looking at private votes."""
+    probability(delta, "--delta", "publish propose")
+    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
+    released_by = build_mechanism(mechanism, given, as_option)
+    check_output(output, proxy, *([] if ledger is None else [ledger]))
+    paying = None if ledger is None else Ledger.open(ledger, read_only=True)
+    votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
+    if paying is not None:
+        votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
+    imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
+    planned = _released(released_by, votes, imagined)
+    proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
+    output.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
+        return
+    typer.echo(f"Proposed: ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}, in {output}.")
+    typer.echo(
+        f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
+    )
+    if paying is not None:
+        state, cost = paying.state(), paying.share_of(proposal.event())
+        typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
+    typer.echo(f"Next, once the labels are released: tutelage publish test {output} VOTES --ledger LEDGER …")
+
+
+@publish.command("test")
+def put_to_the_test(
+    proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
+    votes: Annotated[Path, typer.Argument(help="npz file with the private votes released.", show_default=False)],
+    mechanism: MechanismOption,
+    ledger: Annotated[Path, typer.Option(help="The ledger that paid for the labels; it pays for the test.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="confident: the csv file of the released labels, to see which were answered.")
+    ] = None,
+    scale: Scale = None,
+    sigma: Sigma = None,
+    threshold: Threshold = None,
+    sigma_threshold: SigmaThreshold = None,
+    array: Array = None,
+    teachers: Teachers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test PROPOSAL on the private VOTES, once, and print the epsilon that may be published."""
+    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
+    released_by = build_mechanism(mechanism, given, as_option)
+    if (labels is not None) != (mechanism == "confident"):
+        raise ConfigError("--labels goes with the confident mechanism, which needs it. Pass both or neither.")
+    wanted, paying = Proposal.from_json(proposal.read_text(encoding="utf-8")), Ledger.open(ledger)
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    histogram = VoteHistogram(histogram.counts, histogram.n_teachers, _unit_of(wanted, paying))
+    answered = None if labels is None else _answered(labels, histogram.n_queries)
+    publication = publish_epsilon(_released(released_by, histogram, answered), paying, wanted)
+    _print(publication, wanted, paying, as_json=as_json)
+
+
+def _released(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
+    """Return every query released once; of a mechanism with a check, those answered that were."""
+    accountant = Accountant()
+    for part in flatten(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)):
+        if isinstance(part.event, ConfidenceCheck) or answered is None:
+            accountant.add(Repeated(part.event, votes.n_queries), votes)
+        else:
+            kept = votes.select(answered)
+            accountant.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
+    return accountant
+
+
+def _unit_of(proposal: Proposal, ledger: Ledger) -> PrivacyUnit:
+    if proposal.unit != ledger.unit:
+        raise ConfigError(
+            f"The proposal protects {proposal.unit.name}, the ledger {ledger.unit.name}. Propose anew with --ledger."
+        )
+    return ledger.unit
+
+
+def _answered(path: Path, queries: int) -> npt.NDArray[np.bool_]:
+    """Return which rows have a label in a file that ``tutelage label`` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row.get("label") for row in csv.DictReader(file)]
+    if len(rows) != queries or any(value is None for value in rows):
+        raise InvalidDataError(f"{path} must have a column `label` and one line per query of the votes, {queries}.")
+    return np.array([value != "" for value in rows])
+
+
+def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:
+    claim, independent = publication.epsilon, publication.data_independent
+    if as_json:
+        shown = {
+            name: {"epsilon": value.epsilon, "delta": value.delta, "order": value.order, "method": value.method}
+            for name, value in (("published", claim), ("data_independent", independent))
+        }
+        about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
+        typer.echo(json.dumps({**about, **shown, "ledger": ledger.state().as_dict()}, indent=2))
+        return
+    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. To publish: {claim}")
+    typer.echo(f"Proved by: {claim.method}.")
+    typer.echo(f"Beside it, for any votes and the test included: {independent}")
+    typer.echo(spent_and_remaining(ledger.state()))

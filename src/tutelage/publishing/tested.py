@@ -1,0 +1,110 @@
+"""The road to a published ε for exact costs: test a proposal against the private votes, once, through the ledger."""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from tutelage.accounting import Accountant, data_independent
+from tutelage.accounting.release.proposal import REFUSED, Proposal
+from tutelage.budget import PublicEpsilon
+from tutelage.events import Composed, Event, PublicationTest
+from tutelage.exceptions import LedgerMismatchError
+from tutelage.ledger import Ledger
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.publishing.earlier import earlier_publications
+
+METHOD = (
+    "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
+    "this outcome, test included"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What may be published after a test; all of it is public.
+
+    Parameters
+    ----------
+    passed : bool
+        Whether the test passed.
+    epsilon : PublicEpsilon
+        What may be claimed for this outcome: what was proposed, or else what holds for any votes.
+    data_independent : PublicEpsilon
+        What holds for any votes and either outcome, the test included; always to be shown beside the other.
+    """
+
+    passed: bool
+    epsilon: PublicEpsilon
+    data_independent: PublicEpsilon
+
+
+def publish_epsilon(
+    released: Accountant, ledger: Ledger, proposal: Proposal, *, noise: NoiseSource | None = None
+) -> Publication:
+    """Return the ε that may be published of what was released, after the one test that the proposal describes.
+
+    The test is charged to the ledger before it is drawn, and remembered: the same again is the same at no cost. Further
+    proposals for the same data are further tests; each one's ε pays for those before it.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released, with the private votes: `LabelingSession.accountant`.
+    ledger : Ledger
+        The ledger that paid for it.
+    proposal : Proposal
+        From `propose` on public votes, before anyone looked at the private ones.
+    noise : NoiseSource, optional
+        `SystemNoise()` by default.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has no room for the test. Nothing was spent or drawn.
+    LedgerMismatchError
+        If votes, proposal and ledger are not about the same unit of privacy.
+    UnsupportedEventError
+        If the costs of something released cannot be bounded around the votes.
+    """
+    noise = known_noise(noise, "publish_epsilon")
+    labels = released.charged()
+    everything_simulated = noise.simulated or labels.is_simulated
+    test = proposal.event(simulated=everything_simulated)
+    if {part.event.unit for part in data_independent.flatten(labels)} != {proposal.unit}:
+        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose anew.")
+    reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
+    query = _query(ledger, released, proposal, test)
+    passed = ledger.recall([query]).get(query)
+    if passed is None:
+        reservation = ledger.reserve(test, 1)
+        drawn = noise.happens(proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))])
+        passed = ledger.settle(reservation, {query: (int(drawn),)}, test).labels[query]
+    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test))
+
+
+def _claimed(
+    passed: bool, proposal: Proposal, labels: Event, test: PublicationTest, earlier: tuple[Event, ...]
+) -> Publication:
+    whole = Composed((labels, test, *earlier))
+    independent = data_independent.epsilon(whole, proposal.delta)
+    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
+    proposed = proposal.epsilon + float(before)
+    if independent.epsilon <= proposed:  # known before the test was drawn
+        return Publication(passed, independent, independent)
+    claim = PublicEpsilon(proposed, proposal.delta, proposal.unit, METHOD, proposal.order, whole.is_simulated)
+    if not passed:
+        found = data_independent.epsilon(whole, REFUSED * proposal.delta)
+        claim = replace(found, delta=proposal.delta, method=f"{found.method}; a smaller one was tested and refused")
+    return Publication(passed, claim, independent)
+
+
+def _query(ledger: Ledger, released: Accountant, proposal: Proposal, test: PublicationTest) -> bytes:
+    """Return the keyed hash under which the answer to this very test is remembered."""
+    context: dict[str, Any] = {
+        "publication test": proposal.as_dict(),
+        "event": test.as_dict(),
+        "released": released.fingerprint().hex(),
+    }
+    return ledger.query_hashes(context, np.zeros((1, 1)))[0]

@@ -1,0 +1,88 @@
+"""``tutelage publish``: from public votes to a proposal, from private votes to a number that may be published."""
+
+import json
+
+import numpy as np
+import pytest
+
+from test_cli import refusal, tutelage
+
+AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, counts in (("proxy", AGREEING), ("votes", AGREEING), ("torn", TORN)):
+        np.savez(tmp_path / f"{name}.npz", votes=counts)
+    made = tutelage("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    return tmp_path
+
+
+def propose(folder, *options, mechanism=("--mechanism", "lnmax", "--scale", "5")):
+    return tutelage(
+        "publish", "propose", "proxy.npz", *mechanism, "--delta", "1e-5", "--output", "p.json", *options, cwd=folder
+    )
+
+
+def put_to_the_test(folder, votes="votes.npz", *options, mechanism=("--mechanism", "lnmax", "--scale", "5")):
+    return tutelage("publish", "test", "p.json", votes, *mechanism, "--ledger", "l.db", *options, cwd=folder)
+
+
+def test_from_public_votes_to_a_published_epsilon(folder):
+    proposed = propose(folder, "--ledger", "l.db")
+    assert proposed.returncode == 0, proposed.stderr
+    assert "The test takes" in proposed.stdout
+    wanted = json.loads((folder / "p.json").read_text())["epsilon"]
+    found = json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout)
+    assert wanted < 0.8 * found["data_independent"]["epsilon"]
+    assert found["passed"] == (found["published"]["epsilon"] == pytest.approx(wanted))  # one real test in 20 refuses
+    again = put_to_the_test(folder)
+    assert ("The test passed" in again.stdout) == found["passed"]
+    assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
+
+
+def test_torn_votes_are_refused_and_no_count_is_printed(folder):
+    propose(folder)
+    result = put_to_the_test(folder, "torn.npz")
+    assert result.returncode == 0
+    assert "The test refused" in result.stdout
+    assert "a smaller one was tested and refused" in result.stdout.replace("\n", " ")
+    assert "22" not in result.stdout.replace("ε = 22", "")
+
+
+def test_a_confident_mechanism_needs_to_know_which_were_answered(folder):
+    mechanism = ("--mechanism", "confident", "--threshold", "45", "--sigma-threshold", "12", "--sigma", "7")
+    assert propose(folder, mechanism=mechanism).returncode == 0
+    assert "--labels" in put_to_the_test(folder, mechanism=mechanism).stderr
+    rows = "\n".join(f"{row},{'' if row % 5 == 0 else 1}" for row in range(40))
+    (folder / "labels.csv").write_text(f"public_row,label\n{rows}\n")
+    found = json.loads(
+        put_to_the_test(folder, "votes.npz", "--labels", "labels.csv", "--json", mechanism=mechanism).stdout
+    )
+    assert found["proposed"] > 0
+    (folder / "labels.csv").write_text("public_row,label\n0,1\n")
+    assert (
+        "one line per query"
+        in put_to_the_test(folder, "votes.npz", "--labels", "labels.csv", mechanism=mechanism).stderr
+    )
+
+
+def test_misuse_is_one_sentence(folder):
+    np.savez(folder / "proxy.npz", votes=TORN)
+    nothing = propose(folder)
+    assert "data-independent" in refusal(nothing, code=1)
+    (folder / "p.json").write_text('{"format": 1}')
+    assert "Proposal" in refusal(put_to_the_test(folder), code=2)
+    (folder / "p.json").unlink()
+    assert "p.json" in refusal(put_to_the_test(folder), code=1)
+    np.savez(folder / "proxy.npz", votes=AGREEING)
+    assert "margin" in refusal(propose(folder, "--margin", "0.5"), code=2)
+    assert "--output" in refusal(propose(folder, "--output", "proxy.npz"), code=2)
+
+
+def test_a_proposal_for_another_unit_is_refused(folder):
+    tutelage("ledger", "init", "m.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "entity", cwd=folder)
+    propose(folder, "--ledger", "m.db")
+    assert "Propose anew" in refusal(put_to_the_test(folder), code=2)

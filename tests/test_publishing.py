@@ -1,0 +1,223 @@
+"""A test of a proposal as a release: charged first, drawn once, remembered, and honest about those before it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from tutelage.accounting import Accountant, data_independent
+from tutelage.accounting.release.proposing import propose
+from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, PublicationTest, Repeated
+from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError
+from tutelage.labeling import LabelingSession
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import ConfidentGNMax, LNMax
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.noise import SimulationNoise, SystemNoise
+from tutelage.publishing import publish_epsilon
+from tutelage.votes import VoteHistogram
+
+DELTA, TEACHERS = 1e-5, 62
+AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
+ONE = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER)
+
+
+def released(counts=AGREEING) -> Accountant:
+    accountant = Accountant()
+    accountant.add(Repeated(ONE, len(counts)), VoteHistogram(counts, TEACHERS))
+    return accountant
+
+
+@pytest.fixture(scope="module")
+def proposal():
+    return propose(released(), DELTA)
+
+
+def ledger(epsilon: float = 60.0) -> Ledger:
+    return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
+
+
+def charged_tests(ledger: Ledger) -> int:
+    return sum(
+        entry["kind"] == "reserved" and entry["event"]["event"] == "PublicationTest" for entry in ledger.export()
+    )
+
+
+def test_votes_as_proposed_publish_what_was_proposed(proposal):
+    paid = ledger()
+    publication = publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    assert publication.passed
+    assert publication.epsilon.epsilon == proposal.epsilon
+    assert publication.epsilon.delta == DELTA
+    assert publication.epsilon.simulated
+    whole = Composed((Repeated(ONE, 40), proposal.event(simulated=True)))
+    assert publication.data_independent.epsilon == data_independent.epsilon(whole, DELTA).epsilon
+    assert charged_tests(paid) == 1
+
+
+def test_votes_that_disagree_are_refused_and_fall_back_upward(proposal):
+    publication = publish_epsilon(released(TORN), ledger(), proposal, noise=SimulationNoise(0))
+    assert not publication.passed
+    assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
+    assert "refused" in publication.epsilon.method
+
+
+def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal):
+    """Of 400 tests at 5 % refusals, 20 refuse; 2 to 46 are all but certain (binomial, 1e-6 on either side)."""
+    noise = SimulationNoise(3)
+    refused = 0
+    for _ in range(400):
+        refused += not noise.happens(proposal.chances[0])
+    assert 2 <= refused <= 46
+    assert all(SystemNoise().happens(CERTAIN) for _ in range(100))
+    assert not any(SystemNoise().happens(0) for _ in range(100))
+
+
+def test_the_systems_chances_are_not_a_seeds(proposal):
+    """Binomial of 2,000 fair draws: outside 850..1150 with probability below 1e-10."""
+    assert 850 < sum(SystemNoise().happens(CERTAIN // 2) for _ in range(2000)) < 1150
+
+
+def test_the_same_test_again_is_the_same_at_no_cost(proposal):
+    paid = ledger()
+    first = publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    spent = paid.state().spent
+    for seed in range(30):
+        assert publish_epsilon(released(), paid, proposal, noise=SimulationNoise(seed)) == first
+    assert paid.state().spent == spent
+    assert charged_tests(paid) == 1
+
+
+def test_a_second_proposal_pays_for_the_first(proposal):
+    paid = ledger()
+    publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    bolder = propose(released(), DELTA, margin=3.0)
+    second = publish_epsilon(released(), paid, bolder, noise=SimulationNoise(0))
+    first_test = data_independent.rdp(proposal.event(), np.array([bolder.order])).values[0]
+    assert second.passed
+    assert second.epsilon.epsilon == pytest.approx(bolder.epsilon + first_test, rel=1e-12)
+    assert charged_tests(paid) == 2
+
+
+def test_without_room_nothing_is_drawn(proposal):
+    paid, whole = ledger(0.5), released()
+    with pytest.raises(BudgetExceededError):
+        publish_epsilon(whole, paid, proposal)
+    assert paid.state().spent == 0
+
+
+def test_a_claim_never_passes_the_one_for_any_votes(proposal):
+    """Where a test costs more than it can save, what is published is what holds for any votes."""
+    few = Accountant()
+    few.add(Repeated(ONE, 1), VoteHistogram(AGREEING[:1], TEACHERS))
+    publication = publish_epsilon(few, ledger(), proposal, noise=SimulationNoise(0))
+    assert publication.epsilon == publication.data_independent
+
+
+def test_another_unit_is_refused(proposal):
+    patient = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    accountant = Accountant()
+    accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, patient), 40), VoteHistogram(AGREEING, TEACHERS, patient))
+    with pytest.raises(LedgerMismatchError, match="unit"):
+        publish_epsilon(accountant, ledger(), proposal)
+
+
+def test_noise_of_ones_own_is_refused(proposal):
+    class Quiet:
+        simulated = False
+
+        def happens(self, chance):
+            return True
+
+    with pytest.raises(InvalidParameterError, match="noise"):
+        publish_epsilon(released(), ledger(), proposal, noise=Quiet())  # pyright: ignore[reportArgumentType]
+
+
+def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
+    publication = publish_epsilon(released(TORN), ledger(), proposal, noise=SimulationNoise(0))
+    shown = repr(publication) + capsys.readouterr().out
+    shortfall = proposal.shortfall(released(TORN).reach(proposal.order, len(proposal.caps)).reveal())
+    assert shortfall > 9
+    assert f"{shortfall}" not in shown.replace(f"{publication.epsilon.epsilon}", "").replace(
+        f"{publication.data_independent.epsilon}", ""
+    ).replace(f"{publication.data_independent.order}", "").replace(f"{publication.epsilon.order}", "")
+
+
+def test_a_session_with_a_confident_mechanism_publishes_too():
+    rng = np.random.default_rng(0)
+    counts = np.array([[57, 4, 1], [61, 1, 0], [30, 25, 7]])[rng.integers(0, 3, 60)]
+    rows = np.arange(60.0)[:, None]
+    votes = VoteHistogram(counts, TEACHERS)
+    mechanism = ConfidentGNMax(threshold=45, sigma_threshold=12, sigma_vote=7)
+    paid = ledger(200.0)
+    session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(1))
+    session.ask(rows)
+    proxy = LabelingSession(votes, mechanism, ledger(200.0), X_voted=rows, noise=SimulationNoise(2))
+    proxy.ask(rows)
+    proposal = propose(proxy.accountant(), DELTA)
+    publication = publish_epsilon(session.accountant(), paid, proposal, noise=SimulationNoise(1))
+    assert publication.passed
+    assert publication.epsilon.epsilon < 0.7 * publication.data_independent.epsilon
+
+
+def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal):
+    """A real kill −9 right after the reservation: the next try pays again and its claim pays for both."""
+    path = tmp_path / "ledger.db"
+    Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER)
+    (tmp_path / "proposal.json").write_text(json.dumps(proposal.as_dict()))
+    script = textwrap.dedent(
+        f"""
+        import os, signal
+        import numpy as np
+        from tutelage.accounting import Accountant
+        from tutelage.accounting.release.proposal import Proposal
+        from tutelage.events import NoisyArgmaxLaplace, Repeated
+        from tutelage.ledger import Ledger
+        from tutelage.neighboring import ONE_TEACHER
+        from tutelage.noise import SystemNoise
+        from tutelage.publishing import publish_epsilon
+        from tutelage.votes import VoteHistogram
+        SystemNoise.happens = lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
+        counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+        accountant = Accountant()
+        accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 40), VoteHistogram(counts, {TEACHERS}))
+        proposal = Proposal.from_json(open({str(tmp_path / "proposal.json")!r}).read())
+        publish_epsilon(accountant, Ledger.open({str(path)!r}), proposal)
+        """
+    )
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=os.environ)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    paid = Ledger.open(path)
+    assert charged_tests(paid) == 1
+    assert paid.state().spent > 0
+    publication = publish_epsilon(released(), paid, proposal)
+    assert charged_tests(paid) == 2
+    again = data_independent.rdp(proposal.event(), np.array([proposal.order])).values[0]
+    if publication.passed:
+        assert publication.epsilon.epsilon == pytest.approx(proposal.epsilon + again, rel=1e-12)
+    paid.verify()
+
+
+def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
+    path = tmp_path / "ledger.db"
+    paid = Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER)
+    publish_epsilon(released(), paid, proposal)
+    entries = [entry for entry in Ledger.open(path).export() if "event" in entry]
+    assert PublicationTest(tuple(entries[0]["event"]["chances"]), ONE_TEACHER) == proposal.event()
+
+
+def test_mechanisms_events_and_proposals_fit_one_session():
+    rows = np.arange(40.0)[:, None]
+    paid = ledger()
+    session = LabelingSession(
+        VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), paid, X_voted=rows, noise=SimulationNoise(5)
+    )
+    session.ask(rows)
+    publication = publish_epsilon(session.accountant(), paid, propose(released(), DELTA), noise=SimulationNoise(5))
+    assert publication.epsilon.simulated
