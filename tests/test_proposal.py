@@ -225,7 +225,7 @@ def test_more_margin_or_certainty_costs_more_and_fewer_queries_less():
     proxy = accountant(AGREEING)
     plain = propose(proxy, 1e-5).epsilon
     assert propose(proxy, 1e-5, margin=4.0).epsilon > plain
-    assert propose(proxy, 1e-5, refusal=1e-4).epsilon > plain
+    assert propose(proxy, 1e-5, refusal=0.01).epsilon > plain
     assert propose(proxy, 1e-5, queries=20).epsilon < plain < propose(proxy, 1e-5, queries=80).epsilon
 
 
