@@ -1,18 +1,39 @@
-import json
+"""The privacy card: what it says, in which form, and what it refuses to hold."""
 
+import json
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
 import pytest
 
+from tutelage import VoteHistogram
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.events import Composed, NoisyArgmaxLaplace, Repeated
-from tutelage.exceptions import NotPublishableError
+from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidParameterError, NotPublishableError
+from tutelage.lints import lint
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
-from tutelage.report import PrivacyCard
+from tutelage.report import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
+from tutelage.report.statements import overclaim_in
 
-BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
+PRIVATE = {
+    "a private epsilon": PrivateEpsilon(0.5577, 12.0, 1e-5, PATIENT, "exact"),
+    "votes": VoteHistogram(np.array([[4711, 289]]), 5000),
+    "an array": np.array([4711, 289]),
+    "a number of an array": np.float64(0.5577),
+    "whatever is new": object(),
+    "a set": {4711},
+    "bytes": b"4711",
+}
 
 
-def card(epsilon=None, **changes) -> PrivacyCard:
+def card(epsilon=None, **changes: Any) -> PrivacyCard:
+    """Return a small card as `tutelage run` makes one."""
     epsilon = epsilon or PublicEpsilon(11.40896, 1e-5, PATIENT, "a theorem")
     values = {
         "event": Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 500), "mechanism": "LNMax(scale=20.0)",
@@ -24,8 +45,60 @@ def card(epsilon=None, **changes) -> PrivacyCard:
     return PrivacyCard(epsilon=epsilon, **values)
 
 
+def full_card(**changes: Any) -> PrivacyCard:
+    """Return a card with everything on it that there can be."""
+
+    def cost(value: float) -> PublicEpsilon:
+        return PublicEpsilon(value, 1e-5, PATIENT, "a theorem", 4.5)
+
+    checked = (ConfidenceCheck(200, 150, 3, PATIENT), 900), (NoisyArgmaxGaussian(40.0, 3, PATIENT), 612)
+    values: dict[str, Any] = {
+        "sanitised": replace(cost(0.81), method="a test of its own, noise of its own"),
+        "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
+        "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
+        "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
+        "frontier": tuple(FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)),
+        "findings": lint(epsilon=12.0, threshold=300, teachers=250, classes=3),
+        "statements": {topic: f"About {topic}: as agreed." for topic in STATEMENTS},
+        **changes,
+    }
+    return card(cost(1.2345), **values)
+
+
+class Outline(HTMLParser):
+    """What a browser finds in a page."""
+
+    VOID = ("meta", "br", "line", "rect", "circle", "polyline", "polygon")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
 def test_the_json_card_names_everything_an_officer_asks_for(tmp_path):
-    path, _ = card().save(tmp_path)
+    path, *_ = card().save(tmp_path)
     filed = json.loads(path.read_text())
     expected = {
         "public_epsilon": 11.40896, "delta": 1e-5, "queries": 500, "answered": 480, "teachers": 250,
@@ -37,20 +110,32 @@ def test_the_json_card_names_everything_an_officer_asks_for(tmp_path):
 
 
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
-    _, path = card().save(tmp_path)
-    text = path.read_text()
+    text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
     assert "at most e^11.41 times as likely, plus 1e-05" in text
+    assert "by up to 1 in 100,000" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
-    assert "## What is not protected" in text
-    assert "anonym" not in text
+    assert "### What is not protected" in text
+
+
+def test_the_three_forms_say_the_same(tmp_path):
+    paths = full_card().save(tmp_path)
+    assert [path.name for path in paths] == ["card.json", "card.md", "card.html"]
+    in_words = "1.2345", "0.81", "patient_id", "250", "500 asked, 480 answered", "About trust: as agreed.", "ab" * 32
+    for path in paths[1:]:
+        text = path.read_text(encoding="utf-8")
+        assert all(word in text for word in in_words), path
+    assert all(
+        json.dumps(word) in paths[0].read_text() for word in ("patient_id", "About trust: as agreed.", "ab" * 32)
+    )
 
 
 def test_of_very_many_columns_the_readable_card_shows_some():
     many = card(features=tuple(f"pixel {number}" for number in range(784)))
-    assert "pixel 39, … (784 in all)" in many.as_markdown()
-    assert "pixel 40" not in many.as_markdown()
+    for text in (many.as_markdown(), many.as_html()):
+        assert "pixel 39, … (784 in all)" in text
+        assert "pixel 40" not in text
     assert len(many.as_dict()["features"]) == 784
 
 
@@ -60,21 +145,209 @@ def test_an_unmeasured_student_is_said_to_be_unmeasured():
     assert unmeasured.as_dict()["student_accuracy"] is None
 
 
-def test_simulated_noise_marks_both_forms_as_not_private():
+def test_simulated_noise_marks_all_forms_as_not_private():
     seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
     simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded)
-    assert "differential privacy" not in simulated.as_markdown()
-    assert "may be published" not in simulated.as_markdown()
+    for text in (simulated.as_markdown(), simulated.as_html()):
+        assert "-differential privacy" not in text
+        assert "-differentially private" not in text
+        assert "may be published" not in text
+        assert "ε = 1.0" not in text
+        assert "NOT PRIVATE" in text
     with pytest.raises(NotPublishableError, match="must be marked so too"):
         card(event=Composed((seeded,)))
     assert simulated.as_dict()["private"] is False
-    assert "NOT PRIVATE" in simulated.as_markdown()
 
 
 @pytest.mark.parametrize("epsilon", [PrivateEpsilon(0.55, 12.0, 1e-5, PATIENT, "exact"), 0.55])
 def test_a_card_takes_no_private_value(epsilon):
     with pytest.raises(NotPublishableError, match="PublicEpsilon only"):
         card(epsilon)
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+@pytest.mark.parametrize("name", [item.name for item in fields(PrivacyCard) if item.name != "epsilon"])
+def test_no_field_takes_a_private_value_however_deep(name, kind):
+    hidden = PRIVATE[kind]
+    for value in (hidden, (hidden,), {"deep": hidden}, {**BUDGET, "deep": [hidden]}, ({"deep": (hidden,)},)):
+        with pytest.raises(NotPublishableError) as refused:
+            card(**{name: value})
+        assert name in str(refused.value)
+        assert not re.search("4711|289|5577", str(refused.value))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget": {**BUDGET, "votes": [4711, 289]}},
+        {"budget": {**BUDGET, "exact epsilon": 0.4711}},
+        {"budget": {**BUDGET, "spent": "4711"}},
+        {"versions": {"votes": [4711]}},
+        {"classes": ((4711, 289),)},
+        {"features": [4711, 289]},
+        {"queries": 4711.5},
+        {"statements": {"trust": {"votes": 4711}}},
+        {"batches": ((4711, 289),)},
+        {"mechanism": 4711},
+    ],
+)
+def test_plain_numbers_are_refused_where_they_do_not_belong(changes):
+    with pytest.raises(NotPublishableError) as refused:
+        card(**changes)
+    assert "4711" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_private_values_are_refused_inside_the_records_that_a_card_allows(kind):
+    hidden: Any = PRIVATE[kind]
+    for changes in (
+        {"accuracy_by_class": (ClassAccuracy("no", 4, hidden),)},
+        {"batches": (Batch("2026", 4, 0.1, hidden),)},
+        {"frontier": (FrontierPoint(4, hidden),)},
+        {"sanitised": PublicEpsilon(hidden, 1e-5, PATIENT, "a theorem")},
+        {"event": Composed((hidden,))},
+    ):
+        with pytest.raises(NotPublishableError):
+            card(**changes)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_are_finite(value):
+    with pytest.raises(InvalidParameterError, match="must be a finite number"):
+        card(student_accuracy=value)
+    with pytest.raises(InvalidParameterError, match=r"epsilon\.epsilon"):
+        card(PublicEpsilon(value, 1e-5, PATIENT, "a theorem"))
+
+
+@pytest.mark.parametrize("name", BUDGET)
+def test_a_card_needs_what_the_ledger_says(name):
+    lacking = {key: value for key, value in BUDGET.items() if key != name}
+    if name == "remaining":
+        assert card(budget=lacking).as_html()
+        return
+    with pytest.raises(InvalidParameterError, match=f"It lacks {name}"):
+        card(budget=lacking)
+
+
+def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
+    other = PublicEpsilon(0.5, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
+    simulated = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem", simulated=True)
+    for epsilon in (other, simulated):
+        with pytest.raises(NotPublishableError, match="same unit of privacy"):
+            card(sanitised=epsilon)
+        with pytest.raises(NotPublishableError, match="same unit of privacy"):
+            card(frontier=(FrontierPoint(5, epsilon),))
+
+
+def test_a_sanitised_epsilon_stands_beside_the_other_and_not_in_its_place():
+    for text in (full_card().as_markdown(), full_card().as_html()):
+        assert "ε = 1.2345 at δ = 1e-05" in text
+        assert "ε = 0.8101 at δ = 1e-05" in text or "ε = 0.81 at δ = 1e-05" in text
+        assert text.index("1.2345") < text.index("0.81")
+        assert "a test of its own, noise of its own" in text
+
+
+@pytest.mark.parametrize("text", [full_card().as_markdown(), full_card().as_html(), card().as_html()])
+def test_no_card_promises_what_no_epsilon_does(text):
+    assert overclaim_in(text) is None
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The data are anonymous.", "anonymised rows", "Anonymization was applied", "It is completely safe.",
+        "100% secure", "There is no privacy risk.", "risk-free", "patients cannot be re-identified",
+    ],
+)  # fmt: skip
+def test_statements_promise_nothing_either(claim):
+    assert overclaim_in(claim)
+    with pytest.raises(InvalidParameterError, match="does not make true"):
+        card(statements={"legal": f"We are sure. {claim}"})
+
+
+@pytest.mark.parametrize(
+    "text", ["Names were pseudonymised.", "No risk assessment was made yet.", "The risk is small."]
+)
+def test_modest_words_are_free(text):
+    assert text in card(statements={"legal": text}).as_markdown()
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        ({"horoscope": "fine"}, "knows no 'horoscope'"),
+        ({"trust": "  "}, "1 to 4,000 characters"),
+        ({"trust": "x" * 4001}, "Got 4,001"),
+    ],
+)
+def test_statements_are_short_and_about_known_topics(statements, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        card(statements=statements)
+
+
+def test_all_fifteen_questions_are_answered_or_said_to_be_open():
+    bare, stated = card().as_markdown(), full_card().as_markdown()
+    for text in (bare, stated):
+        assert len(re.findall(r"^\d+\. \*\*", text, re.MULTILINE)) == 15
+    open_ones = re.findall(r"^(\d+)\. \*\*.*\*\* not stated$", bare, re.MULTILINE)
+    assert open_ones == ["7", "10", "11", "14"]
+    assert "not stated" not in stated
+    for topic in STATEMENTS:
+        assert f"About {topic}: as agreed." in stated.replace("\\", "")
+
+
+def test_findings_are_shown_loudly_and_their_absence_too():
+    assert "The settings were not checked." in card().as_html()
+    assert "objected to nothing" in card(findings=()).as_html()
+    loud = full_card().as_html()
+    assert '<li class="danger">' in loud
+    assert "above the 250 teachers" in loud
+
+
+def test_the_page_is_whole_and_fetches_and_runs_nothing():
+    for page in (card().as_html(), full_card().as_html()):
+        found = Outline(page)
+        assert found.open == []
+        assert not {"script", "link", "img", "iframe", "object", "form", "base"} & {tag for tag, _ in found.tags}
+        assert not [name for _, attributes in found.tags for name in attributes if name.startswith(("on", "src"))]
+        assert not re.search(r"url\(|@import|https?:", page)
+        policy = next(meta for meta in found.all("meta") if "http-equiv" in meta)
+        assert str(policy["content"]).startswith("default-src 'none'; style-src 'unsafe-inline'")
+
+
+def test_the_page_can_be_heard_and_walked():
+    found = Outline(full_card().as_html())
+    assert found.all("html")[0]["lang"] == "en"
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(drawn["role"] == "img" and len(str(drawn["aria-label"])) > 30 for drawn in found.all("svg"))
+    assert len(found.all("svg")) == len(found.all("figcaption")) == 5
+    assert all("scope" in header for header in found.all("th"))
+    places = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(set(places)) == len(places)
+    assert {f"#{place}" for place in places} == {link["href"] for link in found.all("a")}
+
+
+HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(1)>\u202e" onload="x" [a](javascript:x) `|`'
+
+
+def test_names_and_statements_are_text_whatever_they_hold():
+    hostile = card(
+        PublicEpsilon(1.0, 1e-5, PrivacyUnit(HOSTILE, PATIENT.neighboring), HOSTILE),
+        classes=(HOSTILE,), features=(HOSTILE,), mechanism=HOSTILE, noise_source=HOSTILE, selection=HOSTILE,
+        feature_map=HOSTILE, student=HOSTILE, created=HOSTILE, versions={HOSTILE: HOSTILE},
+        statements=dict.fromkeys(STATEMENTS, HOSTILE), accuracy_by_class=(ClassAccuracy(HOSTILE, 3, 2),),
+        batches=(Batch(HOSTILE, 3, 0.1, 0.1), Batch(HOSTILE, 3, 0.1, 0.1)),
+    )  # fmt: skip
+    found = Outline(hostile.as_html())
+    assert found.open == []
+    assert not {"script", "img"} & {tag for tag, _ in found.tags}
+    assert not [name for _, attributes in found.tags for name in attributes if name.startswith("on")]
+    assert "\u202e" not in hostile.as_html()
+    assert '<script>alert("1")</script>' in "".join(found.text)
+    assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]|(?<!\\)`", hostile.as_markdown())
 
 
 def test_printed_epsilons_are_never_below_the_value():

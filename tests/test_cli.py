@@ -109,16 +109,22 @@ def refusal(result: subprocess.CompletedProcess[str], code: int) -> str:
     assert result.returncode == code, result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
-    lines = result.stderr.strip().splitlines()
+    lines = [line for line in result.stderr.strip().splitlines() if not is_finding(line)]
     assert len(lines) == 1
     assert lines[0].startswith("tutelage: ")
     return lines[0]
+
+
+def is_finding(line: str) -> bool:
+    """Whether a line objects to a setting, as a run does before it spends anything: these here have a huge ε."""
+    return line.startswith(("tutelage: danger: ", "tutelage: warning: "))
 
 
 def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
     result = tutelage("run", "config.toml", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "card.html",
         "card.json",
         "card.md",
         "labels.csv",
@@ -148,7 +154,7 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     public += [f"{budget['budget']:.4f}", f"{round_up(budget['spent']):.4f}", f"{round_up(budget['spent']):.4f}"]
     shown = result.stdout.replace(budget["head"], "")
     assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
-    assert result.stderr == ""
+    assert all(is_finding(line) for line in result.stderr.splitlines())
     votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
     assert (folder / "out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
     assert votes.unit.name == "patient"
@@ -198,6 +204,7 @@ def test_the_card_holds_known_public_entries_only(folder):
         "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
         "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
+        "epsilon_order", "sanitised", "accuracy_by_class", "batches", "frontier", "findings", "statements",
     }  # fmt: skip
 
 
@@ -406,7 +413,7 @@ def test_single_class_and_empty_shards_are_ordinary(folder):
     )
     result = tutelage("run", "config.toml", cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    assert all(is_finding(line) for line in result.stderr.splitlines())
 
 
 def test_an_interrupted_run_says_so_and_continues(folder):

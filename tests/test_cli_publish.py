@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from test_cli import refusal, tutelage
+from test_cli import configure, refusal, tutelage, write_rows
 
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
 TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
@@ -86,3 +86,46 @@ def test_a_proposal_for_another_unit_is_refused(folder):
     tutelage("ledger", "init", "m.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "entity", cwd=folder)
     propose(folder, "--ledger", "m.db")
     assert "Propose anew" in refusal(put_to_the_test(folder), code=2)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A run of 100 teachers whose ledger and proposal were made before it."""
+    write_rows(tmp_path / "private.csv", 2400, 1, extra={"patient": [f"p{row // 2}" for row in range(2400)]})
+    write_rows(tmp_path / "public.csv", 120, 2)
+    stored = 'delta = 1e-5\nledger = "l.db"\nproposal = "p.json"'
+    changes = (("number = 15", "number = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
+    configure(tmp_path, *changes)
+    np.savez(tmp_path / "proxy.npz", votes=np.repeat([[82, 18], [92, 8]], 20, axis=0))
+    budget = ("--epsilon", "9", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
+    assert tutelage("ledger", "init", "l.db", *budget, cwd=tmp_path).returncode == 0
+    proposed = propose(tmp_path, "--ledger", "l.db", mechanism=("--mechanism", "gnmax", "--sigma", "8"))
+    assert proposed.returncode == 0, proposed.stderr
+    return tmp_path
+
+
+def test_a_run_tests_its_proposal_and_files_both_numbers(project):
+    done = tutelage("run", "config.toml", "--json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    card, wanted = json.loads(done.stdout), json.loads((project / "p.json").read_text())["epsilon"]
+    if card["sanitised"] is not None:  # one real test in 20 refuses
+        assert card["sanitised"]["epsilon"] == pytest.approx(wanted)
+        assert wanted < card["public_epsilon"]
+    again = tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)
+    assert again.returncode == 0, again.stderr
+    same = json.loads(again.stdout)
+    assert same["sanitised"] == card["sanitised"]
+    assert same["budget"]["spent"] == card["budget"]["spent"]
+
+
+def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
+    (project / "l.db").unlink()
+    assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
+    tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", cwd=project)
+    assert "Propose anew" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
+    (project / "l.db").unlink()
+    budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
+    tutelage("ledger", "init", "l.db", *budget, cwd=project)
+    assert "does not allow" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    shown = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)
+    assert shown["spent"] == 0

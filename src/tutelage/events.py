@@ -15,7 +15,6 @@ from tutelage._validation import integer_at_least, noise_scale, number_of_votes,
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
-
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-_VERBS = ("run", "label", "account", "ledger", "reproduce")
+_VERBS = ("plan", "run", "label", "account", "publish", "card", "ledger", "audit", "reproduce")
 
 
 class _Verbs(TyperGroup):

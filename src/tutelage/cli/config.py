@@ -97,11 +97,12 @@ class StudentSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: the budget (ε, δ), and the ledger that keeps it."""
+    """``[privacy]``: the budget (ε, δ), the ledger that keeps it, and a proposal of a smaller ε to be tested."""
 
     delta: float
     epsilon: float | None = None
     ledger: str | None = None
+    proposal: str | None = None
 
 
 @final

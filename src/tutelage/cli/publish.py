@@ -11,8 +11,6 @@ import numpy.typing as npt
 import typer
 
 from tutelage._validation import probability
-from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.release.proposal import Proposal
 from tutelage.accounting.release.proposing import propose as proposed
 from tutelage.budget import round_up
@@ -26,11 +24,9 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
 )
 from tutelage.cli.outputs import check_output, spent_and_remaining
-from tutelage.events import ConfidenceCheck, Repeated
+from tutelage.cli.proposals import read_proposal, released_once, same_unit
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import Mechanism
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import SimulationNoise
 from tutelage.publishing import Publication, publish_epsilon
 from tutelage.votes import VoteHistogram
@@ -85,7 +81,7 @@ def propose(
     if paying is not None:
         votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
     imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
-    planned = _released(released_by, votes, imagined)
+    planned = released_once(released_by, votes, imagined)
     proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
     output.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
@@ -123,32 +119,13 @@ def put_to_the_test(
     released_by = build_mechanism(mechanism, given, as_option)
     if (labels is not None) != (mechanism == "confident"):
         raise ConfigError("--labels goes with the confident mechanism, which needs it. Pass both or neither.")
-    wanted, paying = Proposal.from_json(proposal.read_text(encoding="utf-8")), Ledger.open(ledger)
+    wanted, paying = read_proposal(proposal), Ledger.open(ledger)
+    same_unit(wanted, paying.unit)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
-    histogram = VoteHistogram(histogram.counts, histogram.n_teachers, _unit_of(wanted, paying))
+    histogram = VoteHistogram(histogram.counts, histogram.n_teachers, wanted.unit)
     answered = None if labels is None else _answered(labels, histogram.n_queries)
-    publication = publish_epsilon(_released(released_by, histogram, answered), paying, wanted)
+    publication = publish_epsilon(released_once(released_by, histogram, answered), paying, wanted)
     _print(publication, wanted, paying, as_json=as_json)
-
-
-def _released(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
-    """Return every query released once; of a mechanism with a check, those answered that were."""
-    accountant = Accountant()
-    for part in flatten(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)):
-        if isinstance(part.event, ConfidenceCheck) or answered is None:
-            accountant.add(Repeated(part.event, votes.n_queries), votes)
-        else:
-            kept = votes.select(answered)
-            accountant.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
-    return accountant
-
-
-def _unit_of(proposal: Proposal, ledger: Ledger) -> PrivacyUnit:
-    if proposal.unit != ledger.unit:
-        raise ConfigError(
-            f"The proposal protects {proposal.unit.name}, the ledger {ledger.unit.name}. Propose anew with --ledger."
-        )
-    return ledger.unit
 
 
 def _answered(path: Path, queries: int) -> npt.NDArray[np.bool_]:

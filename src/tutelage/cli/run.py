@@ -15,15 +15,19 @@ from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
 from tutelage._typing import Matrix
-from tutelage.accounting import bounds_2017
-from tutelage.budget import round_up
+from tutelage.accounting import Proposal, bounds_2017
+from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
+from tutelage.cli.objections import objections_before, objections_on_card, say
+from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
+from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.report import PrivacyCard
+from tutelage.report import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student
 
 _CHECKPOINTS = "private-checkpoints"
@@ -53,6 +57,8 @@ def run(
         )
     data = load_sources(settings)
     _check_rows(settings, data)
+    say(objections_before(settings, data))
+    proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
     model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -75,12 +81,22 @@ def run(
             fg=typer.colors.YELLOW,
         )
         raise typer.Exit(130) from None
-    card = _card(settings, data, model)
+    card = _card(settings, data, model, proposal)
     _write(settings, data, model, card)
     if as_json:
         typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
     else:
         _print_summary(settings, model, card, reveal_private)
+
+
+def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
+    """Return the proposal of a smaller ε that this run is to test, if there is one and it can be tested."""
+    if settings.privacy.proposal is None:
+        return None
+    proposal = read_proposal(settings.base / settings.privacy.proposal)
+    queries = settings.public.queries or len(_pool(settings, data))
+    check_proposal(proposal, settings.mechanism, len(data.classes), queries, settings.ledger)
+    return proposal
 
 
 def _classifier(
@@ -128,24 +144,31 @@ def _pool(settings: RunConfig, data: RunData) -> Matrix:
     return data.X_public[: len(data.X_public) - (settings.public.evaluate_last or 0)]
 
 
-def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[float | None, int]:
-    """Return the student's accuracy on public labelled rows that were not asked about, and how many they are."""
+def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
+    """Return the student's accuracy by class on public labelled rows that were not asked about, if there are any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: len(_pool(settings, data))] = False
     if data.y_public is None or not scored.any():
-        return None, 0
-    right = model.predict(data.X_public[scored]) == data.y_public[scored]
-    return float(np.mean(right)), int(scored.sum())
+        return ()
+    truth = data.y_public[scored]
+    right = model.predict(data.X_public[scored]) == truth
+    places = [(str(value), truth == value) for value in model.classes_]
+    return tuple(ClassAccuracy(name, int(rows.sum()), int(right[rows].sum())) for name, rows in places)
 
 
-def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyCard:
+def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
     release = model.release_
-    accuracy, evaluated = _score(settings, data, model)
+    independent, sanitised = _claims(settings, model, proposal)
+    scores = _score(settings, data, model)
+    evaluated = sum(entry.rows for entry in scores)
+    unit, state = independent.unit, Ledger.open(settings.ledger, read_only=True).state()
+    one = settings.mechanism.event_of_one(len(model.classes_), unit, simulated=False)
     return PrivacyCard(
-        epsilon=model.epsilon_,
+        epsilon=independent,
+        sanitised=sanitised,
         event=release.event,
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
@@ -157,12 +180,28 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier) -> PrivacyC
         features=data.features,
         feature_map=describe_features(settings),
         student=settings.student.estimator,
-        student_accuracy=accuracy,
+        student_accuracy=sum(entry.right for entry in scores) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
-        budget=model.ledger_.as_dict(),
+        accuracy_by_class=scores,
+        budget=state.as_dict(),
+        batches=batches_of(Ledger.open(settings.ledger).export()[: state.entries]),
+        frontier=frontier_of(one, len(release.labels), model.epsilon_.delta),
+        findings=objections_on_card(settings, data, independent.epsilon, model.votes_.n_teachers),
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _claims(
+    settings: RunConfig, model: PATEClassifier, proposal: Proposal | None
+) -> tuple[PublicEpsilon, PublicEpsilon | None]:
+    """Return the ε that holds for any votes and, where a proposal passed its test, the smaller one."""
+    if proposal is None:
+        return model.epsilon_, None
+    found = tested(proposal, settings.mechanism, model.votes_, model.release_.answered, settings.ledger)
+    alone = model.epsilon_ != model.ledger_.guarantee()
+    independent = found.data_independent if alone else model.epsilon_  # the budget holds the test already
+    return independent, found.epsilon if found.passed and found.epsilon.epsilon < independent.epsilon else None
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
@@ -215,6 +254,10 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
             shown(published.epsilon, ".2f"),
         )
         row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
+    if card.sanitised is not None:
+        row("ε to publish beside it, for these labels", f"{round_up(card.sanitised.epsilon):.4f}")
+    elif settings.privacy.proposal is not None:
+        row("ε proposed", "the test refused it, or it is not smaller")
     row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
     ledger = model.ledger_
     row("budget of these data (ε)", f"{ledger.budget:.4f}")
@@ -235,7 +278,10 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     if model.release_.cost == 0:
         console.print("Every query had been answered before: the same answers again, at no cost.")
     console.print(f"Ledger: {_shown(settings.ledger)}, head {ledger.head}", soft_wrap=True)
-    console.print(f"Card: {_shown(settings.folder / 'card.md')}, {_shown(settings.folder / 'card.json')}")
+    if card.findings:
+        console.print("Objections, on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
+    names = ("card.html", "card.md", "card.json")
+    console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
 
 
 def _shown(path: Path) -> Any:

@@ -1,16 +1,23 @@
-"""The privacy card: one page that says what was protected, how, and at which cost."""
+"""The privacy card: the page that says what was protected, how, and at which cost."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, final
 
-from tutelage.budget import PublicEpsilon, round_up
+from tutelage.budget import PublicEpsilon
 from tutelage.events import Event
 from tutelage.exceptions import NotPublishableError
+from tutelage.lints import Finding
+from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint
+from tutelage.report.html import page_of
+from tutelage.report.markdown import markdown_of
+from tutelage.report.publishable import check_all, check_budget, check_kinds, check_public, check_table
+from tutelage.report.sections import NOT_PROTECTED, kind_of, pages_of
+from tutelage.report.statements import check_statements
 
-_MOST_LISTED = 40
-_FORMAT = 1
+FORMAT = 2
 
 
 @final
@@ -22,14 +29,21 @@ class PrivacyCard:
     ----------
     epsilon : PublicEpsilon
         The publishable guarantee.
+    sanitised : PublicEpsilon, optional
+        A second, smaller ε that the votes were looked at for, and that noise or a private test made publishable. It
+        stands beside the first and never in its place.
     event : Event
         What was released.
     mechanism : str
         The mechanism in words, with its parameters.
     noise_source : str
         Where the noise came from.
-    queries, answered, teachers : int
-        Queries asked, queries answered, and teachers entitled to vote.
+    queries : int
+        Queries asked.
+    answered : int or None
+        Queries answered; None where that was not recorded.
+    teachers : int or None
+        Teachers entitled to vote; None where that was not recorded.
     selection : str
         How the queries were chosen among the public rows.
     classes : tuple of str
@@ -44,8 +58,18 @@ class PrivacyCard:
         Share of right predictions on public labelled rows, where the user gave some.
     evaluation_rows : int
         Number of those rows.
+    accuracy_by_class : tuple of ClassAccuracy
+        The same by class.
     budget : dict
         What the ledger says after the release: `LedgerState.as_dict`.
+    batches : tuple of Batch
+        What was taken from the budget so far, in order.
+    frontier : tuple of FrontierPoint
+        What other numbers of queries would cost, at the δ of `epsilon`.
+    findings : tuple of Finding, optional
+        What `tutelage.lints.lint` objected to; None where nobody looked.
+    statements : dict of str to str
+        What the people behind the data say, by the topics of `STATEMENTS`: public text.
     versions : dict of str to str
         Versions of the software that did it.
     created : str
@@ -54,16 +78,19 @@ class PrivacyCard:
     Raises
     ------
     NotPublishableError
-        If `epsilon` is anything but a `PublicEpsilon`.
+        If anything in it is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array.
+    InvalidParameterError
+        If a number is not finite, or a statement promises more than any ε does.
     """
 
     epsilon: PublicEpsilon
+    sanitised: PublicEpsilon | None = None
     event: Event
     mechanism: str
     noise_source: str
     queries: int
-    answered: int
-    teachers: int
+    answered: int | None
+    teachers: int | None
     selection: str = "as given"
     classes: tuple[str, ...]
     features: tuple[str, ...]
@@ -71,30 +98,74 @@ class PrivacyCard:
     student: str
     student_accuracy: float | None
     evaluation_rows: int
+    accuracy_by_class: tuple[ClassAccuracy, ...] = ()
     budget: dict[str, Any]
+    batches: tuple[Batch, ...] = ()
+    frontier: tuple[FrontierPoint, ...] = ()
+    findings: tuple[Finding, ...] | None = None
+    statements: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     created: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.epsilon, PublicEpsilon):
-            raise NotPublishableError(
-                f"A card takes a PublicEpsilon only. Got a {type(self.epsilon).__name__}, which may depend on votes."
-            )
+        check_kinds(self.epsilon, (PublicEpsilon,), "epsilon")
+        for item in fields(self):
+            check_public(getattr(self, item.name), item.name)
+        self._check_shapes()
+        check_statements(self.statements)
+        self._check_costs()
         if self.event.is_simulated and not self.epsilon.simulated:
             raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
 
+    def _check_shapes(self) -> None:
+        """Refuse fields of other kinds than theirs, in which a list of private numbers could hide."""
+        for name in ("mechanism", "noise_source", "selection", "feature_map", "student", "created"):
+            check_kinds(getattr(self, name), (str,), name)
+        for name in ("queries", "evaluation_rows"):
+            check_kinds(getattr(self, name), (int,), name)
+        for name in ("answered", "teachers"):
+            check_kinds(getattr(self, name), (int, NoneType), name)
+        check_kinds(self.student_accuracy, (float, int, NoneType), "student_accuracy")
+        check_kinds(self.sanitised, (PublicEpsilon, NoneType), "sanitised")
+        if not isinstance(self.event, Event):
+            raise NotPublishableError(f"`event` of a card must be an Event. Got a {type(self.event).__name__}.")
+        tuples = {
+            "classes": str, "features": str, "accuracy_by_class": ClassAccuracy, "batches": Batch,
+            "frontier": FrontierPoint,
+        }  # fmt: skip
+        for name, kind in tuples.items():
+            check_all(getattr(self, name), (kind,), name)
+        if self.findings is not None:
+            check_all(self.findings, (Finding,), "findings")
+        check_budget(self.budget)
+        check_table(self.statements, (str,), "statements")
+        check_table(self.versions, (str,), "versions")
+
+    def _check_costs(self) -> None:
+        """Refuse costs beside the guarantee that are about something else."""
+        beside = [*(point.epsilon for point in self.frontier), *([] if self.sanitised is None else [self.sanitised])]
+        for cost in beside:
+            if (cost.unit, cost.simulated) != (self.epsilon.unit, self.epsilon.simulated):
+                raise NotPublishableError(
+                    "`sanitised` and `frontier` of a card must be about the same unit of privacy as its `epsilon`, and "
+                    "simulated only where that is."
+                )
+
     def as_dict(self) -> dict[str, Any]:
         """Return the card as plain JSON-ready values."""
+        epsilon, sanitised = self.epsilon, self.sanitised
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "created": self.created,
-            "private": not self.epsilon.simulated,
-            "public_epsilon": self.epsilon.epsilon,
-            "delta": self.epsilon.delta,
-            "epsilon_kind": "none: simulated noise" if self.epsilon.simulated else _KIND,
-            "epsilon_method": self.epsilon.method,
-            "unit": self.epsilon.unit.name,
-            "neighbouring": str(self.epsilon.unit.neighboring),
+            "private": not epsilon.simulated,
+            "public_epsilon": epsilon.epsilon,
+            "delta": epsilon.delta,
+            "epsilon_kind": kind_of(epsilon),
+            "epsilon_method": epsilon.method,
+            "epsilon_order": epsilon.order,
+            "sanitised": None if sanitised is None else _epsilon_as_dict(sanitised),
+            "unit": epsilon.unit.name,
+            "neighbouring": str(epsilon.unit.neighboring),
             "mechanism": self.mechanism,
             "noise_source": self.noise_source,
             "event": self.event.as_dict(),
@@ -108,89 +179,38 @@ class PrivacyCard:
             "student": self.student,
             "student_accuracy": self.student_accuracy,
             "evaluation_rows": self.evaluation_rows,
+            "accuracy_by_class": [asdict(entry) for entry in self.accuracy_by_class],
             "budget": self.budget,
-            "not_protected": list(_NOT_PROTECTED),
+            "batches": [asdict(batch) for batch in self.batches],
+            "frontier": [{"queries": point.queries, **_epsilon_as_dict(point.epsilon)} for point in self.frontier],
+            "findings": None if self.findings is None else [asdict(finding) for finding in self.findings],
+            "statements": self.statements,
+            "not_protected": list(NOT_PROTECTED),
             "versions": self.versions,
         }
 
     def as_markdown(self) -> str:
         """Return the card as one readable page."""
-        epsilon = self.epsilon
-        guarantee = f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"
-        if epsilon.simulated:
-            guarantee = "none"
-        accuracy = "not measured: no labelled public rows were given"
-        if self.student_accuracy is not None:
-            accuracy = f"{self.student_accuracy:.2%} on {self.evaluation_rows:,} public rows"
-        rows = [
-            ("Guarantee", guarantee),
-            ("Kind of ε", "none: simulated noise" if epsilon.simulated else _KIND),
-            ("Proved by", epsilon.method),
-            ("Budget of these data", _budget_line(self.budget)),
-            ("Ledger", f"{self.budget['entries']:,} entries, head {self.budget['head']}"),
-            ("Unit of privacy", epsilon.unit.name),
-            ("Neighbouring data", str(epsilon.unit.neighboring)),
-            ("Mechanism", self.mechanism),
-            ("Noise", self.noise_source),
-            ("Teachers", f"{self.teachers:,}"),
-            ("Queries", f"{self.queries:,} asked, {self.answered:,} answered"),
-            ("Queries chosen", self.selection),
-            ("Classes", ", ".join(self.classes)),
-            ("Student", self.student),
-            ("Student takes", _listed(self.features)),
-            ("Feature map", self.feature_map),
-            ("Student accuracy", accuracy),
-            ("Made", f"{self.created} with " + ", ".join(f"{name} {v}" for name, v in self.versions.items())),
-        ]
-        lines = ["# Privacy card", ""]
-        if epsilon.simulated:
-            lines += ["> **NOT PRIVATE.** The noise was simulated from a seed; this run protects nobody.", ""]
-        lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows), ""]
-        lines += ["## What it means", "", _meaning(epsilon), ""]
-        lines += ["## What is not protected", "", *(f"- {sentence}" for sentence in _NOT_PROTECTED), ""]
-        return "\n".join(lines)
+        return markdown_of(pages_of(self))
 
-    def save(self, folder: Path) -> tuple[Path, Path]:
-        """Write ``card.json`` and ``card.md`` into `folder` and return their paths."""
-        as_json, as_markdown = folder / "card.json", folder / "card.md"
+    def as_html(self) -> str:
+        """Return the card as one self-contained page: figures and style inside, no scripts, nothing fetched."""
+        return page_of(pages_of(self))
+
+    def save(self, folder: Path) -> tuple[Path, Path, Path]:
+        """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        as_json.write_text(text + "\n", encoding="utf-8")
-        as_markdown.write_text(self.as_markdown(), encoding="utf-8")
-        return as_json, as_markdown
+        contents = {"card.json": text + "\n", "card.md": self.as_markdown(), "card.html": self.as_html()}
+        for name, content in contents.items():
+            (folder / name).write_text(content, encoding="utf-8")
+        as_json, as_markdown, as_html = (folder / name for name in contents)
+        return as_json, as_markdown, as_html
 
 
-_KIND = "data-independent: may be published"
-_NOT_PROTECTED = (
-    "The public rows themselves: they were shown to the teachers and may be kept by the student.",
-    "Facts about the whole population that the student learns; they hold with or without any one unit.",
-    "A person whose rows are spread over several units: the loss adds up over the units.",
-    "Releases from the same private data outside this ledger: their epsilons add to its budget.",
-    "Votes, teachers and checkpoints, which stay with the data's owner and must not be published.",
-)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    """Return the names, of very many only the first and their number; the JSON card has them all."""
-    shown = ", ".join(names[:_MOST_LISTED])
-    return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
-
-
-def _budget_line(budget: dict[str, Any]) -> str:
-    return (
-        f"everything released through the ledger is ({round_up(budget['budget'])}, {budget['delta']:g})-differentially "
-        f"private; {round_up(budget['spent']):.4f} is spent"
-    )
-
-
-def _meaning(epsilon: PublicEpsilon) -> str:
-    if epsilon.simulated:
-        return "Nothing is guaranteed: the noise can be replayed. The values say what real noise would have cost."
-    return (
-        "Any outcome (the released labels, the student, this card) is at most "
-        f"e^{round_up(epsilon.epsilon, 2)} times as likely, plus {epsilon.delta:g}, as on neighbouring data, "
-        "whatever else the observer knows."
-    )
-
-
-def _cell(value: str) -> str:
-    return value.replace("|", "\\|").replace("\n", " ")
+def _epsilon_as_dict(epsilon: PublicEpsilon) -> dict[str, Any]:
+    return {
+        "epsilon": epsilon.epsilon,
+        "delta": epsilon.delta,
+        "method": epsilon.method,
+        "order": epsilon.order,
+    }

@@ -15,7 +15,12 @@ NAMES = (
     "adult",
     "svhn-student",
     "exact-costs",
+    "publishable",
     "repeat-attack",
+    "plan-check",
+    "membership",
+    "mechanism-audits",
+    "planted-faults",
 )
 
 

@@ -213,6 +213,12 @@ def noise_shared_by_neighbouring_queries(votes: VoteHistogram, noise: NoiseSourc
     return np.argmax(votes.counts + np.repeat(drawn, 2, axis=0)[1 : votes.n_queries + 1], axis=1)
 
 
+def classes_without_votes_left_out(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Add noise to the classes that somebody voted for, as counting without a list of classes does."""
+    drawn = votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape)
+    return np.argmax(np.where(votes.counts > 0, drawn, np.iinfo(np.int64).min), axis=1)
+
+
 def abstains_without_a_quorum(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Give no answer where not every teacher voted, which tells that one did not."""
     return np.where(votes.counts.sum(axis=1) == votes.n_teachers, right(votes, noise), ABSTAIN)
@@ -291,6 +297,28 @@ class Changing(Mechanism):
         return release
 
 
+@final
+class SinglePrecisionNoise:
+    """Laplace noise of single precision, whose digits give away the count beneath (Mironov 2012).
+
+    Parameters
+    ----------
+    seed : int
+        Of a seeded generator.
+    """
+
+    simulated = True
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
+        """Draw numbers that are no integers, by the inverse of the distribution function."""
+        centred = self._generator.random(shape, dtype=np.float32) - np.float32(0.5)
+        size = np.log1p(-2 * np.abs(centred) * np.float32(1 - 2**-20))
+        return -np.float32(scale) * np.sign(centred) * size  # type: ignore[return-value]
+
+
 _BY_LAW = (
     half_noise,
     noise_of_0_7,
@@ -305,6 +333,7 @@ _BY_LAW = (
     less_noise_for_many_classes,
     less_noise_for_many_teachers,
     noise_on_the_first_three_classes_only,
+    classes_without_votes_left_out,
 )
 _BY_OTHERS = {
     "test_neighbours_are_as_close_as_it_claims": (half_noise, no_noise, inverse_scale),

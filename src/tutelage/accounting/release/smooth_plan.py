@@ -1,0 +1,239 @@
+"""A plan for publishing a noised data-dependent cost: every number of it fixed in advance, by public votes alone.
+
+The released value is the private cost, a margin, and Gaussian noise scaled by the smooth sensitivity. The margin makes
+the value an ε by itself: no confidence interval, and no second release of the scale. Proof:
+docs/proofs/smooth_sensitivity.md, sections 3 and 4.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import expm1, inf, isfinite, sinh, sqrt
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from tutelage._typing import FloatArray
+from tutelage._validation import positive, probability
+from tutelage.accounting import data_independent
+from tutelage.accounting.accountant import Accountant
+from tutelage.accounting.curves import RenyiCurve
+from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
+from tutelage.budget import PublicEpsilon
+from tutelage.events import NoisedCost
+from tutelage.exceptions import InvalidParameterError, NothingToGainError
+from tutelage.neighboring import PrivacyUnit
+
+CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: what holds for any votes, instead
+RESOLUTION = 1024  # steps of the grid in one standard deviation of the smallest noise
+_ROUNDING = 2 / RESOLUTION  # of the private cost to the grid, and of sums before it, in standard deviations
+_MOST_ORDER = 1000.0  # up to which the grid is fine enough
+_CELLS = 128  # into which the ratio of two scales is divided; the bounds over them are 1 % above the supremum at most
+_LEDGER_WEIGHT = 0.25  # what a nat charged to the ledger weighs, against one of the published ε
+_LEAST_SHARE = 0.25  # of the smooth sensitivity of the public votes: private votes may be that much less sensitive
+_ORDERS: FloatArray = 1 + np.geomspace(1, 64, 25)
+_SMOOTHNESS: FloatArray = np.geomspace(2e-3, 0.4, 22)
+_NOISE: FloatArray = np.geomspace(0.5, 40, 30)
+
+
+class Margin(NamedTuple):
+    """What must be added to a cost noised by s nats for it to bound a cost again: square·s² + linear·s + fixed."""
+
+    square: float
+    linear: float
+    fixed: float
+
+    def of(self, deviation: float) -> float:
+        """Return the part that depends on the noise, in nats."""
+        return self.square * deviation**2 + self.linear * deviation
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothPlan:
+    """How a data-dependent cost will be noised and published; public, to be fixed before the labels are asked.
+
+    Parameters
+    ----------
+    delta : float
+        δ of the whole claim.
+    order : float
+        Rényi order λ > 1 at which costs are added.
+    smoothness : float
+        β: one changed teacher changes the scale of the noise by a factor e^β at most.
+    noise : float
+        Standard deviation of the noise, as a multiple of the smooth sensitivity.
+    least, most : float
+        What the smooth sensitivity is raised to where it is smaller, and what it cannot exceed, in nats.
+    unit : PrivacyUnit
+        What changes one teacher.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the numbers are no plan: smoothness and order too large for each other, most of them.
+    """
+
+    delta: float
+    order: float
+    smoothness: float
+    noise: float
+    least: float
+    most: float
+    unit: PrivacyUnit
+
+    def __post_init__(self) -> None:
+        probability(self.delta, "delta", "SmoothPlan")
+        for name in ("smoothness", "noise", "least", "most"):
+            positive(getattr(self, name), name, "SmoothPlan")
+        if not (1 < self.order <= _MOST_ORDER and self.least <= self.most and isfinite(self.margin.fixed)):
+            raise InvalidParameterError(
+                "A SmoothPlan needs 1 < `order` <= 1000, `least` <= `most`, and a `smoothness` far below 1/(2·order). "
+                "Plan with `plan_smooth_release`."
+            )
+
+    @property
+    def margin(self) -> Margin:
+        """What the noise adds to the cost."""
+        return margin_of(self.order, self.smoothness, self.noise)
+
+    @property
+    def grid(self) -> float:
+        """Nats in one step of the released whole number."""
+        return self.noise * self.least / RESOLUTION
+
+    def deviation(self, smooth_sensitivity: float) -> float:
+        """Return the standard deviation of the noise in nats; as private as its argument."""
+        return self.noise * max(smooth_sensitivity, self.least)
+
+    def epsilon(self, released: int, before: float = 0.0) -> float:
+        """Return the ε that a released whole number is worth, labels and release together.
+
+        Parameters
+        ----------
+        released : int
+            Noised cost, in steps of `grid`.
+        before : float
+            Rényi cost at `order` of what else was published, in nats.
+        """
+        cost = max(0.0, released * self.grid) + self.margin.fixed + before
+        found = RenyiCurve(np.array([self.order]), np.array([cost])).to_epsilon(CLAIMED * self.delta)
+        return found.epsilon + 1e-9
+
+    def event(self, *, simulated: bool = False) -> NoisedCost:
+        """Return the release of the noised cost as an event, to be charged."""
+        margin, widest = self.margin, self.noise * self.most
+        shift = 1 / self.noise + _ROUNDING + margin.linear * expm1(self.smoothness)
+        shift += margin.square * widest * expm1(2 * self.smoothness)
+        return NoisedCost(shift * (1 + 1e-9), self.smoothness, self.unit, simulated)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain JSON-ready values."""
+        return asdict(self)
+
+
+def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> SmoothPlan:
+    """Return a plan under which votes like the public ones would have about the smallest ε to publish.
+
+    Parameters
+    ----------
+    proxy : Accountant
+        The planned releases, each at its limit, added with *public* votes in place of the private ones: from teachers
+        trained on public data, or made up. The plan reveals them.
+    delta : float
+        δ of the whole claim, in (0, 1).
+    ledger_order : float, optional
+        Rényi order at which the ledger keeps its limit, `LedgerState.order`: the release is then one that it can hold.
+
+    Raises
+    ------
+    NothingToGainError
+        If votes like these would not publish less than the data-independent ε.
+    UnsupportedEventError
+        If the papers have no bound for something that is planned.
+    """
+    probability(delta, "delta", "plan_smooth_release")
+    published = proxy.data_independent(delta)
+    found = [
+        best
+        for order in _ORDERS.tolist()
+        if (best := _best_at(proxy, order, delta, ledger_order or order, published)) is not None
+    ]
+    if not found:
+        raise NothingToGainError(
+            f"Votes like these bear no smaller epsilon than the data-independent one, {published}. Publish that one."
+        )
+    return min(found, key=lambda candidate: candidate.weight).plan
+
+
+class _Candidate(NamedTuple):
+    weight: float
+    plan: SmoothPlan
+
+
+def _best_at(
+    proxy: Accountant, order: float, delta: float, ledger_order: float, published: PublicEpsilon
+) -> _Candidate | None:
+    """Return the best plan at one order, if it is expected to publish less than the data-independent ε."""
+    costs, most = SmoothCosts(proxy, order), most_sensitive(proxy, order)
+    bare = float(RenyiCurve(np.array([order]), np.array([costs.cost()])).at(CLAIMED * delta)[0])
+    best, at = None, np.array([ledger_order])
+    for smoothness in _SMOOTHNESS[1 / (2 * max(order, ledger_order)) > _SMOOTHNESS].tolist():
+        sensitivity = costs.smooth_sensitivity(smoothness)
+        for noise in _NOISE.tolist():
+            margin = margin_of(order, smoothness, noise)
+            epsilon = bare + margin.of(noise * sensitivity) + margin.fixed
+            if epsilon >= published.epsilon or (best is not None and epsilon >= best.weight):
+                continue
+            least = _LEAST_SHARE * sensitivity
+            plan = SmoothPlan(
+                delta=delta,
+                order=order,
+                smoothness=smoothness,
+                noise=noise,
+                least=least,
+                most=max(most, least),
+                unit=published.unit,
+            )
+            weight = epsilon + _LEDGER_WEIGHT * float(data_independent.rdp(plan.event(), at).values[0])
+            if best is None or weight < best.weight:
+                best = _Candidate(weight, plan)
+    return best
+
+
+@lru_cache(maxsize=1024)
+def margin_of(order: float, smoothness: float, noise: float) -> Margin:
+    """Return what has to be added to a noised cost for its value to bound the cost of labels and release.
+
+    Parameters
+    ----------
+    order : float
+        Rényi order λ > 1.
+    smoothness : float
+        Smoothness β of the sensitivity.
+    noise : float
+        Standard deviation of the noise, as a multiple of the smooth sensitivity.
+
+    Returns
+    -------
+    Margin
+        Infinite where order and smoothness are too large for each other.
+    """
+    moment, shift = order - 1, 1 / noise + _ROUNDING
+    none = Margin(inf, inf, inf)
+    # square = μ/2 + 2λ sinh²(β)·square²
+    quadratic = 4 * order * moment * sinh(smoothness) ** 2
+    if quadratic > 1 or order * -expm1(-2 * smoothness) >= 1:
+        return none
+    square = moment / (1 + sqrt(1 - quadratic))
+    ratio = np.exp(np.linspace(-smoothness, smoothness, 2 * _CELLS + 1))
+    low, high = ratio[:-1], ratio[1:]
+    smaller, least = np.minimum(high, 1.0), 1 + order * (low**2 - 1)  # min(u, 1) at most; λu² − μ at least
+    weakest, strongest = (moment + order * square * (ends**2 - 1) for ends in (low, high))
+    below = least + np.where(low < 1, (1 - high) * weakest, -(high - 1) * strongest)
+    if weakest[0] < 0 or np.any(below <= 0):
+        return none
+    linear = shift * float(np.max(smaller * strongest / below))
+    moved = shift * smaller + linear * np.maximum(1 - low, high - 1)
+    change = (order * np.log(ratio) - np.log1p(order * np.expm1(2 * np.log(ratio))) / 2) / moment
+    fixed = float(np.max(np.maximum(change[:-1], change[1:]) + order * moved**2 / (2 * least)))
+    return Margin(square, linear, fixed)

@@ -1,0 +1,183 @@
+"""The data-dependent costs of PATE 2017 and 2018 with their smooth sensitivity, for the discrete noise that is drawn.
+
+Both papers bound the cost of a query by a probability q that its likeliest outcome is not reported: Theorem 3 of 2017
+for Laplace noise, Theorem 6 of 2018 for Gaussian noise and checks. What one changed ballot does to q bounds what it
+does to the cost, at the votes at hand and at all others. Proof: docs/proofs/smooth_sensitivity.md, section 2.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn, final
+
+import numpy as np
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage.accounting import bounds_2017, bounds_2018, data_independent
+from tutelage.accounting.accountant import Accountant
+from tutelage.accounting.release.error_probability import LEAST, needed_noise, tail_of, unsupported
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.votes import VoteHistogram
+
+_STEP = 5e-4  # between the values of log q that are told apart
+_GRID: FloatArray = np.linspace(LEAST, 0.0, round(-LEAST / _STEP) + 1)
+_SLACK = 1e-9  # in log q and, relative, per changed ballot: far above the rounding of a few sums
+_ROUNDING = 1e-12  # nats per query: above the rounding of either theorem, so that costs err upward
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CostTable:
+    """The cost of one query by its log q, as a step function on a public grid, and how far one ballot moves it."""
+
+    cost: FloatArray  # holds for every q up to the value of the grid; rising
+    growth: FloatArray  # most by which the costs of neighbours differ, if either's q is up to that value; rising
+
+
+@lru_cache(maxsize=64)
+def cost_table(event: Event, order: float) -> CostTable:
+    """Return the tables of one event at one Rényi order; they depend on public parameters only.
+
+    Parameters
+    ----------
+    event : Event
+        One noisy argmax or check.
+    order : float
+        Rényi order λ > 1.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the papers have no bound for the event.
+    """
+    tail, terms = tail_of(event), _terms(event)
+    most = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
+    # A theorem that holds for every q̃ ≥ q gives the smallest of its values from q upward: made monotone from the right.
+    cost = np.minimum(_by_theorem(event, np.minimum(_GRID + _SLACK, 0.0), order) + _ROUNDING, most)
+    cost = np.minimum.accumulate(cost[::-1])[::-1]
+    after = cell(tail.after_one_ballot(_GRID + _SLACK, terms) + _SLACK)
+    growth = np.maximum.accumulate(cost[after] - cost)
+    return CostTable(cost, growth)
+
+
+def cell(log_q: FloatArray) -> IntArray:
+    """Return the least value of the grid that is not below log q, by its place."""
+    return np.clip(np.ceil((log_q - LEAST) / _STEP), 0, len(_GRID) - 1).astype(np.int64)
+
+
+@final
+class SmoothCosts:
+    """The private cost of everything released at one Rényi order, and what it could be within j changed teachers.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released, with the private votes.
+    order : float
+        Rényi order λ > 1.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the papers have no bound for something that was released.
+    InvalidDataError
+        If something was added without votes.
+    """
+
+    __slots__ = ("_cost", "_sensitivities")
+
+    def __init__(self, released: Accountant, order: float) -> None:
+        parts = [_costs_of(*part, order) for part in _with_votes(released)]
+        steps = max(len(growth) for _, growth in parts)
+        self._cost = sum(cost for cost, _ in parts)
+        padded = [np.pad(growth, (0, steps - len(growth)), mode="edge") for _, growth in parts]
+        self._sensitivities = np.sum(padded, axis=0)
+
+    def cost(self) -> float:
+        """Return a bound on the divergence from the votes at hand to any neighbour, in nats; private."""
+        return self._cost
+
+    def local_sensitivities(self) -> FloatArray:
+        """Return bounds A_0, A_1, … on how far one ballot moves the cost of votes within j changed teachers; private.
+
+        A_j of one data set is at most A_{j+1} of its neighbours; from the last on all are equal.
+        """
+        return self._sensitivities
+
+    def smooth_sensitivity(self, beta: float) -> float:
+        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β.
+
+        Parameters
+        ----------
+        beta : float
+            Smoothness β > 0.
+        """
+        discount = np.exp(-beta * (1 - _SLACK) * np.arange(len(self._sensitivities)))
+        return float(np.max(discount * self._sensitivities))
+
+    def __repr__(self) -> str:
+        return "SmoothCosts(<depends on the private votes>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("SmoothCosts cannot be stored: they depend on the private votes.")
+
+
+def most_sensitive(released: Accountant, order: float) -> float:
+    """Return the largest sensitivity that any votes on the releases could have, in nats; public.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released.
+    order : float
+        Rényi order λ > 1.
+    """
+    parts = data_independent.flatten(released.charged())
+    return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
+
+
+def _with_votes(released: Accountant) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
+    released.charged()
+    parts = [(part.event, part.votes, part.offsets) for part in released._releases]
+    voted = [(event, votes, offsets) for event, votes, offsets in parts if votes is not None]
+    if len(voted) < len(parts):
+        raise InvalidDataError("This cost depends on the votes: pass `votes` with every addition to the accountant.")
+    return voted
+
+
+def _costs_of(event: Event, votes: VoteHistogram, offsets: FloatArray | None, order: float) -> tuple[float, FloatArray]:
+    """Return the cost of all queries and A_0, A_1, …, until every query is at its most sensitive."""
+    table, (needed, tail) = cost_table(event, order), needed_noise(event, votes, offsets)
+    needed, repeats = np.unique(np.sort(needed, axis=1), axis=0, return_counts=True)
+    cost = float(repeats @ table.cost[cell(_log_sum(tail.at_least(needed)))])
+    most, growths = float(votes.n_queries * table.growth[-1]), list[float]()
+    for changed in range(votes.n_teachers + 1):
+        log_q = _log_sum(tail.at_least(needed - tail.moves * changed)) + _SLACK * (changed + 1)
+        growth = float(repeats @ table.growth[cell(log_q)])
+        growths.append(min(growth * (1 + _SLACK * (changed + 1)), most))
+        if growths[-1] == most:
+            break
+    return cost, np.array([*growths, most])
+
+
+def _log_sum(log_tails: FloatArray) -> FloatArray:
+    """Return the log of the sum of each row, at most 0."""
+    return np.minimum(np.logaddexp.reduce(log_tails, axis=1), 0.0)
+
+
+def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
+    """Return the bound of the paper for each log q, in nats."""
+    match event:
+        case NoisyArgmaxLaplace(scale=scale):
+            return bounds_2017.log_moments(log_q, scale, np.array([order - 1]))[:, 0] / (order - 1)
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return bounds_2018.answer_costs(log_q, sigma, np.array([order]))[:, 0]
+        case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
+            # One count moves by one where two do in an argmax: docs/proofs/bounds_2018.md.
+            return bounds_2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
+    raise unsupported(event)
+
+
+def _terms(event: Event) -> int:
+    """Return how many tails q is a sum of: the other classes, or the one other outcome of a check."""
+    return event.classes - 1 if isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian) else 1

@@ -1,0 +1,358 @@
+"""A lower bound on the ε of a mechanism as it is installed, from many releases of two made-up neighbours.
+
+One half of the draws chooses the event that tells the neighbours apart, the other half bounds its probabilities, so
+nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage._validation import integer_at_least, number_between, probability
+from tutelage.accounting import data_independent
+from tutelage.audit.intervals import refuted_epsilon
+from tutelage.events import Composed, Event, InteractiveCheck, Repeated
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.testing.laws import label_law
+from tutelage.votes import VoteHistogram
+
+Part = Literal["release", "check"]
+_REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
+_CANDIDATES = 60
+
+
+class Neighbours(NamedTuple):
+    """Two made-up vote counts that differ by one moved ballot, and what a student predicts, if anybody asks it."""
+
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+    prediction: tuple[float, ...] | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismAudit:
+    """What many releases showed of a mechanism; all of it is public, for the votes were made up.
+
+    Parameters
+    ----------
+    mechanism : str
+        What was audited.
+    neighbours : Neighbours
+        The made-up votes.
+    part : "release" or "check"
+        Whether all labels were looked at, or only which queries passed the check.
+    queries : int
+        Queries with these votes that were answered and looked at together.
+    draws : int
+        How often they were, for each neighbour.
+    delta : float
+        δ at which ε is bounded.
+    claim : float
+        ε that the accounting claims at `delta`, in nats.
+    lower_bound : float
+        The ε of the mechanism at `delta` is at least this, in nats.
+    confidence : float
+        Probability that `lower_bound` is right, at least.
+    """
+
+    mechanism: str
+    neighbours: Neighbours
+    part: Part
+    queries: int
+    draws: int
+    delta: float
+    claim: float
+    lower_bound: float
+    confidence: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim stands: it is not below what was shown."""
+        return self.lower_bound <= self.claim
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    neighbours: Neighbours,
+    *,
+    delta: float,
+    part: Part = "release",
+    queries: int = 1,
+    draws: int = 100_000,
+    confidence: float = 0.999,
+    claim: float | None = None,
+    noise: NoiseSource | None = None,
+) -> MechanismAudit:
+    """Bound the ε of `mechanism` from below by telling two neighbours apart.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is audited, as it is installed.
+    neighbours : Neighbours
+        Made-up votes, for example those of `worst_neighbours`. Never use private votes: the draws are not paid for.
+    delta : float
+        δ of the claim, at least 0 and below 1. Where δ is small, only rare events tell more, and take more draws.
+    part : "release" or "check"
+        Whether to look at the labels, or, of a mechanism that checks first, at which queries pass.
+    queries : int
+        Queries that are answered and looked at together: the claim is that of so many.
+    draws : int
+        Releases of each neighbour, half of them to choose the event.
+    confidence : float
+        Probability with which the bound is to hold.
+    claim : float, optional
+        ε that is claimed at `delta`. Default: the data-independent cost of the mechanism's event.
+    noise : NoiseSource, optional
+        Default: `SystemNoise`, the noise of real releases.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the votes are no neighbours, or a parameter is out of range.
+
+    Notes
+    -----
+    Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
+    Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
+    """
+    number_between(delta, 0, 1, "delta", "audit_mechanism")
+    probability(confidence, "confidence", "audit_mechanism")
+    integer_at_least(draws, 4, "draws", "audit_mechanism")
+    integer_at_least(queries, 1, "queries", "audit_mechanism")
+    _check_neighbours(neighbours)
+    claimed = claimed_epsilon(announced(mechanism, neighbours, part, queries), delta) if claim is None else claim
+    source = known_noise(noise, "audit_mechanism")
+    here, there = (
+        release_many(mechanism, votes, neighbours, part, queries, draws, source)
+        for votes in (neighbours.here, neighbours.there)
+    )
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbours=neighbours,
+        part=part,
+        queries=queries,
+        draws=draws,
+        delta=delta,
+        claim=claimed,
+        lower_bound=_lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )
+
+
+def worst_neighbours(
+    mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
+) -> Neighbours:
+    """Return the neighbours of two classes at which so many draws are expected to show most, by the exact laws.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is to be audited; its event must be one of `tutelage.events`.
+    delta, part, draws, confidence
+        As for `audit_mechanism`.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the law of the mechanism's labels is not known here.
+    """
+    half, level = draws // 2, 1 - confidence
+
+    def expected(neighbours: Neighbours) -> float:
+        here, there = (_law(mechanism, votes, neighbours, part) for votes in (neighbours.here, neighbours.there))
+        weights = _log_ratio(here, there, at_least=1e-300)
+        seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
+        return max(
+            _best_event(weights, seen_here, seen_there, half, delta, level).bound,
+            _best_event(-weights, seen_there, seen_here, half, delta, level).bound,
+        )
+
+    return max(_candidates(mechanism, part), key=expected)
+
+
+def claimed_epsilon(event: Event, delta: float) -> float:
+    """Return the ε that the accounting claims for `event` at any votes.
+
+    Parameters
+    ----------
+    event : Event
+        What is released.
+    delta : float
+        δ of the claim; at 0, the pure loss, which is infinite for Gaussian noise.
+    """
+    if delta > 0:
+        return data_independent.epsilon(event, delta).epsilon
+    return sum(part.times * _pure_loss(part.event) for part in data_independent.flatten(event))
+
+
+def announced(mechanism: Mechanism, neighbours: Neighbours, part: Part, queries: int) -> Event:
+    """Return the event of so many queries with these votes, or of their checks alone.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is released with.
+    neighbours : Neighbours
+        Made-up votes.
+    part : "release" or "check"
+        What is looked at.
+    queries : int
+        How many queries.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no check.
+    """
+    one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+    if part == "check":
+        if not isinstance(one, Composed):
+            raise InvalidParameterError(f"`part` must be 'release' for a mechanism without a check. Got {part!r}.")
+        one = one.events[0]
+    return Repeated(one, queries)
+
+
+def _pure_loss(event: Event) -> float:
+    return 2 / event.scale if isinstance(event, data_independent.PureArgmax) else inf
+
+
+def _check_neighbours(neighbours: Neighbours) -> None:
+    here, there = np.array(neighbours.here), np.array(neighbours.there)
+    fits = here.shape == there.shape and here.ndim == 1 and len(here) >= 2 and min(here.min(), there.min()) >= 0
+    moved = there - here if fits else np.zeros(1)
+    if not fits or np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
+        raise InvalidParameterError(
+            "`neighbours` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
+            f"and (5, 6). Got {neighbours.here} and {neighbours.there}."
+        )
+
+
+def release_many(
+    mechanism: Mechanism,
+    counts: tuple[int, ...],
+    neighbours: Neighbours,
+    part: Part,
+    queries: int,
+    draws: int,
+    noise: NoiseSource,
+) -> IntArray:
+    """Return what each query of each draw came to: label + 1, or whether its check passed.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is released with.
+    counts : tuple of int
+        Made-up votes of every query.
+    neighbours : Neighbours
+        As many teachers as either of them are entitled to vote; its prediction is handed on.
+    part : "release" or "check"
+        What is looked at.
+    queries, draws : int
+        Queries per draw, and draws.
+    noise : NoiseSource
+        Where the noise comes from.
+
+    Returns
+    -------
+    integer array of shape (draws, queries)
+        One column per finding where a query has several.
+    """
+    rows = draws * queries * mechanism.votes_per_query
+    teachers = max(sum(neighbours.here), sum(neighbours.there))
+    votes = VoteHistogram(np.tile(counts, (rows, 1)), teachers)
+    predictions = None if neighbours.prediction is None else np.tile(neighbours.prediction, (rows, 1))
+    release = mechanism.release(votes, noise, predictions)
+    seen = release.voted.astype(np.int64) if part == "check" else release.labels + 1
+    return seen.reshape(draws, -1)
+
+
+def _lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
+    half = len(here) // 2
+    size = int(max(here.max(), there.max())) + 1
+    seen_here, seen_there = (np.bincount(seen[:half].ravel(), minlength=size) for seen in (here, there))
+    weights = _log_ratio(seen_here, seen_there, at_least=0.5)
+    scores = [np.round(weights[seen].sum(axis=1), 9) for seen in (here, there)]
+    values = np.unique(np.concatenate(scores))
+    (try_here, use_here), (try_there, use_there) = (_tallied(score, values, half) for score in scores)
+    here_more = _best_event(values, try_here, try_there, half, delta, level)
+    there_more = _best_event(-values, try_there, try_here, half, delta, level)
+    ways = (here_more, use_here, use_there), (there_more, use_there, use_here)
+    best, more, less = max(ways, key=lambda way: way[0].bound)
+    if best.bound == 0:
+        return 0.0  # no event was chosen by the first half, and the second must not choose one
+    trials = len(here) - half
+    return float(refuted_epsilon(more[best.outcomes].sum(), less[best.outcomes].sum(), trials, delta, level))
+
+
+def _tallied(scores: FloatArray, values: FloatArray, half: int) -> tuple[IntArray, IntArray]:
+    """Return how often each value was seen in the first `half` of the scores, and in the rest."""
+    places = np.searchsorted(values, scores)
+    first, rest = (np.bincount(part, minlength=len(values)) for part in (places[:half], places[half:]))
+    return first, rest
+
+
+class _ChosenEvent(NamedTuple):
+    outcomes: IntArray
+    bound: float
+
+
+def _best_event(
+    scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
+) -> _ChosenEvent:
+    """Return those outcomes with the largest scores that refute the largest ε on these frequencies."""
+    ranked = np.argsort(-scores, kind="stable")
+    bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
+    best = int(np.argmax(bounds))
+    return _ChosenEvent(ranked[: best + 1], float(bounds[best]))
+
+
+def _log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
+    """Return the log likelihood ratio of each outcome; what was never seen counts as `at_least` on both sides."""
+    return np.log(here + at_least) - np.log(there + at_least)
+
+
+def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, part: Part) -> FloatArray:
+    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
+    offsets = None
+    if neighbours.prediction is not None:
+        offsets = InteractiveGNMax.offsets(np.array(neighbours.prediction), sum(neighbours.here))
+    law = label_law(event, np.array(counts), offsets)
+    return np.array([1 - law[-1], law[-1]]) if part == "check" else law
+
+
+def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
+    """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
+    one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)
+    check, answer = one.events if isinstance(one, Composed) else (None, one)
+    scale = getattr(answer, "sigma", getattr(answer, "scale", 1.0))
+    found = [] if part == "check" else [Neighbours((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
+    if check is not None:
+        noise, threshold = getattr(check, "sigma", 1.0), ceil(getattr(check, "threshold", 0.0))
+        aims = _spread(max(0, threshold - ceil(_REACH * noise)), max(1, threshold + ceil(_REACH * noise)))
+        found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
+    if isinstance(check, InteractiveCheck):
+        found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
+    return found
+
+
+def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:
+    """Return votes whose largest count, less what a student of even mind expects, is `aim` and then one more."""
+    if interactive:
+        return Neighbours((2 * aim + 1, 1), (2 * aim + 2, 0))
+    most = max(aim, 1)
+    return Neighbours((most, 1), (most + 1, 0))
+
+
+def _spread(low: int, high: int) -> Sequence[int]:
+    return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

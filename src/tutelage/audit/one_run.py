@@ -1,0 +1,182 @@
+"""A lower bound on ε from one run: many canaries, each in or out by a coin of its own, and guesses which were in.
+
+Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run", arXiv:2305.08846v1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from tutelage._validation import integer_at_least, number_between, probability
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+
+Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
+_TOLERANCE = 1e-9
+_LARGEST = 700.0  # an ε that no number of guesses could show
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRunAudit:
+    """What one run showed. It depends on the private rows: for their owner.
+
+    Parameters
+    ----------
+    canaries : int
+        Canaries, each of which was in the run with probability one half.
+    guesses : int
+        How many were guessed; of the others nothing was said.
+    correct : int
+        How many guesses were right.
+    delta : float
+        δ at which ε is bounded.
+    lower_bound : float
+        The run is (ε, δ)-private for no smaller ε than this, in nats.
+    confidence : float
+        Probability that `lower_bound` is right, at least.
+    claim : float or None
+        ε that is claimed for the run at `delta`.
+    """
+
+    canaries: int
+    guesses: int
+    correct: int
+    delta: float
+    lower_bound: float
+    confidence: float
+    claim: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether no claim was refuted."""
+        return self.claim is None or self.lower_bound <= self.claim
+
+
+def audit_in_one_run(
+    score: Score,
+    canaries: int,
+    *,
+    guesses: int,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    claim: float | None = None,
+    random_state: int | None = None,
+) -> OneRunAudit:
+    """Put canaries in or leave them out at random, run once, and guess from scores which were in.
+
+    Parameters
+    ----------
+    score : callable
+        Takes a mask of shape (canaries,), runs the whole pipeline on the private data and the canaries of the mask, and
+        returns one score per canary, larger where it looks as if it had been in. `pate_canaries` makes one.
+    canaries : int
+        How many there are.
+    guesses : int
+        How many to guess: half of them with the largest scores as in, half with the smallest as out. Fix it before.
+    delta : float
+        δ of the claim, at least 0.
+    confidence : float
+        Probability with which the bound is to hold.
+    claim : float, optional
+        ε that the run claims.
+    random_state : int, optional
+        Of the coins. Without one they come from the operating system.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
+    InvalidDataError
+        If there is not one finite score per canary.
+
+    Notes
+    -----
+    Every canary must be a unit of privacy of its own: an entity that joins alone and moves nobody else.
+    """
+    canaries = integer_at_least(canaries, 1, "canaries", "audit_in_one_run")
+    guesses = integer_at_least(guesses, 1, "guesses", "audit_in_one_run")
+    if guesses > canaries:
+        raise InvalidParameterError(f"`guesses` of audit_in_one_run must be at most {canaries}. Got {guesses}.")
+    random = np.random.default_rng(random_state)
+    included = random.integers(0, 2, canaries).astype(bool)
+    scores = np.asarray(score(included.copy()), dtype=np.float64)
+    if scores.shape != (canaries,) or not np.isfinite(scores).all():
+        raise InvalidDataError(
+            f"`score` must return one finite number for each of {canaries} canaries. Got shape {scores.shape}."
+        )
+    ranked = np.lexsort((random.permutation(canaries), scores))  # equal scores in random order
+    guessed_out, guessed_in = ranked[: guesses // 2], ranked[canaries - (guesses - guesses // 2) :]
+    correct = int(included[guessed_in].sum() + (~included[guessed_out]).sum())
+    return OneRunAudit(
+        canaries=canaries,
+        guesses=guesses,
+        correct=correct,
+        delta=delta,
+        lower_bound=epsilon_lower_bound(correct, guesses, canaries, delta, confidence),
+        confidence=confidence,
+        claim=claim,
+    )
+
+
+def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """Return the largest probability of so many right guesses in a run that is (ε, δ)-private.
+
+    Parameters
+    ----------
+    correct, guesses, canaries : int
+        Right guesses, guesses, and canaries, of which each was in by a fair coin.
+    epsilon : float
+        ε ≥ 0, in nats.
+    delta : float
+        δ ≥ 0.
+
+    Notes
+    -----
+    Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
+    `guesses` trials that succeed with probability e^ε/(1 + e^ε).
+    """
+    canaries = integer_at_least(canaries, 1, "canaries", "p_value")
+    guesses = integer_at_least(guesses, 0, "guesses", "p_value")
+    correct = integer_at_least(correct, 0, "correct", "p_value")
+    number_between(epsilon, 0, np.inf, "epsilon", "p_value")
+    number_between(delta, 0, 1, "delta", "p_value")
+    if not correct <= guesses <= canaries:
+        raise InvalidParameterError(
+            f"`correct`, `guesses` and `canaries` of p_value must not fall. Got {correct}, {guesses}, {canaries}."
+        )
+    right = float(special.expit(epsilon))
+    pure = float(stats.binom.sf(correct - 1, guesses, right))
+    if delta == 0 or correct == 0:
+        return pure
+    below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right))
+    share = float(np.max(below / np.arange(1, correct + 1)))
+    return min(1.0, pure + 2 * canaries * delta * share)
+
+
+def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float, confidence: float) -> float:
+    """Return the largest ε that so many right guesses refute at `delta`, in nats; 0 where they refute none.
+
+    Parameters
+    ----------
+    correct, guesses, canaries : int
+        Right guesses, guesses, and canaries, of which each was in by a fair coin.
+    delta : float
+        δ ≥ 0.
+    confidence : float
+        Probability with which the bound is to hold.
+    """
+    level = 1 - probability(confidence, "confidence", "epsilon_lower_bound")
+    if p_value(correct, guesses, canaries, 0.0, delta) >= level:
+        return 0.0
+    low, high = 0.0, 1.0
+    while high < _LARGEST and p_value(correct, guesses, canaries, high, delta) < level:
+        low, high = high, 2 * high
+    while high - low > _TOLERANCE:
+        middle = (low + high) / 2
+        refuted = p_value(correct, guesses, canaries, middle, delta) < level
+        low, high = (middle, high) if refuted else (low, middle)
+    return low

@@ -1,0 +1,242 @@
+"""Whether one entity moves one teacher's ballots and nobody else's: the claim that every epsilon here rests on.
+
+The pipeline is run again on data in which one entity was changed or removed, and the ballots are compared bit for bit.
+What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import Ballots, Matrix
+from tutelage._validation import integer_at_least
+from tutelage.exceptions import InvalidDataError
+from tutelage.partition import as_column
+from tutelage.progress import progress_bar
+
+MakeBallots = Callable[[Matrix, npt.NDArray[Any], npt.NDArray[Any] | None], npt.ArrayLike]
+
+LABELS, SWAPPED, FAR, REMOVED = "labels changed", "rows swapped for others", "rows far away", "removed"
+_BEYOND = 10  # times the span of a column, past its largest value
+_FEW = 0.2  # of the teachers: a fault that reaches more of them runs over all rows
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SensitivityTrial:
+    """One change of one entity.
+
+    Parameters
+    ----------
+    change : str
+        What was done to the rows of the entity.
+    teachers_changed : int
+        How many teachers cast other ballots.
+    """
+
+    change: str
+    teachers_changed: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensitivityAudit:
+    """What changing single entities did to the teachers; for the owner of the rows.
+
+    Parameters
+    ----------
+    teachers : int
+        How many there are.
+    unit : str
+        What was changed: an entity, or a row.
+    repeatable : bool
+        Whether the same data gave the same ballots twice.
+    trials : tuple of SensitivityTrial
+        What was tried.
+    """
+
+    teachers: int
+    unit: str
+    repeatable: bool
+    trials: tuple[SensitivityTrial, ...]
+
+    @property
+    def most_changed(self) -> int:
+        """The largest number of teachers that one entity changed."""
+        return max((trial.teachers_changed for trial in self.trials), default=0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the pipeline repeats itself, no entity changed two teachers, and some entity changed one."""
+        return self.repeatable and self.most_changed == 1
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What is wrong, the likely cause, and the fix; empty where nothing is."""
+        if not self.repeatable:
+            return (
+                "The same data gave other ballots the second time. Seed the partition and the teachers, and use no "
+                "random stream that they share; noise belongs behind the votes.",
+            )
+        if self.most_changed == 0:
+            return (
+                "No change moved any ballot, so nothing was shown. Ask about more public rows, or try more entities.",
+            )
+        return tuple(self._causes()) if self.most_changed > 1 else ()
+
+    def worst(self, change: str) -> int:
+        """Return the largest number of teachers that this kind of change reached; 0 where it was not tried."""
+        return max((trial.teachers_changed for trial in self.trials if trial.change == change), default=0)
+
+    def _causes(self) -> Iterator[str]:
+        label, removed = self.worst(LABELS), self.worst(REMOVED)
+        rows = max(self.worst(SWAPPED), self.worst(FAR))
+        yield f"One {self.unit} changed the ballots of {self.most_changed} of {self.teachers} teachers, not one."
+        if min(label, rows) > 1:
+            yield _SHARED if self._is_many(min(label, rows)) else _SEVERAL_SHARDS
+        if rows > 1 and (label <= 1 or self._is_many(rows) > self._is_many(label)):
+            yield _STATISTIC
+        if label > 1 and (rows <= 1 or self._is_many(label) > self._is_many(rows)):
+            yield _BY_LABEL
+        if removed > max(1, label, rows) and not self._is_many(max(label, rows)):
+            yield _BY_POSITION
+
+    def _is_many(self, teachers: int) -> bool:
+        return teachers > max(2, _FEW * self.teachers)
+
+
+_SHARED = (
+    "Label and features of one reach many: teachers train on the same rows, resample from all of them, or share a "
+    "model, a validation set or early stopping. Give each teacher its own shard and nothing else."
+)
+_SEVERAL_SHARDS = (
+    "A few teachers see the same rows or people: an entity has rows in several shards, or shards overlap. Partition by "
+    "the id of the entity (Shards.of_entities), each row once."
+)
+_STATISTIC = (
+    "The features of one reach others: a scaler, vocabulary, projection or choice of features is fitted over all "
+    "private rows. Fit it on public rows, or inside each teacher (make_pipeline)."
+)
+_BY_LABEL = (
+    "The label of one reaches others: shards are stratified by label, or class weights, label statistics or a "
+    "validation set are shared. Use nothing that reads the labels of other shards."
+)
+_BY_POSITION = (
+    "Removing one reaches others: shards are cut by position, size or a shuffle of all rows, so that everybody behind "
+    "it moves. Partition by a keyed hash of the id (Shards.of_entities)."
+)
+
+
+def audit_sensitivity(
+    make_ballots: MakeBallots,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    entity_ids: npt.ArrayLike | None = None,
+    *,
+    entities: int = 4,
+    far: bool = True,
+    random_state: int = 0,
+    progress: bool = False,
+) -> SensitivityAudit:
+    """Change and remove single entities, run the pipeline anew, and count the teachers whose ballots differ.
+
+    Parameters
+    ----------
+    make_ballots : callable
+        ``make_ballots(X, y, entity_ids)`` runs everything from private rows to ballots, preprocessing and partition
+        included, and returns them in the shape (teachers, queries), on the same public queries every time.
+    X, y : arrays of shape (rows, ...) and (rows,)
+        Private rows and labels; a part of them will do, of whole entities.
+    entity_ids : array of shape (rows,), optional
+        Whose row it is. Without it the unit is one row, how many rows there are is public, and none is removed.
+    entities : int
+        How many are tried, drawn at random; each costs three or four runs.
+    far : bool
+        Whether numbers are also moved far beyond those of all others, which shows statistics over all rows best.
+    random_state : int
+        Of the choice of entities.
+    progress : bool
+        Show a progress bar.
+
+    Raises
+    ------
+    InvalidDataError
+        If there is not one label and id per row, or the ballots are no matrix of integers.
+    """
+    rows, labels = np.asarray(X), np.asarray(y)
+    ids = None if entity_ids is None else as_column(entity_ids)
+    if rows.ndim == 0 or len(rows) < 2 or labels.shape != rows.shape[:1]:
+        raise InvalidDataError(
+            f"X and y must have one entry per private row, of two at least. Got shapes {rows.shape} and {labels.shape}."
+        )
+    if ids is not None and ids.shape != labels.shape:
+        raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
+    integer_at_least(entities, 1, "entities", "audit_sensitivity")
+    before = _ballots(make_ballots, _Data(rows, labels, ids))
+    again = _ballots(make_ballots, _Data(rows, labels, ids))
+    changes = list(_changes(_Data(rows, labels, ids), entities, np.random.default_rng(random_state), far=far))
+    trials = tuple(
+        SensitivityTrial(change, _differing(before, _ballots(make_ballots, other)))
+        for change, other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
+    )
+    return SensitivityAudit(
+        teachers=len(before),
+        unit="row" if ids is None else "entity",
+        repeatable=_differing(before, again) == 0,
+        trials=trials,
+    )
+
+
+class _Data(NamedTuple):
+    rows: Matrix
+    labels: npt.NDArray[Any]
+    ids: npt.NDArray[Any] | None
+
+
+def _ballots(make_ballots: MakeBallots, data: _Data) -> Ballots:
+    # Copies: a pipeline that scales in place would hand its scale on to the next run.
+    ids = None if data.ids is None else data.ids.copy()
+    ballots = np.asarray(make_ballots(data.rows.copy(), data.labels.copy(), ids))
+    if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
+        raise InvalidDataError(
+            "`make_ballots` must return integers of shape (teachers, queries). "
+            f"Got {ballots.dtype} of shape {ballots.shape}."
+        )
+    return ballots.astype(np.int16)
+
+
+def _differing(before: Ballots, after: Ballots) -> int:
+    if before.shape != after.shape:
+        return max(len(before), len(after))  # there are other teachers, or other queries, so all of them differ
+    return int((before != after).reshape(len(before), -1).any(axis=1).sum())
+
+
+def _changes(data: _Data, entities: int, random: np.random.Generator, *, far: bool) -> Iterator[tuple[str, _Data]]:
+    """Yield what was done to one entity, and the data after it."""
+    names = np.arange(len(data.rows)) if data.ids is None else np.array([str(name) for name in data.ids.tolist()])
+    known = np.unique(names)
+    classes, places = np.unique(data.labels, return_inverse=True)
+    for name in random.permutation(known)[: min(entities, len(known) - 1)]:
+        own = names == name
+        yield LABELS, data._replace(labels=np.where(own, classes[(places + 1) % len(classes)], data.labels))
+        strangers = random.choice(np.flatnonzero(~own), int(own.sum()))
+        swapped = data.rows.copy()
+        swapped[own] = data.rows[strangers]
+        yield SWAPPED, data._replace(rows=swapped)
+        if far and data.rows.dtype.kind in "fiu":
+            moved = data.rows.copy()
+            moved[own] = _beyond_all(data.rows)
+            yield FAR, data._replace(rows=moved)
+        if data.ids is not None:
+            yield REMOVED, _Data(data.rows[~own], data.labels[~own], data.ids[~own])
+
+
+def _beyond_all(rows: Matrix) -> Matrix:
+    """Return a row far beyond all others, as far as its type reaches."""
+    low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+    target = high + _BEYOND * (high.astype(np.float64) - low + 1)
+    limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
+    return np.minimum(target, limit).astype(rows.dtype)

@@ -1,0 +1,134 @@
+"""``tutelage audit``: attack what a configuration would run, before anything is released."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from sklearn.base import clone
+
+from tutelage._validation import integer_at_least
+from tutelage.accounting import data_independent
+from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.budget import round_up
+from tutelage.classifier import PATEClassifier
+from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.features import learn_features
+from tutelage.cli.sources import RunData, load_sources
+from tutelage.events import Repeated
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.noise import SimulationNoise
+
+_CANDIDATES = 200  # units whose membership is attacked
+_SHADOWS, _TARGETS = 32, 8
+_CONFIDENCE = 0.999
+_COLOURS = {"pass": "green", "note": "yellow", "fail": "bold red"}
+_FOR_THE_OWNER = (
+    "Checks marked 'owner' looked at the private rows: what they say is for the data's owner, not for a card. No "
+    "budget was spent: mechanisms were tried on made-up votes, and no label about the private rows was released. A "
+    "check that passes shows that this attack failed, not that there is none."
+)
+
+
+def audit(
+    config: Annotated[Path, typer.Argument(help="The TOML file of `tutelage run`.", show_default=False)],
+    draws: Annotated[int, typer.Option(help="Releases of each made-up vote count.")] = 40_000,
+    entities: Annotated[int, typer.Option(help="Entities, or rows, that are changed one at a time.")] = 4,
+    membership: Annotated[
+        bool,
+        typer.Option("--membership", help="Also run the whole pipeline 40 times and try to tell who was in it."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+) -> None:
+    """Try to break the pipeline: its noise, its sensitivity, its public rows. Exit code 1 if something fails."""
+    integer_at_least(draws, 1_000, "--draws", "audit")
+    integer_at_least(entities, 1, "--entities", "audit")
+    settings = load_config(config)
+    data = load_sources(settings)
+    private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
+    pool = data.X_public[: len(data.X_public) - (settings.public.evaluate_last or 0)]
+    model = _classifier(settings, data, pool)
+    teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
+    found = check_mechanism(settings.mechanism, teachers, len(data.classes), draws=draws)
+    found += check_rows(private, pool)
+    found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
+    if membership:
+        found.append(_membership(settings, model, data, pool, progress=not as_json))
+    _print(found, as_json=as_json)
+    if any(one.verdict == "fail" for one in found):
+        raise typer.Exit(1)
+
+
+def _classifier(settings: RunConfig, data: RunData, pool: Any) -> PATEClassifier:
+    """Return what the configuration runs, without its ledger and with simulated noise."""
+    features = learn_features(settings, pool)
+    return PATEClassifier(
+        build_teacher(settings.teachers),
+        n_teachers=settings.teachers.number,
+        mechanism=settings.mechanism,
+        student=build_student(settings.student),
+        features=features.teachers,
+        student_features="rows" if settings.student.sees == "rows" else features.student,
+        classes=data.classes,
+        n_queries=settings.public.queries,
+        selection=settings.public.selection,
+        rounds=settings.public.rounds,
+        noise=SimulationNoise(0),
+        random_state=settings.teachers.seed,
+        n_jobs=settings.teachers.jobs,
+    )
+
+
+def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool: Any, *, progress: bool) -> Checked:
+    from tutelage.audit.membership import membership_attack
+
+    units = data.entity_ids if data.entity_ids is not None else np.arange(len(data.X_private))
+    _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
+    chosen = np.random.default_rng(0).permutation(len(first))[:_CANDIDATES]
+
+    def train(members: Any, seed: int) -> PATEClassifier:
+        kept = ~np.isin(unit_of, chosen[~members])
+        run: Any = clone(model)
+        return run.set_params(noise=SimulationNoise(seed), random_state=seed).fit(
+            data.X_private[kept],
+            data.y_private[kept],
+            X_public=pool,
+            entity_ids=None if data.silos is not None and data.entity_ids is None else units[kept],
+            silos=None if data.silos is None else data.silos[kept],
+        )
+
+    rows = first[chosen]
+    result = membership_attack(
+        train, data.X_private[rows], data.y_private[rows], shadows=_SHADOWS, targets=_TARGETS, progress=progress
+    )
+    delta = settings.privacy.delta
+    one = settings.mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
+    claim = data_independent.epsilon(Repeated(one, settings.public.queries or len(pool)), delta).epsilon
+    shown = result.epsilon_lower_bound(delta, _CONFIDENCE)
+    low, high = result.interval
+    return Checked(
+        "membership of the student's rows",
+        "pass" if shown <= claim else "fail",
+        f"AUC {result.auc:.3f} ({low:.3f} to {high:.3f}) over {len(chosen)} units, {_TARGETS} runs and {_SHADOWS} "
+        f"shadow runs; they show ε ≥ {shown:.3f}, claimed is {round_up(claim, 3):.3f} for one run.",
+        private=True,
+    )
+
+
+def _print(found: list[Checked], *, as_json: bool) -> None:
+    passed = all(one.verdict != "fail" for one in found)
+    if as_json:
+        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    table = Table("check", "verdict", "for", "what was seen", title="Audit", title_justify="left")
+    for one in found:
+        verdict = f"[{_COLOURS[one.verdict]}]{one.verdict}[/]"
+        table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
+    console = Console()
+    console.print(table)
+    console.print(_FOR_THE_OWNER, highlight=False)

@@ -1,0 +1,210 @@
+"""``tutelage card``: the page that a privacy officer files, from the results of a run, a ledger, or both."""
+
+import json
+import os
+import tomllib
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from tutelage._files import read_arrays
+from tutelage._typing import IntArray
+from tutelage.accounting.data_independent import flatten
+from tutelage.budget import PublicEpsilon
+from tutelage.cli.costs import batches_of, frontier_of, released
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, PublicationTest
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.lints import Finding, lint
+from tutelage.private_report import write_private_report
+from tutelage.report import STATEMENTS, PrivacyCard, read_card
+from tutelage.votes import VoteHistogram
+
+_TOPICS = ", ".join(STATEMENTS)
+_PRIVATE_REPORT = "private-report.html"
+_UNSTATED = "not stated"
+
+
+def card(
+    results: Annotated[
+        Path | None, typer.Argument(help="Results folder of `tutelage run`, or a card.json.", show_default=False)
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger of the private data: brings the budget up to date, and its history.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(help=f"TOPIC=TEXT to quote on the card; may be repeated. Topics: {_TOPICS}.")
+    ] = None,
+    statements: Annotated[Path | None, typer.Option(help="TOML file of such texts, one entry per topic.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder to write to.  [default: the results folder]", show_default=False)
+    ] = None,
+    private_votes: Annotated[
+        Path | None, typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead. Never publish it.")
+    ] = None,
+    array: Annotated[str | None, typer.Option(help="Array of the private votes, if its file holds several.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="npz file with the right class index of each row voted on; private report only.")
+    ] = None,
+    ballots: Annotated[
+        Path | None, typer.Option(help="npz file with ballots, teachers x rows; private report only, with --labels.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of where it is.")] = False,
+) -> None:
+    """Write the privacy card as card.json, card.md and card.html."""
+    if private_votes is not None:
+        if results or ledger or state or statements or as_json:
+            raise ConfigError(f"{_PRIVATE_REPORT} is no part of a card. Leave out what belongs to the card.")
+        _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
+        return
+    if labels or ballots or array or teachers:
+        raise ConfigError("--labels, --ballots, --array and --teachers belong to the report of --private-votes.")
+    if results is not None:
+        file = results / "card.json" if results.is_dir() else results
+        folder, made = _folder(output, file.parent), _from_results(file, ledger)
+    elif ledger is not None:
+        folder, made = _folder(output, None), _from_ledger(ledger)
+    else:
+        raise ConfigError("Name the results folder of a run, a --ledger, or both.")
+    made = replace(made, statements=made.statements | _statements(state or [], statements))
+    paths = made.save(folder)
+    if as_json:
+        typer.echo(json.dumps(made.as_dict(), indent=2, ensure_ascii=False))
+        return
+    typer.echo("Card: " + ", ".join(str(path) for path in paths))
+    missing = [topic for topic in STATEMENTS if topic not in made.statements]
+    if missing:
+        typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
+
+
+def _from_results(file: Path, ledger: Path | None) -> PrivacyCard:
+    """Return the card of a run, its budget brought up to date where the ledger is at hand."""
+    made = read_card(file)
+    if made.findings is None:
+        made = replace(made, findings=_objections(made.event, made.epsilon, made.teachers))
+    if ledger is None:
+        return made
+    entries, now = _opened(ledger)
+    if made.budget["head"] not in {entry["hash"] for entry in entries}:
+        raise InvalidDataError(
+            f"{ledger} does not hold the head that the card names: it is another ledger, or was rolled back."
+        )
+    return replace(made, budget=now.as_dict(), batches=batches_of(entries))
+
+
+def _from_ledger(ledger: Path) -> PrivacyCard:
+    """Return the card of everything that was released through a ledger."""
+    entries, now = _opened(ledger)
+    event, queries, one = released(entries)
+    guarantee = now.guarantee()
+    kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in flatten(event))
+    return PrivacyCard(
+        epsilon=guarantee,
+        event=event,
+        mechanism=kinds,
+        noise_source=(
+            "simulated from a seed" if now.simulated else "OpenDP exact discrete samplers, operating system entropy"
+        ),
+        queries=queries,
+        answered=None,
+        teachers=None,
+        selection=_UNSTATED,
+        classes=(),
+        features=(),
+        feature_map=_UNSTATED,
+        student=_UNSTATED,
+        student_accuracy=None,
+        evaluation_rows=0,
+        budget=now.as_dict(),
+        batches=batches_of(entries),
+        frontier=frontier_of(one, queries, now.delta),
+        findings=_objections(event, guarantee, None),
+        versions={"tutelage": version("tutelage")},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> tuple[Finding, ...]:
+    """Return what to object to in the public settings of a release."""
+    settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "teachers": teachers}
+    for part in flatten(event):
+        if isinstance(part.event, ConfidenceCheck | InteractiveCheck):
+            settings |= {"threshold": part.event.threshold, "classes": part.event.classes}
+            settings["mechanism"] = "interactive" if isinstance(part.event, InteractiveCheck) else "confident"
+    return lint(**settings)
+
+
+def _settings(event: Event) -> str:
+    """Return an event as its class and settings; those of a test of ε are a long table."""
+    record = event.as_dict()
+    if isinstance(event, PublicationTest):
+        return record["event"]
+    given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
+    return f"{record['event']}({given})"
+
+
+def _opened(path: Path) -> tuple[list[dict[str, Any]], LedgerState]:
+    """Return the entries and the state of a ledger, after checking every entry."""
+    ledger = Ledger.open(path, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
+    now = ledger.verify()
+    return ledger.export()[: now.entries], now
+
+
+def _folder(output: Path | None, otherwise: Path | None) -> Path:
+    folder = output if output is not None else otherwise
+    if folder is None:
+        raise ConfigError("Name the folder to write to with --output.")
+    if not folder.is_dir():
+        raise ConfigError(f"--output must be a folder that exists. Got {folder}.")
+    return folder
+
+
+def _statements(given: list[str], file: Path | None) -> dict[str, str]:
+    found: dict[str, Any] = {}
+    if file is not None:
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}.") from None
+    for entry in given:
+        topic, equals, text = entry.partition("=")
+        if not equals:
+            raise ConfigError(f"--state must be TOPIC=TEXT. Got {entry!r}.")
+        found[topic.strip().replace("-", "_")] = text
+    for topic, text in found.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"The statement {topic!r} must be text. Got {text!r}.")
+    return found
+
+
+def _write_private(
+    votes: Path, array: str | None, teachers: int | None, labels: Path | None, ballots: Path | None, folder: Path
+) -> None:
+    if ballots is not None and labels is None:
+        raise ConfigError("--ballots shows how often each teacher is right, which takes --labels.")
+    path = folder / _PRIVATE_REPORT
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    right = None if labels is None else _integers(labels, "labels")
+    write_private_report(
+        path, histogram, labels=right, ballots=None if ballots is None else _integers(ballots, "ballots")
+    )
+    typer.secho(f"{path} shows private votes. Never publish it.", fg=typer.colors.RED)
+
+
+def _integers(path: Path, name: str) -> IntArray:
+    """Return the only array of a file, or the one of that name."""
+    arrays = read_arrays(path)
+    if name not in arrays and len(arrays) > 1:
+        raise InvalidDataError(f"{path} holds several arrays. Call the one with the {name} {name!r}.")
+    found = arrays[name if name in arrays else next(iter(arrays))]
+    if not np.issubdtype(found.dtype, np.integer):
+        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {found.dtype}.")
+    return found.astype(np.int64)

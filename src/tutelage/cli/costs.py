@@ -1,0 +1,105 @@
+"""What costs that hold for all votes say about a release: where the budget went, what other numbers would cost."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from tutelage.accounting import data_independent
+from tutelage.accounting.data_independent import Check, flatten
+from tutelage.events import Composed, Event, PublicationTest, Repeated, event_from_dict
+from tutelage.exceptions import InvalidDataError
+from tutelage.ledger.entries import Kind
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.report import Batch, FrontierPoint
+from tutelage.report.evidence import merged
+
+_MOST_BATCHES = 200
+_FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
+
+
+class Released(NamedTuple):
+    """What was released: as one event, of so many queries, the last of which was at most `one`."""
+
+    event: Event
+    queries: int
+    one: Event
+
+
+def batches_of(entries: list[dict[str, Any]]) -> tuple[Batch, ...]:
+    """Return what each batch of a ledger took; of very many, neighbours in time are put together.
+
+    Parameters
+    ----------
+    entries : list of dict
+        As `Ledger.export` gives them.
+    """
+    opening = entries[0]
+    limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
+    settled = {entry["reservation"]: entry for entry in entries if entry["kind"] == Kind.ANSWERED}
+    batches = []
+    for entry in entries:
+        if entry["kind"] == Kind.RESERVED:
+            answered = settled.get(entry["number"])
+            share = limit.share(entry["cost"] - (0 if answered is None else answered["refund"]))
+            checks = share * _share_of_checks(_happened(entry, answered), limit)
+            queries = 0 if _is_test(entry) else entry["queries"]
+            batches.append(Batch(entry["written"], queries, checks, share - checks))
+    return merged(batches, _MOST_BATCHES)
+
+
+def released(entries: list[dict[str, Any]]) -> Released:
+    """Return everything that a ledger was charged for, as one event.
+
+    Batches that were never settled count as if every answer had been given.
+
+    Raises
+    ------
+    InvalidDataError
+        If nothing was released through it.
+    """
+    settled = {entry["reservation"]: entry for entry in entries if entry["kind"] == Kind.ANSWERED}
+    reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
+    asked = [entry for entry in reserved if not _is_test(entry)]
+    if not asked:
+        raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
+    times = Counter[Event]()
+    for entry in reserved:
+        for part in flatten(_happened(entry, settled.get(entry["number"]))):
+            times[part.event] += part.times
+    queries = sum(entry["queries"] for entry in asked)
+    kinds = tuple(Repeated(event, count) for event, count in times.items())
+    return Released(Composed(kinds), queries, event_from_dict(asked[-1]["event"]))
+
+
+def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
+    """Return what other numbers of queries would cost by themselves, every one of them answered.
+
+    Parameters
+    ----------
+    one : Event
+        The most that one query can be.
+    queries : int
+        The number around which others are tried.
+    delta : float
+        δ of every cost.
+    """
+    numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
+    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
+
+
+def _happened(reserved: dict[str, Any], answered: dict[str, Any] | None) -> Event:
+    if answered is not None:
+        return event_from_dict(answered["happened"])
+    return Repeated(event_from_dict(reserved["event"]), reserved["queries"])
+
+
+def _is_test(reserved: dict[str, Any]) -> bool:
+    """Whether it was no query but the test of an ε."""
+    return reserved["event"]["event"] == PublicationTest.__name__
+
+
+def _share_of_checks(event: Event, limit: RenyiFilter) -> float:
+    parts = [(part, limit.cost(Repeated(part.event, part.times))) for part in flatten(event)]
+    whole = sum(cost for _, cost in parts)
+    return (
+        sum(cost for part, cost in parts if isinstance(part.event, Check | PublicationTest)) / whole if whole else 0.0
+    )

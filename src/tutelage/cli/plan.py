@@ -1,0 +1,136 @@
+"""``tutelage plan``: how many teachers, which noise and how many queries, for a wished guarantee."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tutelage.budget import round_up
+from tutelage.exceptions import ConfigError
+from tutelage.planning import Plan, ProxyVotes, TeacherModel
+from tutelage.planning import plan as make_plan
+from tutelage.reproductions.figure import Figure, Series
+
+
+def plan(
+    epsilon: Annotated[float, typer.Option(help="Target epsilon of all answers together.", show_default=False)],
+    rows: Annotated[int, typer.Option(help="Number of private rows, or of people.", show_default=False)],
+    classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="Target delta, below one over the number of people.")] = 1e-5,
+    queries: Annotated[
+        int | None, typer.Option(help="Labels wanted.  [default: as many as keep --label-accuracy]")
+    ] = None,
+    public_rows: Annotated[int | None, typer.Option(help="Public rows there are to ask about.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if it is fixed: hospitals.")] = None,
+    teacher_accuracy: Annotated[
+        list[str] | None,
+        typer.Option(help="ROWS=SHARE: what a teacher of so many rows gets right on public rows. Twice is better."),
+    ] = None,
+    proxy_votes: Annotated[
+        list[Path] | None, typer.Option(help="npz file with votes of PUBLIC teachers. Several sizes are better.")
+    ] = None,
+    proxy_rows: Annotated[
+        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if its file does not say.")
+    ] = None,
+    label_accuracy: Annotated[float, typer.Option(help="Share of the released labels that should be right.")] = 0.9,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Recommend teachers, noise and queries from public knowledge; no private row or vote is read."""
+    model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
+    found = make_plan(
+        epsilon,
+        delta,
+        rows=rows,
+        classes=classes,
+        model=model,
+        queries=queries,
+        public_rows=public_rows,
+        teachers=teachers,
+        label_accuracy=label_accuracy,
+        progress=not as_json,
+    )
+    as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
+    if as_json:
+        typer.echo(as_text)
+    else:
+        _print(found)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "plan.json").write_text(as_text + "\n", encoding="utf-8")
+        for path in (output / "plan.json", *figure_of(found).save(output, "plan")):
+            typer.echo(f"Wrote {path}", err=True)
+
+
+def figure_of(found: Plan) -> Figure:
+    """Return the expected share of right labels against ε, one curve per number of teachers, and the target."""
+    numbers = sorted({point.teachers for point in found.frontier})
+    series = []
+    for number in numbers:
+        x, y = zip(*((p.epsilon, 100 * p.right) for p in found.frontier if p.teachers == number), strict=True)
+        series.append(Series(name=f"{number:,} teachers", x=x, y=y))
+    best = found.recommended
+    label = f"{best.teachers:,} teachers, {best.in_short()}"
+    series.append(
+        Series(name="recommended", x=(found.epsilon.epsilon,), y=(100 * best.right,), labels=(label,), colour=6)
+    )
+    return Figure(
+        title=f"{round(best.answers):,} labels: expected to be right, by ε at δ = {found.epsilon.delta:g}",
+        x_label="ε, whatever the votes are",
+        y_label="labels right (curves: gnmax), %",
+        series=tuple(series),
+        logarithmic=True,
+        y_range=(0, 105),
+    )
+
+
+def _model(
+    classes: int, accuracies: list[str], files: list[Path], rows_per_teacher: list[float]
+) -> TeacherModel | None:
+    if accuracies and files:
+        raise ConfigError("--teacher-accuracy and --proxy-votes say the same. Give one of them.")
+    if rows_per_teacher and len(rows_per_teacher) != len(files):
+        raise ConfigError(
+            f"--proxy-rows must be given once per --proxy-votes. Got {len(rows_per_teacher)} and {len(files)}."
+        )
+    if files:
+        sizes = rows_per_teacher or [None] * len(files)
+        proxies = [ProxyVotes.load(path, rows_per_teacher=size) for path, size in zip(files, sizes, strict=True)]
+        return TeacherModel.from_votes(proxies)
+    if accuracies:
+        return TeacherModel.from_accuracies(dict(_point(text) for text in accuracies), classes)
+    return None
+
+
+def _point(text: str) -> tuple[float, float]:
+    rows, _, accuracy = text.partition("=")
+    try:
+        return float(rows), float(accuracy)
+    except ValueError:
+        raise ConfigError(f"--teacher-accuracy must be ROWS=SHARE, such as 240=0.83. Got {text!r}.") from None
+
+
+def _print(found: Plan) -> None:
+    console = Console()
+    console.print(found.as_table())
+    if found.obstacle is not None:
+        console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)
+    best = found.recommended
+    console.print(
+        f"Recommended: {best.teachers:,} teachers, {best.mechanism}, {best.queries:,} queries. The proved ε is "
+        f"{round_up(found.epsilon.epsilon)} whatever the votes are, and may be published. To be expected: "
+        f"{best.answers:,.0f} labels, {best.right:.1%} of them right; if the votes are as expected, an exact ε of "
+        f"{round_up(found.private_epsilon)} by the votes, for the data's owner only.",
+        highlight=False,
+    )
+    for finding in found.findings:
+        console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
+    console.print("Assumed, and no part of the guarantee:", highlight=False)
+    for sentence in found.assumptions:
+        console.print(f"  {sentence}", highlight=False)
+    console.print("For the configuration of tutelage run:", highlight=False)
+    typer.echo("\n" + found.as_config())

@@ -1,0 +1,179 @@
+"""Settings under which a proved ε protects less than its reader thinks, each said in a sentence for the card."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, final
+
+from tutelage._validation import integer_at_least, number_between, number_of_votes, probability
+from tutelage.exceptions import InvalidParameterError
+
+LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_STOPPING = ("fixed", "data-independent", "data-dependent")
+_TUNED_ON = ("nothing", "public", "private")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to object to; public, for it is made of public settings only.
+
+    Parameters
+    ----------
+    code : str
+        What it is, for machines: ``"delta-too-large"``.
+    severity : {"warning", "danger"}
+        Whether the guarantee is weaker than it looks, or as good as none.
+    reason : str
+        What is wrong, why it matters, and the fix.
+    """
+
+    code: str
+    severity: Literal["warning", "danger"]
+    reason: str
+
+
+def lint(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    entities: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    threshold: float | None = None,
+    stopping: str | None = None,
+    tuned_on: str | None = None,
+    public_overlap: int | None = None,
+    mechanism: str | None = None,
+) -> tuple[Finding, ...]:
+    """Return what a privacy officer would object to; what is None is not judged.
+
+    No finding quotes `entities` or `public_overlap`. That there is one still tells something about them, so where they
+    were counted on private rows, only the data's owner may see it.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        ε of the guarantee, in nats; infinity where there is none.
+    delta : float, optional
+        δ of the guarantee.
+    entities : int, optional
+        Number of units of privacy behind the private rows.
+    teachers, classes : int, optional
+        Number of teachers and of classes.
+    threshold : float, optional
+        T of a mechanism that checks before it answers, in votes.
+    stopping : {"fixed", "data-independent", "data-dependent"}, optional
+        What decided how many queries were asked: a number named before, a cost that holds for all votes, or one that
+        depends on them.
+    tuned_on : {"nothing", "public", "private"}, optional
+        Whose data the settings were chosen on.
+    public_overlap : int, optional
+        Number of public rows that equal a private row.
+    mechanism : str, optional
+        Its name on the command line; the check of ``"interactive"`` is on votes beyond those expected.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a value is not of its kind.
+    """
+    findings = [
+        _of_epsilon(epsilon),
+        _of_delta(delta, entities),
+        *_of_threshold(threshold, teachers, classes, mechanism),
+        _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
+        _of_word(tuned_on, "tuned_on", _TUNED_ON, "private", _PRIVATE_TUNING),
+        _of_overlap(public_overlap),
+    ]
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def _of_epsilon(epsilon: float | None) -> Finding | None:
+    if epsilon is None:
+        return None
+    if epsilon != float("inf"):
+        number_between(epsilon, 0, float("inf"), "epsilon", "lint")
+    if epsilon > _HUGE_EPSILON:
+        reason = (
+            f"ε is above {_HUGE_EPSILON:g}: an outcome may be more than 22,000 times as likely with one person's data "
+            "as without, which protects next to nobody. Ask fewer queries, add noise, or train more teachers."
+        )
+        return Finding("epsilon-too-large", "danger", reason)
+    if epsilon > LARGE_EPSILON:
+        reason = (
+            f"ε is above {LARGE_EPSILON:g}: an outcome may be more than 148 times as likely with one person's data as "
+            "without. Ask fewer queries, add noise, or train more teachers."
+        )
+        return Finding("epsilon-large", "warning", reason)
+    return None
+
+
+def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
+    if delta is not None:
+        probability(delta, "delta", "lint")
+    if entities is not None:
+        integer_at_least(entities, 1, "entities", "lint")
+    if delta is None or entities is None or delta * entities < 1:
+        return None
+    reason = (
+        f"δ = {delta:g} is at least one over the number of people: publishing one of them at random, in full, would "
+        "satisfy such a guarantee. Choose δ well below one over their number."
+    )
+    return Finding("delta-too-large", "danger", reason)
+
+
+def _of_threshold(
+    threshold: float | None, teachers: int | None, classes: int | None, mechanism: str | None
+) -> Iterator[Finding]:
+    if threshold is not None:
+        number_of_votes(threshold, "threshold", "lint")
+    if teachers is not None:
+        integer_at_least(teachers, 1, "teachers", "lint")
+    if classes is not None:
+        integer_at_least(classes, 2, "classes", "lint")
+    if threshold is None or teachers is None:
+        return
+    if threshold > teachers:
+        reason = (
+            f"The threshold of {threshold:g} votes is above the {teachers:,} teachers there are: only noise can pass "
+            "the check, and every query is paid for. Choose a threshold below the number of teachers."
+        )
+        yield Finding("threshold-above-teachers", "danger", reason)
+    elif classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
+        reason = (
+            f"The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if "
+            "all teachers vote: the check is paid for and holds nothing back. Raise the threshold, or use gnmax."
+        )
+        yield Finding("threshold-passes-always", "warning", reason)
+
+
+def _of_word(value: str | None, name: str, known: tuple[str, ...], wrong: str, finding: Finding) -> Finding | None:
+    if value is not None and value not in known:
+        raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {value!r}.")
+    return finding if value == wrong else None
+
+
+def _of_overlap(public_overlap: int | None) -> Finding | None:
+    if public_overlap is None or integer_at_least(public_overlap, 0, "public_overlap", "lint") == 0:
+        return None
+    return _PUBLIC_IS_PRIVATE
+
+
+_DATA_DEPENDENT_STOPPING = Finding(
+    "stopped-by-votes",
+    "danger",
+    "A cost that depends on the votes decided when to stop: the number of answers gives the votes away, and ε does not "
+    "count that. Stop after a number of queries named before, or by the data-independent cost.",
+)
+_PRIVATE_TUNING = Finding(
+    "tuned-on-private",
+    "danger",
+    "Settings were chosen by looking at private votes or private accuracy: every look was a release that ε does not "
+    "count. Choose them on public data (tutelage plan), or pay for every try.",
+)
+_PUBLIC_IS_PRIVATE = Finding(
+    "public-overlaps-private",
+    "danger",
+    "Rows declared public equal private ones: public rows are not protected at all, and teachers know the answers "
+    "to them by heart. Take these rows out of the public data.",
+)

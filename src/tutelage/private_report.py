@@ -1,0 +1,169 @@
+"""A report about the votes themselves, for the data's owner only: how sure the teachers are, and what noise does.
+
+Everything in it is a function of the private votes without noise that anything here accounts for. Publishing it, tuning
+by it or stopping at it leaks what no ε counts; so it goes to a file that its owner alone may read, under a mark that
+nobody can overlook.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._files import open_private
+from tutelage._typing import FloatArray, IntArray
+from tutelage.exceptions import InvalidDataError
+from tutelage.noise import SimulationNoise
+from tutelage.report.html import document, facts, figure
+from tutelage.report.svg import WIDTH, Drawing, Scale, axes, box, dot, drawing, path, segment, stamp, write
+from tutelage.teachers import PrivateStatistics
+from tutelage.votes import VoteHistogram
+
+MARK = "PRIVATE: do not publish"
+_GAMMAS: FloatArray = np.geomspace(0.005, 1.0, 15)
+_DRAWN_ROWS = 20_000  # the standard error of a share of so many rows is below 0.4 %
+_MOST_REPEATS = 200
+_BINS = 20
+_LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60, WIDTH - 20, 34, 250, 302
+
+
+def write_private_report(
+    file: Path, votes: VoteHistogram, *, labels: npt.ArrayLike | None = None, ballots: npt.ArrayLike | None = None
+) -> None:
+    """Write Figures 2 and 3 of PATE 2017 for these votes, and the teachers' accuracies, as HTML readable by its owner.
+
+    Parameters
+    ----------
+    file : Path
+        Where to; replaced if it exists, mode 0600.
+    votes : VoteHistogram
+        The private votes.
+    labels : integer array of shape (queries,), optional
+        Right class index per query. Without them, noisy aggregation is compared with the plurality.
+    ballots : integer array of shape (teachers, queries), optional
+        What each teacher voted, −1 for an abstention; with `labels`.
+
+    Raises
+    ------
+    InvalidDataError
+        If there is no query, or votes, labels and ballots do not belong together.
+    """
+    right = _checked(votes, labels)
+    drawings = [noise_figure(votes, right), gaps_figure(votes)]
+    rows = [
+        ("Queries voted on", f"{votes.n_queries:,}"),
+        ("Teachers", f"{votes.n_teachers:,}"),
+        ("Classes", f"{votes.n_classes:,}"),
+    ]
+    if right is not None:
+        plurality = float(np.mean(votes.counts.argmax(axis=1) == right))
+        rows.append(("Plurality without noise", f"{plurality:.2%} right"))
+    if ballots is not None:
+        if right is None:
+            raise InvalidDataError("`ballots` are compared with `labels`. Pass both.")
+        drawings.append(teachers_figure(PrivateStatistics(ballots, right, votes.n_classes)))
+    with open_private(file) as out:
+        out.write(_page(rows, drawings).encode())
+
+
+def noise_figure(votes: VoteHistogram, labels: IntArray | None) -> Drawing:
+    """Return Figure 2 of PATE 2017: how often the noisy plurality is right, by γ = 1/scale of Laplace noise; private.
+
+    Parameters
+    ----------
+    votes : VoteHistogram
+        The private votes.
+    labels : integer array of shape (queries,), optional
+        Right class index per query; without them, the plurality counts as right.
+    """
+    truth = votes.counts.argmax(axis=1) if labels is None else labels
+    repeats = min(_MOST_REPEATS, -(-_DRAWN_ROWS // votes.n_queries))
+    noise = SimulationNoise(0)
+    shares = [_noisy_share(votes, truth, float(gamma), repeats, noise) for gamma in _GAMMAS]
+    x, y = Scale(float(_GAMMAS[0]), float(_GAMMAS[-1]), _LEFT, _RIGHT, logarithmic=True), _shares_axis()
+    points = [(x(gamma), y(share)) for gamma, share in zip(_GAMMAS.tolist(), shares, strict=True)]
+    plurality = float(np.mean(votes.counts.argmax(axis=1) == truth))
+    marks = [
+        *axes(x, y, "γ per query, 1/votes (to the right: less noise)", _right(labels), shares=True),
+        segment(_LEFT, y(plurality), _RIGHT, y(plurality), "dashes"),
+        write(_LEFT + 6, y(plurality) - 6, f"no noise: {plurality:.1%}", "axis"),
+        path(points, "curve-accent"),
+        *(dot(*point, "dot-accent") for point in points),
+        stamp(MARK, _HEIGHT),
+    ]
+    at = int(np.argmin(np.abs(np.log(_GAMMAS / 0.05))))
+    caption = f"At γ = {_GAMMAS[at]:.2g}, {shares[at]:.1%}; Laplace noise, {repeats:,} simulated draws per query."
+    return drawing("Accuracy of the noisy aggregation (Figure 2 of PATE 2017)", caption, _HEIGHT, marks)
+
+
+def gaps_figure(votes: VoteHistogram) -> Drawing:
+    """Return Figure 3 of PATE 2017: how far the first class is ahead of the second, over queries; private."""
+    ordered = np.sort(votes.counts, axis=1)
+    gaps = (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers
+    caption = f"Half of the queries have a gap of at least {float(np.median(gaps)):.2f} of all teachers."
+    title = "Gap between the first and the second class (Figure 3 of PATE 2017)"
+    return _histogram(title, caption, gaps, "votes of the first less votes of the second, over teachers", "queries")
+
+
+def teachers_figure(statistics: PrivateStatistics) -> Drawing:
+    """Return how many teachers are how often right; private."""
+    accuracies = statistics.reveal().accuracies
+    voted = accuracies[~np.isnan(accuracies)]
+    if not len(voted):
+        raise InvalidDataError("`ballots` must hold at least one vote; every teacher abstained.")
+    caption = f"From {voted.min():.1%} to {voted.max():.1%}, {voted.mean():.1%} on average."
+    return _histogram("How often each teacher is right", caption, voted, "share of rows that are right", "teachers")
+
+
+def _checked(votes: VoteHistogram, labels: npt.ArrayLike | None) -> IntArray | None:
+    if votes.n_queries == 0:
+        raise InvalidDataError("The votes must be about at least one query. Got none.")
+    if labels is None:
+        return None
+    right = np.asarray(labels)
+    if right.shape != (votes.n_queries,) or not np.issubdtype(right.dtype, np.integer):
+        raise InvalidDataError(
+            f"`labels` must be class indices of shape ({votes.n_queries},), one per query voted on. Got {right.dtype} "
+            f"of shape {right.shape}."
+        )
+    if right.min() < 0 or right.max() >= votes.n_classes:
+        raise InvalidDataError(f"`labels` must be class indices from 0 to {votes.n_classes - 1}.")
+    return right.astype(np.int64)
+
+
+def _noisy_share(votes: VoteHistogram, truth: IntArray, gamma: float, repeats: int, noise: SimulationNoise) -> float:
+    right = 0
+    for _ in range(repeats):
+        noisy = votes.counts + noise.discrete_laplace(1 / gamma, votes.counts.shape)
+        right += int(np.sum(noisy.argmax(axis=1) == truth))
+    return right / (repeats * votes.n_queries)
+
+
+def _shares_axis() -> Scale:
+    return Scale(0, 1.05, _BOTTOM, _TOP)
+
+
+def _right(labels: IntArray | None) -> str:
+    return "share like the plurality" if labels is None else "share right"
+
+
+def _histogram(title: str, caption: str, values: FloatArray, x_label: str, counted: str) -> Drawing:
+    heights, edges = np.histogram(values, bins=_BINS, range=(0.0, 1.0))
+    x, y = Scale(0, 1, _LEFT, _RIGHT), Scale(0, float(heights.max()) * 1.1, _BOTTOM, _TOP)
+    marks = axes(x, y, x_label, counted)
+    for height, low, high in zip(heights.tolist(), edges, edges[1:], strict=False):
+        marks.append(box(x(low) + 1, y(height), x(high) - x(low) - 2, _BOTTOM - y(height), "fill-accent"))
+    return drawing(title, caption, _HEIGHT, [*marks, stamp(MARK, _HEIGHT)])
+
+
+def _page(rows: Sequence[tuple[str, str]], drawings: Sequence[Drawing]) -> str:
+    alarm = f'<p class="alarm" role="alert">{MARK}. This file shows votes of private data without protection.</p>'
+    body = (
+        f'<div class=stamp aria-hidden="true"><span>{MARK}</span></div><header>{alarm}<h1>{MARK}</h1>'
+        "<p>For the owner of the private data only. Whoever chooses noise, thresholds or the number of queries by what "
+        "is here spends privacy that no ε counts: choose them on public data.</p></header>"
+        f"<main><section class=part><h2>{MARK}: votes of the teachers</h2><section>{facts(tuple(rows))}"
+        f"{''.join(figure(item) for item in drawings)}</section></section></main><footer>{alarm}</footer>"
+    )
+    return document(MARK, body, "private")

@@ -1,0 +1,176 @@
+"""The figures of a card: odds, budget over time, where it went, what more queries would cost, accuracy by class."""
+
+import math
+from collections.abc import Sequence
+
+from tutelage.budget import PublicEpsilon, round_up
+from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint, merged
+from tutelage.report.meaning import percent, right_guesses
+from tutelage.report.svg import (
+    LETTER,
+    WIDTH,
+    Drawing,
+    Scale,
+    area,
+    axes,
+    box,
+    dot,
+    drawing,
+    legend,
+    path,
+    segment,
+    shortened,
+    write,
+)
+
+_LEFT, _RIGHT, _TOP = 60, WIDTH - 20, 34
+_BOTTOM = 250
+_HEIGHT = _BOTTOM + 52
+_MOST_BARS = 12
+_MOST_CLASSES = 24
+_LONGEST_NAME = 26
+_BAR = 18
+_Z = 1.96
+_COSTS = (("fill-accent", "answers"), ("fill-second", "checks and tests"), ("fill-rest", "not spent"))
+_SHARE = "share of the budget's ε, by costs that hold for all votes"
+
+
+def odds_figure(epsilon: PublicEpsilon) -> Drawing:
+    """Return how far a guess between two neighbouring data sets can move from 50:50."""
+    right = 1.0 if epsilon.simulated else right_guesses(epsilon.epsilon, epsilon.delta)
+    x = Scale(0, 1, 80, WIDTH - 2)
+    marks = []
+    for top, name, share in ((6, "before", 0.5), (56, "after", right)):
+        shown = f"{100 * share:.0f}" if share == 0.5 else f"at most {percent(share)}"
+        marks += [
+            write(0, top + 25, name, "name"),
+            box(x(0), top, x(share) - x(0), 38, "fill-accent"),
+            box(x(share), top, x(1) - x(share), 38, "fill-rest"),
+            write(x(0) + 14, top + 25, f"{shown} right", "on-accent"),
+        ]
+        if share < 0.8:
+            marks.append(write(x(1) - 14, top + 25, f"{100 - float(percent(share)):g} wrong", "on-rest", "end"))
+    marks.append(segment(x(0.5), 0, x(0.5), 100, "dashes"))
+    caption = f"From 50 right guesses in 100 before the release to at most {percent(right)} after it."
+    return drawing("Which of two neighbouring data sets was it?", caption, 102, marks)
+
+
+def spending_figure(batches: Sequence[Batch], budget: float) -> Drawing:
+    """Return what was spent of the budget, batch after batch."""
+    shown = merged(batches, 200)
+    x, y = Scale(0, len(shown), _LEFT, _RIGHT), Scale(0, budget * 1.1, _BOTTOM, _TOP)
+    total, steps = 0.0, [(x(0), y(0))]
+    for number, batch in enumerate(shown):
+        total += batch.share
+        steps += [(x(number), y(total)), (x(number + 1), y(total))]
+    every = f"batch of queries, {_day(shown[0])} to {_day(shown[-1])}"
+    if len(shown) < len(batches):
+        every = f"{len(batches):,} batches in {len(shown)} steps, {_day(shown[0])} to {_day(shown[-1])}"
+    marks = [
+        *axes(x, y, every, "share of the budget's ε", whole=True),
+        area([*steps, (x(len(shown)), y(0))], "area-accent"),
+        path(steps, "curve-accent"),
+        segment(_LEFT, y(budget), _RIGHT, y(budget), "dashes-warn"),
+        write(_RIGHT, y(budget) - 7, f"budget ε = {round_up(budget)}", "label-warn", "end"),
+    ]
+    caption = f"{round_up(total)} of ε = {round_up(budget)} was spent in {len(batches):,} batches."
+    return drawing("Budget over time", caption, _HEIGHT, marks)
+
+
+def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
+    """Return which batches took how much of the budget, for checks and for answers."""
+    shown = merged(batches, _MOST_BARS)
+    spent = sum(batch.share for batch in batches)
+    names = [f"{_day(batch)} · {f'{batch.queries:,} queries' if batch.queries else 'test of ε'}" for batch in shown]
+    left = 20 + LETTER * max(len(name) for name in [*names, "not spent"])
+    rest = max(0.0, budget - spent)
+    x = Scale(0, max(rest, *(batch.share for batch in shown)), left, _RIGHT - 50)
+    bottom = _TOP + (len(shown) + 1) * (_BAR + 8)
+    marks = legend(_COSTS, left, 14)
+    for number, (name, batch) in enumerate(zip(names, shown, strict=True)):
+        top = _TOP + number * (_BAR + 8)
+        marks += _bar(x, top, name, [("fill-accent", batch.answers), ("fill-second", batch.checks)], batch.share)
+    marks += [
+        *_bar(x, bottom - _BAR - 8, "not spent", [("fill-rest", rest)], rest),
+        segment(left, _TOP - 4, left, bottom, "rule"),
+        write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
+    ]
+    checks = sum(batch.checks for batch in batches)
+    caption = f"Answers took {round_up(spent - checks)} of ε, checks and tests {round_up(checks)}."
+    if len(shown) < len(batches):
+        caption += f" {len(batches):,} batches, neighbours in time put together."
+    return drawing("Where the budget went", caption, bottom + 30, marks)
+
+
+def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
+    """Return what other numbers of queries would cost."""
+    most = max(point.epsilon.epsilon for point in points)
+    x = Scale(0, max(point.queries for point in points), _LEFT, _RIGHT)
+    y = Scale(0, most * 1.1, _BOTTOM, _TOP)
+    places = [(x(point.queries), y(point.epsilon.epsilon)) for point in points]
+    marks = [
+        *axes(x, y, "queries, all answered", f"ε at δ = {points[0].epsilon.delta:g}", whole=True),
+        path(places, "curve-accent"),
+        *(dot(*place, "dot-accent") for place in places),
+    ]
+    here = [point for point in points if point.queries == asked]
+    for point in here:
+        value = round_up(point.epsilon.epsilon)
+        place, words = (x(point.queries), y(point.epsilon.epsilon)), f"asked: {asked:,} queries, ε = {value}"
+        marks += [dot(*place, "dot-second", 6), write(place[0] + 10, place[1] + 20, words, "label-second")]
+    last = points[-1]
+    caption = f"{last.queries:,} queries would cost ε = {round_up(last.epsilon.epsilon)}"
+    caption += "".join(f"; the {asked:,} asked cost {round_up(point.epsilon.epsilon)} by themselves" for point in here)
+    return drawing("What other numbers of queries would cost", caption + ".", _HEIGHT, marks)
+
+
+def accuracy_figure(classes: Sequence[ClassAccuracy]) -> Drawing:
+    """Return the student's accuracy by class, with 95 % intervals; of very many classes the worst."""
+    counted = [entry for entry in classes if entry.rows > 0]
+    worst = sorted(counted, key=lambda entry: entry.right / entry.rows)
+    shown = counted if len(counted) <= _MOST_CLASSES else worst[:_MOST_CLASSES]
+    names = [shortened(entry.name, _LONGEST_NAME) for entry in shown]
+    left = 24 + LETTER * max(len(name) for name in names)
+    x, bottom = Scale(0, 1, left, _RIGHT - 130), 8 + len(shown) * (_BAR + 8)
+    marks = [segment(x(tick / 4), 2, x(tick / 4), bottom, "grid") for tick in range(5)]
+    for number, (name, entry) in enumerate(zip(names, shown, strict=True)):
+        top, share = 6 + number * (_BAR + 8), entry.right / entry.rows
+        low, high = _wilson(entry)
+        marks += [
+            write(left - 10, top + 13, name, anchor="end"),
+            box(left, top, x(share) - left, _BAR, "fill-accent"),
+            segment(x(low), top + _BAR / 2, x(high), top + _BAR / 2, "whisker"),
+            write(_RIGHT, top + 13, f"{share:.1%} of {entry.rows:,}", anchor="end"),
+        ]
+    marks += [write(x(tick / 4), bottom + 16, f"{tick / 4:.0%}", anchor="middle") for tick in range(5)]
+    marks.append(
+        write((left + x(1)) / 2, bottom + 36, "right on public rows of the class; 95 % interval", "name", "middle")
+    )
+    best = worst[-1]
+    caption = (
+        f"From {worst[0].right / worst[0].rows:.1%} ({worst[0].name}) to {best.right / best.rows:.1%} ({best.name})."
+    )
+    if len(shown) < len(classes):
+        caption += f" {len(shown)} of {len(classes):,} classes are drawn: the worst of those with rows."
+    return drawing("The student by class, on public rows", caption, bottom + 44, marks)
+
+
+def _bar(x: Scale, top: float, name: str, parts: Sequence[tuple[str, float]], total: float) -> list[str]:
+    """Return a bar of coloured parts, with its name before it and their sum behind it."""
+    marks, begun = [write(x.start - 10, top + 13, name, anchor="end")], 0.0
+    for kind, length in parts:
+        marks.append(box(x(begun), top, x(begun + length) - x(begun), _BAR, kind))
+        begun += length
+    return [*marks, write(x(begun) + 6, top + 13, f"{round(total, 4):.3g}")]
+
+
+def _wilson(entry: ClassAccuracy) -> tuple[float, float]:
+    """Return the ends of Wilson's score interval."""
+    n, share = entry.rows, entry.right / entry.rows
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _day(batch: Batch) -> str:
+    return batch.written[:10]

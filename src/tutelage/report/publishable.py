@@ -1,0 +1,129 @@
+"""What may stand on a card, by type: a list of what is allowed, so that whatever is new is refused."""
+
+import math
+from dataclasses import fields
+from types import NoneType
+
+from tutelage.budget import PublicEpsilon
+from tutelage.events import Event
+from tutelage.exceptions import InvalidParameterError, NotPublishableError
+from tutelage.lints import Finding
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint
+
+_PLAIN = (str, bool, int, float, NoneType, NeighboringRelation)
+_RECORDS = (PublicEpsilon, PrivacyUnit, Finding, Batch, FrontierPoint, ClassAccuracy)
+
+# What a ledger says of itself; the first five are needed.
+BUDGET: dict[str, tuple[type, ...]] = {
+    "budget": (float, int), "delta": (float, int), "spent": (float, int), "entries": (int,), "head": (str,),
+    "remaining": (float, int), "order": (float, int), "unit": (str,), "neighbouring": (str,), "opened": (str,),
+    "answers": (int,), "unsettled": (int,), "bound": (bool,), "simulated": (bool,),
+}  # fmt: skip
+_NEEDED = tuple(BUDGET)[:5]
+
+
+def check_public(value: object, where: str) -> None:
+    """Refuse a value that is not made of public types only, whatever it is nested in.
+
+    Parameters
+    ----------
+    value : object
+        What is to stand on a card.
+    where : str
+        How a refusal calls it.
+
+    Raises
+    ------
+    NotPublishableError
+        If it is, or holds, anything but plain values, public epsilons, events and the records of a card: votes, arrays
+        and private epsilons among them. The message names the place and the type, never the value.
+    InvalidParameterError
+        If it holds a number that is not finite, or text that no file can hold.
+    """
+    kind = type(value)
+    if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
+        raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
+    if kind is str and any("\ud800" <= letter <= "\udfff" for letter in value):  # type: ignore[attr-defined]
+        raise InvalidParameterError(f"`{where}` of a card must be text that UTF-8 can write. It has lone surrogates.")
+    if kind in _PLAIN:
+        return
+    for name, part in _parts(value, where):
+        check_public(part, name)
+
+
+def check_kinds(value: object, kinds: tuple[type, ...], where: str) -> None:
+    """Refuse a value that is of none of the kinds.
+
+    Raises
+    ------
+    NotPublishableError
+        If it is not; the message names the place and the type, never the value.
+    """
+    if type(value) not in kinds:
+        allowed = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+        raise _refusal(where, f"takes {allowed} only", value)
+
+
+def check_all(values: object, kinds: tuple[type, ...], where: str) -> None:
+    """Refuse what is no tuple of values of these kinds.
+
+    Raises
+    ------
+    NotPublishableError
+        If it is not; the message names the place and the type, never the value.
+    """
+    check_kinds(values, (tuple,), where)
+    for number, value in enumerate(values):  # type: ignore[arg-type]
+        check_kinds(value, kinds, f"{where}[{number}]")
+
+
+def check_table(values: object, kinds: tuple[type, ...], where: str) -> None:
+    """Refuse what is no dict from names to values of these kinds.
+
+    Raises
+    ------
+    NotPublishableError
+        If it is not; the message names the place and the type, never the value.
+    """
+    check_kinds(values, (dict,), where)
+    for name, value in values.items():  # type: ignore[attr-defined]
+        check_kinds(name, (str,), f"{where} keys")
+        check_kinds(value, kinds, f"{where}[{name!r}]")
+
+
+def check_budget(values: object) -> None:
+    """Refuse what is not what a ledger says of itself: `LedgerState.as_dict`.
+
+    Raises
+    ------
+    NotPublishableError
+        If it has other entries, or entries of other kinds.
+    InvalidParameterError
+        If it lacks one that a card needs.
+    """
+    check_kinds(values, (dict,), "budget")
+    for name, value in values.items():  # type: ignore[attr-defined]
+        if name not in BUDGET:
+            raise _refusal("budget", "takes what `LedgerState.as_dict` gives, and nothing else", value)
+        check_kinds(value, BUDGET[name], f"budget[{name!r}]")
+    missing = [name for name in _NEEDED if name not in values]  # type: ignore[operator]
+    if missing:
+        raise InvalidParameterError(f"`budget` of a card must hold {', '.join(_NEEDED)}. It lacks {missing[0]}.")
+
+
+def _parts(value: object, where: str) -> list[tuple[str, object]]:
+    """Return what an allowed container holds, with the name of each place."""
+    if isinstance(value, Event) or type(value) in _RECORDS:
+        return [(f"{where}.{item.name}", getattr(value, item.name)) for item in fields(value)]  # type: ignore[arg-type]
+    if type(value) in (tuple, list):
+        return [(f"{where}[{number}]", part) for number, part in enumerate(value)]  # type: ignore[arg-type]
+    if type(value) is dict and all(type(name) is str for name in value):
+        return [(f"{where}[{name!r}]", part) for name, part in value.items()]
+    raise _refusal(where, "takes public values only", value)
+
+
+def _refusal(where: str, takes: str, value: object) -> NotPublishableError:
+    return NotPublishableError(
+        f"`{where}` of a card {takes}. Got a {type(value).__name__}, which may depend on the private votes."
+    )

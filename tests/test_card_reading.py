@@ -1,0 +1,151 @@
+"""A card read back from its file, which anyone may have edited."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from test_card import HOSTILE, Outline, card, full_card
+from tutelage.exceptions import InvalidDataError, TutelageError
+from tutelage.report import PrivacyCard, read_card
+from tutelage.report.reading import card_from_dict
+
+RECORD = full_card().as_dict()
+
+
+def written(folder: Path, record: object) -> Path:
+    (folder / "card.json").write_text(record if isinstance(record, str) else json.dumps(record))
+    return folder / "card.json"
+
+
+def refused(folder: Path, record: object) -> str:
+    """Return the refusal of a file."""
+    with pytest.raises(InvalidDataError) as found:
+        read_card(written(folder, record))
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+def places(value: Any, path: tuple = ()) -> list[tuple]:
+    """Return the path to every value in a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, part in inside for place in places(part, (*path, key)))]
+
+
+def changed(path: tuple, value: object) -> Any:
+    """Return the record with one value replaced."""
+    record: Any = json.loads(json.dumps(RECORD))
+    if not path:
+        return value
+    at = record
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return record
+
+
+@pytest.mark.parametrize("made", [card(), full_card(), full_card(answered=None, teachers=None), card(findings=())])
+def test_a_card_comes_back_as_it_was(made, tmp_path):
+    path, *_ = made.save(tmp_path)
+    assert read_card(path) == made
+    assert read_card(path).as_html() == made.as_html()
+
+
+def test_cards_of_the_first_format_are_read(tmp_path):
+    new = ("sanitised", "epsilon_order", "accuracy_by_class", "batches", "frontier", "findings", "statements")
+    record = {name: value for name, value in card().as_dict().items() if name not in new} | {"format": 1}
+    assert read_card(written(tmp_path, record)) == card()
+
+
+def test_a_simulated_card_stays_simulated(tmp_path):
+    taint = {**RECORD, "private": False, "event": card().as_dict()["event"]}
+    assert read_card(written(tmp_path, taint)).epsilon.simulated
+    event = json.loads(json.dumps(card().as_dict()["event"]).replace('"simulated": false', '"simulated": true'))
+    assert read_card(written(tmp_path, {**RECORD, "event": event, "private": True})).epsilon.simulated
+
+
+TEXTS = {
+    "created", "epsilon_method", "unit", "mechanism", "noise_source", "selection", "feature_map", "student",
+}  # fmt: skip
+DERIVED = {"epsilon_kind", "not_protected"}
+
+
+@pytest.mark.parametrize("name", [name for name in RECORD if name not in DERIVED])
+def test_every_entry_is_checked(name, tmp_path):
+    for wrong in (1 if name in TEXTS else "x", [[]], {"a": [1]}, -1):
+        assert "is no privacy card" in refused(tmp_path, {**RECORD, name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({**RECORD, "format": 3}, "later format"),
+        ({**RECORD, "neighbouring": "none"}, "no neighbouring relation"),
+        ({**RECORD, "delta": 1.5}, "from 0 to 1"),
+        ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
+        ({**RECORD, "statements": {"legal": "It is anonymous."}}, "does not make true"),
+        ({**RECORD, "statements": {"other": "x"}}, "knows no 'other'"),
+        (changed(("budget", "head"), "x"), "64 hexadecimal digits"),
+        (changed(("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
+        (changed(("findings", 0, "severity"), '"><script>'), "warning or danger"),
+        (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
+        ([RECORD], "must be a JSON object"),
+        ("{", "no JSON file"),
+        ('{"format": NaN}', "finite numbers"),
+        ('{"format": ' + "9" * 5000 + "}", "finite numbers"),
+        ("[" * 100_000, "no JSON file"),
+    ],
+)
+def test_refusals_say_what_is_wrong(record, message, tmp_path):
+    assert message in refused(tmp_path, record)
+
+
+def test_infinite_and_deep_and_huge_files_are_refused(tmp_path):
+    refused(tmp_path, json.dumps(RECORD).replace('"public_epsilon": 1.2345', '"public_epsilon": 1e999'))
+    text = json.dumps({**RECORD, "event": 0}).replace(
+        '"event": 0', '"event": ' + '{"event": "Repeated", "count": 1, "of": ' * 5000 + "0" + "}" * 5000
+    )
+    refused(tmp_path, text)
+    path = tmp_path / "card.json"
+    with path.open("wb") as file:
+        file.truncate(17 * 2**20)
+    with pytest.raises(InvalidDataError, match="which no card is"):
+        read_card(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidDataError, match="no JSON file"):
+        read_card(path)
+    with pytest.raises(InvalidDataError, match="cannot be read"):
+        read_card(tmp_path / "none.json")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.floats(allow_nan=False) | st.text(max_size=5)
+    | st.sampled_from([HOSTILE, 0, 1, 5e-324, 1e-300, 1e300]),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@given(path=st.sampled_from(places(RECORD)), value=JSON)
+def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
+    try:
+        made = card_from_dict(changed(path, value))
+    except TutelageError:
+        return
+    assert isinstance(made, PrivacyCard)
+    found = Outline(made.as_html())
+    assert found.open == []
+    assert not {"script", "img"} & {tag for tag, _ in found.tags}
+    assert "<script" not in made.as_markdown().replace("\\<script", "")
+    json.dumps(made.as_dict(), allow_nan=False)
+
+
+@given(st.floats(0, 1e15), st.sampled_from([0.0, 5e-324, 1e-300, 1e-9, 1.0]))
+def test_every_guarantee_can_be_drawn(epsilon, delta):
+    made = card_from_dict({**RECORD, "public_epsilon": epsilon, "delta": delta})
+    assert "nan" not in made.as_html().lower()
+    assert math.isfinite(made.epsilon.epsilon)

@@ -1,0 +1,203 @@
+"""``tutelage card`` as a user meets it."""
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_card import Outline
+from test_cli import configure, folder  # noqa: F401  the fixture
+from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage.events import PublicationTest
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.report import STATEMENTS, read_card
+from tutelage.report.statements import overclaim_in
+
+NAMES = ["card.html", "card.json", "card.md"]
+
+
+@pytest.fixture
+def charged(tmp_path: Path) -> Path:
+    """A folder with a ledger that two batches were charged to, by two mechanisms."""
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    votes = VoteHistogram(np.random.default_rng(0).multinomial(250, [0.8, 0.15, 0.05], size=60), 250)
+    X = np.arange(60.0)[:, None]
+    LabelingSession(votes.first(40), GNMax(sigma=40), ledger).ask(X[:40])
+    check = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma_vote=40)
+    LabelingSession(votes.select(np.arange(40, 60)), check, ledger).ask(X[40:])
+    return tmp_path
+
+
+def refusal(result, code: int) -> str:
+    """Return the one sentence of a refusal."""
+    assert result.returncode == code, result.stderr
+    assert result.stdout == ""
+    (line,) = result.stderr.strip().splitlines()
+    return line
+
+
+def test_a_run_writes_all_three_forms_with_history_and_frontier(called, folder):  # noqa: F811
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    out = folder / "out"
+    assert sorted(path.name for path in out.glob("card.*")) == NAMES
+    card = read_card(out / "card.json")
+    assert [batch.queries for batch in card.batches] == [40]
+    assert sum(batch.share for batch in card.batches) == pytest.approx(card.budget["spent"])
+    assert [point.queries for point in card.frontier] == [10, 20, 40, 80, 160]
+    costs = [point.epsilon.epsilon for point in card.frontier]
+    assert costs == sorted(costs)
+    assert costs[2] == pytest.approx(card.epsilon.epsilon)  # the release by itself is one point of its frontier
+    assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
+        (name, sum(line.endswith(f",{name}") for line in (folder / "public.csv").read_text().splitlines()[41:]))
+        for name in ("no", "yes")
+    ]
+    assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
+    assert len(Outline((out / "card.html").read_text()).all("svg")) == 4
+    for form in ("card.md", "card.html"):
+        assert overclaim_in((out / form).read_text()) is None
+
+
+def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # noqa: F811
+    called("run", "config.toml", cwd=folder)
+    (folder / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
+    options = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
+    result = called("card", "out", *options, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "Not stated: private_data, public_data" in result.stdout
+    card = read_card(folder / "out" / "card.json")
+    assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
+    for form in ("card.md", "card.html"):
+        assert "Approved = yes." in (folder / "out" / form).read_text()
+    again = called("card", "out/card.json", "--state", "trust=Nobody.", "--json", cwd=folder)
+    printed = json.loads(again.stdout)
+    assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
+    assert printed == json.loads((folder / "out" / "card.json").read_text())
+
+
+def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    called("run", "config.toml", cwd=folder)
+    first = read_card(folder / "out" / "card.json")
+    (folder / "later").mkdir()
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"), ("sigma = 2.0", "sigma = 3.0"))
+    called("run", "config.toml", "--overwrite", cwd=folder)
+    first.save(folder / "later")
+    assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    now = read_card(folder / "later" / "card.json")
+    assert (now.epsilon, now.mechanism, now.queries) == (first.epsilon, first.mechanism, first.queries)
+    assert now.budget["spent"] > first.budget["spent"]
+    assert len(now.batches) == 2
+    assert now.budget == Ledger.open(folder / "private.csv.ledger").state().as_dict()
+
+
+def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
+    result = called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged)
+    assert result.returncode == 0, result.stderr
+    card, ledger = read_card(charged / "card.json"), Ledger.open(charged / "a.ledger").state()
+    assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
+    assert (card.queries, card.answered, card.teachers) == (60, None, None)
+    assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.spent)
+    assert [batch.checks > 0 for batch in card.batches] == [False, True]
+    assert re.search(r"\d+ × NoisyArgmaxGaussian\(sigma=40.0, classes=3\)", card.mechanism)
+    assert "20 × ConfidenceCheck(threshold=200.0, sigma=150.0, classes=3)" in card.mechanism
+    assert ledger.head in (charged / "card.md").read_text()
+
+
+def test_the_test_of_an_epsilon_is_counted_and_is_no_query(called, charged):
+    ledger = Ledger.open(charged / "a.ledger")
+    test = PublicationTest((2**59, 2**58), ONE_TEACHER)
+    ledger.settle(ledger.reserve(test, 1), {bytes(32): (1,)}, test)
+    assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
+    card = read_card(charged / "card.json")
+    assert (card.queries, [batch.queries for batch in card.batches]) == (60, [40, 20, 0])
+    assert card.batches[-1].answers == 0
+    assert card.batches[-1].checks > 0
+    assert "1 × PublicationTest" in card.mechanism
+    assert "test of ε" in (charged / "card.html").read_text()
+    assert str(2**58) not in (charged / "card.md").read_text()
+
+
+def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
+    votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
+    session = LabelingSession(votes, GNMax(40), Ledger.open(charged / "a.ledger"), noise=SimulationNoise(0))
+    session.ask(np.array([[99.0]]))
+    assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
+    assert "NOT PRIVATE" in (charged / "card.html").read_text()
+    assert read_card(charged / "card.json").noise_source == "simulated from a seed"
+
+
+def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noqa: F811
+    called("run", "config.toml", cwd=folder)
+    assert "another ledger, or was rolled back" in refusal(called("card", "out", "--ledger", "a.ledger", cwd=folder), 1)
+    with sqlite3.connect(charged / "a.ledger") as file:
+        file.execute("UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1")
+    refused = called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged)
+    assert "Entry 1" in refusal(refused, 1)
+
+
+def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
+    Ledger.create(tmp_path / "new.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    refused = called("card", "--ledger", "new.ledger", "--output", ".", cwd=tmp_path)
+    assert "holds no release yet" in refusal(refused, 1)
+    assert not (tmp_path / "card.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, "Name the results folder of a run, a --ledger, or both."),
+        (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
+        (("--ledger", "a.ledger", "--output", "none"), 2, "must be a folder that exists"),
+        (("none",), 1, "none cannot be read"),
+        ((".",), 1, "card.json cannot be read"),
+        (("--ledger", "a.ledger", "--output", ".", "--state", "trust"), 2, "must be TOPIC=TEXT"),
+        (("--ledger", "a.ledger", "--output", ".", "--state", "star=x"), 2, "knows no 'star'"),
+        (("--ledger", "a.ledger", "--output", ".", "--state", "legal=anonymous"), 2, "does not make true"),
+        (("--ledger", "a.ledger", "--output", ".", "--statements", "none.toml"), 2, "cannot be read"),
+        (("--ledger", "a.ledger", "--output", ".", "--labels", "y.npz"), 2, "belong to the report"),
+        (("--private-votes", "v.npz", "--json"), 2, "Leave out what belongs to the card"),
+        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "."), 2, "takes --labels"),
+        (("--private-votes", "v.npz", "--output", "."), 1, "v.npz does not exist"),
+    ],
+)
+def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options, code, message):
+    before = sorted(charged.iterdir())
+    assert message in refusal(called("card", *options, cwd=charged), code)
+    assert sorted(charged.iterdir()) == before
+
+
+def test_statements_must_be_text(called, charged):
+    (charged / "said.toml").write_text("trust = 3")
+    options = ("--ledger", "a.ledger", "--output", ".", "--statements", "said.toml")
+    assert "must be text. Got 3" in refusal(called("card", *options, cwd=charged), 2)
+    (charged / "said.toml").write_text("trust = ")
+    assert "is not valid TOML" in refusal(called("card", *options, cwd=charged), 2)
+
+
+def test_the_private_report_is_its_own_file_for_its_owner(called, tmp_path):
+    random = np.random.default_rng(0)
+    ballots = random.integers(0, 3, (50, 30))
+    counts = np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
+    np.savez(tmp_path / "votes.npz", counts=counts)
+    np.savez(tmp_path / "truth.npz", labels=np.arange(30) % 3, others=np.zeros(30))
+    np.savez(tmp_path / "ballots.npz", ballots)
+    options = ("--private-votes", "votes.npz", "--labels", "truth.npz", "--ballots", "ballots.npz", "--output", ".")
+    result = called("card", *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Never publish it." in result.stdout
+    assert not re.search(r"\d", result.stdout.replace(str(tmp_path), ""))
+    path = tmp_path / "private-report.html"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "card.json").exists()
+    np.savez(tmp_path / "truth.npz", labels=np.zeros(30))
+    assert "class indices, which are integers" in refusal(called("card", *options, cwd=tmp_path), 1)
+    np.savez(tmp_path / "truth.npz", one=np.zeros(30, int), two=np.zeros(30, int))
+    assert "holds several arrays" in refusal(called("card", *options, cwd=tmp_path), 1)
+
+
+def test_the_help_names_every_topic(called):
+    printed = " ".join(called("card", "--help").stdout.split())
+    assert all(topic in printed.replace(" ", "") for topic in STATEMENTS)

@@ -1,0 +1,158 @@
+"""The figures of a card: on the paper, true to the numbers, and readable in light and dark."""
+
+import math
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tutelage.budget import PublicEpsilon
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.report import Batch, ClassAccuracy, FrontierPoint
+from tutelage.report.evidence import merged
+from tutelage.report.figures import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
+from tutelage.report.svg import Drawing, Scale
+
+COSTS = st.floats(0, 10)
+BATCHES = st.lists(
+    st.builds(Batch, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
+)
+CLASSES = st.lists(
+    st.tuples(st.text(max_size=40), st.integers(0, 1000), st.floats(0, 1)).map(
+        lambda it: ClassAccuracy(it[0], it[1], int(it[1] * it[2]))
+    ),
+    min_size=1,
+    max_size=60,
+).filter(lambda classes: any(entry.rows for entry in classes))
+
+
+def cost(epsilon: float) -> PublicEpsilon:
+    return PublicEpsilon(epsilon, 1e-5, ONE_TEACHER, "a theorem")
+
+
+def marks(drawing: Drawing) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the marks of a drawing once all of them lie on its paper."""
+    root = ET.fromstring(drawing.svg)  # noqa: S314  our own drawing
+    width, height = (float(value) for value in root.attrib["viewBox"].split()[2:])
+    for mark in root:
+        at = mark.attrib
+        xs = [float(at[name]) for name in ("x", "x1", "x2", "cx") if name in at]
+        ys = [float(at[name]) for name in ("y", "y1", "y2", "cy") if name in at]
+        for pair in at.get("points", "").split():
+            x, y = pair.split(",")
+            xs.append(float(x))
+            ys.append(float(y))
+        if "width" in at:
+            xs.append(float(at["x"]) + float(at["width"]))
+            ys.append(float(at["y"]) + float(at["height"]))
+        assert all(math.isfinite(place) for place in (*xs, *ys))
+        assert all(-0.2 <= x <= width + 0.2 for x in xs), at
+        assert all(-0.2 <= y <= height + 0.2 for y in ys), at
+        yield mark.tag, at
+
+
+def widths(drawing: Drawing, kind: str) -> list[float]:
+    return [float(at["width"]) for tag, at in marks(drawing) if tag == "rect" and at["class"] == kind]
+
+
+@given(BATCHES, st.floats(0.1, 100))
+def test_budgets_are_drawn_on_the_paper(batches, budget):
+    budget += sum(batch.share for batch in batches)
+    assert list(marks(spending_figure(batches, budget)))
+    assert list(marks(costs_figure(batches, budget)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1e6)), min_size=2, max_size=12))
+def test_frontiers_are_drawn_on_the_paper(points):
+    frontier = [FrontierPoint(queries, cost(epsilon)) for queries, epsilon in points]
+    assert list(marks(frontier_figure(frontier, points[0][0])))
+
+
+@given(CLASSES)
+def test_accuracies_are_drawn_on_the_paper(classes):
+    assert list(marks(accuracy_figure(classes)))
+
+
+@given(st.floats(0, 100))
+def test_odds_are_drawn_on_the_paper(epsilon):
+    before, after = widths(odds_figure(cost(epsilon)), "fill-accent")
+    assert after >= before
+
+
+def test_bars_are_as_long_as_what_they_stand_for():
+    drawn = costs_figure([Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], 1.8)
+    _, first, second = widths(drawn, "fill-accent")  # the legend comes first
+    _, checks, none = widths(drawn, "fill-second")
+    assert second == pytest.approx(2 * first, abs=0.2)
+    assert first == pytest.approx(3 * checks, abs=0.3)
+    assert none == 0
+    assert max(widths(drawn, "fill-rest")) == pytest.approx(0.8 / 0.6 * second, abs=0.2)
+    right, wrong = widths(accuracy_figure([ClassAccuracy("a", 10, 10), ClassAccuracy("b", 40, 10)]), "fill-accent")
+    assert right == pytest.approx(4 * wrong, abs=0.2)
+
+
+def test_captions_say_what_the_figure_shows():
+    batches = [Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)]
+    assert spending_figure(batches, 1.8).caption == "1.0 of ε = 1.8 was spent in 2 batches."
+    assert "Answers took 0.9" in costs_figure(batches, 1.8).caption
+    points = [FrontierPoint(queries, cost(queries / 10)) for queries in (5, 10, 20)]
+    assert frontier_figure(points, 10).caption == (
+        "20 queries would cost ε = 2.0; the 10 asked cost 1.0 by themselves."
+    )
+    many = [ClassAccuracy(f"class {number}", 10, number % 10) for number in range(100)]
+    assert "24 of 100 classes are drawn: the worst" in accuracy_figure(many).caption
+
+
+@given(BATCHES, st.integers(1, 50))
+def test_merged_batches_have_the_same_sums(batches, most):
+    fewer = merged(batches, most)
+    assert len(fewer) == min(most, len(batches))
+    assert sum(batch.queries for batch in fewer) == sum(batch.queries for batch in batches)
+    assert math.fsum(b.checks for b in fewer) == pytest.approx(math.fsum(b.checks for b in batches))
+    assert math.fsum(b.answers for b in fewer) == pytest.approx(math.fsum(b.answers for b in batches))
+
+
+@given(st.floats(0, 1e6), st.floats(1e-6, 1e6), st.integers(2, 10))
+def test_ticks_are_few_and_within(low, width, about):
+    scale = Scale(low, low + width, 0, 100)
+    ticks = scale.ticks(about)
+    assert 1 <= len(ticks) <= 2 * about + 2
+    assert all(-0.5 <= scale(tick) <= 100.5 for tick in ticks)
+
+
+def palettes() -> list[dict[str, str]]:
+    style = files("tutelage.report").joinpath("page.css").read_text(encoding="utf-8")
+    found = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)]
+    assert len(found) == 3  # light, dark, paper
+    return found
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of WCAG 2.1 between two colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("palette", palettes())
+@pytest.mark.parametrize(
+    ("ink", "paper"),
+    [
+        ("ink", "paper"), ("ink", "panel"), ("soft", "paper"), ("soft", "panel"), ("accent", "paper"),
+        ("paper", "danger"), ("on-accent", "accent"), ("on-rest", "rest"), ("danger", "danger-soft"),
+        ("warning", "warning-soft"),
+        ("ink", "danger-soft"), ("ink", "warning-soft"), ("warning", "paper"), ("second", "paper"), ("danger", "paper"),
+    ],
+)  # fmt: skip
+def test_words_stand_out_from_what_is_behind_them(palette, ink, paper):
+    needed = 4.0 if ink == "second" else 4.5  # its words are bold
+    assert contrast(palette[ink], palette[paper]) >= needed

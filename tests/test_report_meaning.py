@@ -1,0 +1,84 @@
+"""What ε and δ are said to mean, against the worst pair of outcomes there is and fifty digits."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from tutelage.budget import PublicEpsilon
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.report.meaning import advantage, bayes_factor, exception, guessing, percent, right_guesses
+
+EPSILONS = st.floats(0, 700)
+DELTAS = st.floats(0, 1)
+
+
+def worst_pair(epsilon: float, delta: float) -> tuple[list[Any], list[Any]]:
+    """Return the two laws that every (ε, δ)-private pair is a blurred copy of (Kairouz, Oh and Viswanath 2015)."""
+    e, d = mp.exp(mpf(epsilon)), mpf(delta)
+    rare, often = (1 - d) / (1 + e), (1 - d) * e / (1 + e)
+    return [d, often, rare, mpf(0)], [mpf(0), rare, often, d]
+
+
+@given(EPSILONS, DELTAS)
+def test_the_advantage_is_that_of_the_best_test_on_the_worst_pair(epsilon, delta):
+    with mp.workdps(50):
+        here, there = worst_pair(epsilon, delta)
+        best = sum(max(p - q, 0) for p, q in zip(here, there, strict=True))  # the best test names the likelier one
+        assert advantage(epsilon, delta) == pytest.approx(float(best), abs=1e-12)
+        assert right_guesses(epsilon, delta) == pytest.approx(float((1 + best) / 2), abs=1e-12)
+
+
+def test_the_two_ends():
+    assert advantage(0, 0) == 0
+    assert advantage(1000, 0) == advantage(0, 1) == 1
+    assert right_guesses(math.log(3), 0) == pytest.approx(0.75)
+
+
+@given(EPSILONS)
+def test_the_printed_factor_is_not_below_the_factor(epsilon):
+    text = bayes_factor(epsilon)
+    number, _, power = text.replace(",", "").partition("·10^")
+    with mp.workdps(50):
+        printed = mpf(number) * mpf(10) ** int(power or 0)
+        exact = mp.exp(mpf(epsilon))
+        assert exact * (1 - mpf(10) ** -12) <= printed <= max(2 * exact, exact + 1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0, "1.00"), (0.3, "1.35"), (5, "149"), (11.4, "89,322"), (100, "3·10^43")]
+)
+def test_factors_read_well(epsilon, text):
+    assert bayes_factor(epsilon) == text
+
+
+@given(st.floats(0, 1))
+def test_printed_shares_are_rounded_upward_and_stay_shares(share):
+    assert 100 * share <= float(percent(share)) + 1e-12
+    assert float(percent(share)) <= 100
+
+
+def test_the_worked_sentence_gives_both_odds():
+    said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"))
+    assert "in at most 75.0 of 100 such cases: odds of 50:50 become at most 75.0:25.0" in said
+    assert "one teacher's data" in said
+    hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"))
+    assert "does not keep them from naming the right one" in hopeless
+    assert "takes the noise away" in guessing(PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True))
+
+
+@pytest.mark.parametrize(
+    ("delta", "said"),
+    [
+        (1e-5, "1 in 100,000."),
+        (3e-6, "1 in 333,333."),
+        (1e-18, "1 in 10^18."),
+        (0.0, "every outcome"),
+        (5e-324, "10^323"),
+    ],
+)
+def test_delta_is_said_in_words(delta, said):
+    assert said in exception(delta)
