@@ -15,6 +15,7 @@ TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
 def folder(tmp_path):
     for name, counts in (("proxy", AGREEING), ("votes", AGREEING), ("torn", TORN)):
         np.savez(tmp_path / f"{name}.npz", votes=counts)
+    np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
     made = tutelage("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     return tmp_path
@@ -26,8 +27,15 @@ def propose(folder, *options, mechanism=("--mechanism", "lnmax", "--scale", "5")
     )
 
 
+def label(folder, votes="votes.npz", mechanism=("--mechanism", "lnmax", "--scale", "5")):
+    files = ("--votes", votes, "--ledger", "l.db", "--output", "labels.csv")
+    done = tutelage("label", "rows.npz", *files, *mechanism, cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def put_to_the_test(folder, votes="votes.npz", *options, mechanism=("--mechanism", "lnmax", "--scale", "5")):
-    return tutelage("publish", "test", "p.json", votes, *mechanism, "--ledger", "l.db", *options, cwd=folder)
+    files = ("--votes", votes, "--ledger", "l.db")
+    return tutelage("publish", "test", "p.json", "rows.npz", *files, *mechanism, *options, cwd=folder)
 
 
 def test_from_public_votes_to_a_published_epsilon(folder):
@@ -35,6 +43,8 @@ def test_from_public_votes_to_a_published_epsilon(folder):
     assert proposed.returncode == 0, proposed.stderr
     assert "The test takes" in proposed.stdout
     wanted = json.loads((folder / "p.json").read_text())["epsilon"]
+    assert "not answered" in refusal(put_to_the_test(folder), code=1)
+    label(folder)
     found = json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout)
     assert wanted < 0.8 * found["data_independent"]["epsilon"]
     assert found["passed"] == (found["published"]["epsilon"] == pytest.approx(wanted))  # one real test in 20 refuses
@@ -45,6 +55,7 @@ def test_from_public_votes_to_a_published_epsilon(folder):
 
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     propose(folder)
+    label(folder, "torn.npz")
     result = put_to_the_test(folder, "torn.npz")
     assert result.returncode == 0
     assert "The test refused" in result.stdout
@@ -52,21 +63,13 @@ def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     assert "22" not in result.stdout.replace("ε = 22", "")
 
 
-def test_a_confident_mechanism_needs_to_know_which_were_answered(folder):
-    mechanism = ("--mechanism", "confident", "--threshold", "45", "--sigma-threshold", "12", "--sigma", "7")
+def test_a_confident_mechanism_counts_what_the_ledger_remembers(folder):
+    mechanism = ("--mechanism", "confident", "--threshold", "58", "--sigma-threshold", "12", "--sigma", "7")
     assert propose(folder, mechanism=mechanism).returncode == 0
-    assert "--labels" in put_to_the_test(folder, mechanism=mechanism).stderr
-    rows = "\n".join(f"{row},{'' if row % 5 == 0 else 1}" for row in range(40))
-    (folder / "labels.csv").write_text(f"public_row,label\n{rows}\n")
-    found = json.loads(
-        put_to_the_test(folder, "votes.npz", "--labels", "labels.csv", "--json", mechanism=mechanism).stdout
-    )
-    assert found["proposed"] > 0
-    (folder / "labels.csv").write_text("public_row,label\n0,1\n")
-    assert (
-        "one line per query"
-        in put_to_the_test(folder, "votes.npz", "--labels", "labels.csv", mechanism=mechanism).stderr
-    )
+    label(folder, mechanism=mechanism)
+    tested = put_to_the_test(folder, "votes.npz", "--json", mechanism=mechanism)
+    assert tested.returncode == 0, tested.stderr
+    assert json.loads(tested.stdout)["proposed"] > 0
 
 
 def test_misuse_is_one_sentence(folder):

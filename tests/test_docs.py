@@ -123,6 +123,7 @@ def test_docstring_examples_run(module):
 SHOWN = {
     "budget.py": ("asked again, the same answers for 0.0", "would still fit"),
     "digits.py": ("of the other public digits", "ε = 1.6955 at δ = 1e-05"),
+    "plan.py": ("whatever the votes are", "at δ = 1e-06", "[teachers]", "it would take ε of at least"),
     "rounds.py": ("of 180 queries have an answer", "the student is right on", "of 20"),
 }
 

@@ -1,4 +1,4 @@
-"""Faults planted into the accounting, each of which the oracles must notice."""
+"""Planted faults, each of which must be noticed: those of the published list, and more in the accounting."""
 
 from dataclasses import replace
 
@@ -17,8 +17,11 @@ from tutelage.accounting import (
     winner_laws,
 )
 from tutelage.accounting.exact import ExactCosts
+from tutelage.audit.planted_faults import FAULTS as PUBLISHED_FAULTS
+from tutelage.audit.planted_faults import Fault
 from tutelage.events import NoisyArgmaxLaplace
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.reproductions import planted_faults
 from tutelage.votes import VoteHistogram
 
 SCALE, ORDER = 2.0, 3.0
@@ -69,14 +72,14 @@ def agree_with_all_classes_kept() -> None:
 
 def agree_on_the_worst_position() -> None:
     """Require that no histogram costs more than the bound for all of them, positions taken in cells."""
-    three_outcomes._positions.cache_clear()
+    three_outcomes.positions_of.cache_clear()
     random = np.random.default_rng(0)
     counts = np.concatenate([random.integers(0, 12, (40, 3)), [[5, 5, 0], [5, 6, 0], [6, 5, 4]]])
     votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
     for order in (1.1, ORDER, 9.0):
         cost = ExactCosts(EVENT, votes).per_query(np.array([order])).max()
         assert cost <= three_outcomes.laplace_argmax(SCALE, order)
-    three_outcomes._positions.cache_clear()
+    three_outcomes.positions_of.cache_clear()
 
 
 def agree_on_theorem_3() -> None:
@@ -152,8 +155,8 @@ def outcomes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
 def cells_read_at_their_first_corner(patch: pytest.MonkeyPatch) -> None:
     bound = three_outcomes._bound
     patch.setattr(three_outcomes, "_LATTICE", 3)
-    patch.setattr(three_outcomes, "_worst_of_two_outcomes", lambda *_: 0.0)
-    patch.setattr(three_outcomes, "_worst_of_one_count", lambda *_: 0.0)
+    patch.setattr(three_outcomes, "excess_of_two", lambda *_: np.zeros(1))
+    patch.setattr(three_outcomes, "excess_of_one_count", lambda *_: np.zeros(1))
     patch.setattr(three_outcomes, "_bound", lambda positions, x, y, _span, order: bound(positions, x, y, 0, order))
 
 
@@ -187,3 +190,70 @@ def test_the_oracle_notices(oracle, fault, monkeypatch):
     fault(monkeypatch)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         oracle()
+
+
+NAMES = [
+    "same shard to all teachers",
+    "overlapping shards",
+    "resampled shards",
+    "γ taken for the scale",
+    "factor 2 forgotten",
+    "Theorem 3 used up to q = 1/2",
+    "logarithm missing",
+    "l + 1 taken for l",
+    "sign of ln δ",
+    "labels passed as indices",
+    "classes without votes left out",
+    "floating-point noise",
+    "noise reused",
+    "noise after the argmax",
+    "threshold on the clean maximum",
+    "check not paid where it abstains",
+    "expected cost in place of the realised one",
+    "debit after the answer",
+    "classes balanced by labels that were not paid",
+    "δ of each query taken for that of all",
+    "group size ignored",
+    "smooth sensitivity of unsorted counts",
+    "permuted arguments",
+    "logarithm to base ten",
+]
+
+
+def test_the_list_is_whole():
+    assert [fault.name for fault in PUBLISHED_FAULTS] == NAMES
+    assert len(NAMES) == 24
+
+
+@pytest.mark.parametrize("fault", PUBLISHED_FAULTS, ids=lambda fault: fault.name)
+def test_the_published_fault_is_caught_and_what_is_right_is_not(fault):
+    assert fault.caught
+    assert fault.accepts_what_is_right
+
+
+@pytest.mark.parametrize("fault", PUBLISHED_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_not_what_is_right(fault):
+    assert fault.right is not fault.wrong
+    assert fault.planted
+    assert fault.caught_by
+
+
+def test_a_fault_that_nothing_notices_counts_as_uncaught():
+    blind = Fault(name="", planted="", caught_by="", check=lambda _: True, right=1, wrong=2)
+    strict = Fault(name="", planted="", caught_by="", check=lambda _: False, right=1, wrong=2)
+    assert not blind.caught
+    assert not strict.accepts_what_is_right
+
+
+def test_a_check_that_breaks_down_has_caught_nothing():
+    broken = Fault(name="", planted="", caught_by="", check=lambda _: 1 / 0 > 0, right=1, wrong=2)
+    with pytest.raises(ZeroDivisionError):
+        _ = broken.caught
+
+
+def test_the_table_counts_what_was_caught(monkeypatch):
+    blind = Fault(name="blind", planted="", caught_by="", check=lambda _: True, right=1, wrong=2)
+    monkeypatch.setattr(planted_faults, "FAULTS", (PUBLISHED_FAULTS[20], blind))
+    record = planted_faults.reproduce(quick=False, download=False, progress=False)
+    assert [row.ours for row in record.rows] == [1.0, 0.0, 1.0, 0.0]
+    assert record.rows[-2].at_least == 2.0  # so one that is missed shows

@@ -19,12 +19,13 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import publish_epsilon
+from tutelage.publishing import publish_epsilon, recalled_publication
 from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
 TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
+ROWS = np.arange(40.0)[:, None]
 ONE = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER)
 
 
@@ -51,7 +52,7 @@ def charged_tests(ledger: Ledger) -> int:
 
 def test_votes_as_proposed_publish_what_was_proposed(proposal):
     paid = ledger()
-    publication = publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    publication = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert publication.passed
     assert publication.epsilon.epsilon == proposal.epsilon
     assert publication.epsilon.delta == DELTA
@@ -62,7 +63,7 @@ def test_votes_as_proposed_publish_what_was_proposed(proposal):
 
 
 def test_votes_that_disagree_are_refused_and_fall_back_upward(proposal):
-    publication = publish_epsilon(released(TORN), ledger(), proposal, noise=SimulationNoise(0))
+    publication = publish_epsilon(released(TORN), ledger(), proposal, ROWS, noise=SimulationNoise(0))
     assert not publication.passed
     assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
     assert "refused" in publication.epsilon.method
@@ -86,19 +87,37 @@ def test_the_systems_chances_are_not_a_seeds(proposal):
 
 def test_the_same_test_again_is_the_same_at_no_cost(proposal):
     paid = ledger()
-    first = publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     spent = paid.state().spent
     for seed in range(30):
-        assert publish_epsilon(released(), paid, proposal, noise=SimulationNoise(seed)) == first
+        assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(seed)) == first
     assert paid.state().spent == spent
     assert charged_tests(paid) == 1
 
 
+def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
+    """Were it so, what is spent, which is public, would say whether two sets of votes are equal."""
+    paid = ledger()
+    publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
+    publish_epsilon(released(), paid, proposal, ROWS + 100, noise=SimulationNoise(0))
+    publish_epsilon(released(), paid, proposal, ROWS, question="another", noise=SimulationNoise(0))
+    assert charged_tests(paid) == 3
+    publish_epsilon(released(TORN), paid, proposal, ROWS, noise=SimulationNoise(0))
+    assert charged_tests(paid) == 3
+
+
+def test_a_test_that_was_drawn_is_recalled_without_its_votes(proposal):
+    paid = ledger()
+    simulated = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
+    assert recalled_publication(released(TORN), paid, proposal, ROWS) == simulated
+    assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
+
+
 def test_a_second_proposal_pays_for_the_first(proposal):
     paid = ledger()
-    publish_epsilon(released(), paid, proposal, noise=SimulationNoise(0))
+    publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     bolder = propose(released(), DELTA, margin=3.0)
-    second = publish_epsilon(released(), paid, bolder, noise=SimulationNoise(0))
+    second = publish_epsilon(released(), paid, bolder, ROWS, noise=SimulationNoise(0))
     first_test = data_independent.rdp(proposal.event(), np.array([bolder.order])).values[0]
     assert second.passed
     assert second.epsilon.epsilon == pytest.approx(bolder.epsilon + first_test, rel=1e-12)
@@ -108,7 +127,7 @@ def test_a_second_proposal_pays_for_the_first(proposal):
 def test_without_room_nothing_is_drawn(proposal):
     paid, whole = ledger(0.5), released()
     with pytest.raises(BudgetExceededError):
-        publish_epsilon(whole, paid, proposal)
+        publish_epsilon(whole, paid, proposal, ROWS)
     assert paid.state().spent == 0
 
 
@@ -116,7 +135,7 @@ def test_a_claim_never_passes_the_one_for_any_votes(proposal):
     """Where a test costs more than it can save, what is published is what holds for any votes."""
     few = Accountant()
     few.add(Repeated(ONE, 1), VoteHistogram(AGREEING[:1], TEACHERS))
-    publication = publish_epsilon(few, ledger(), proposal, noise=SimulationNoise(0))
+    publication = publish_epsilon(few, ledger(), proposal, ROWS[:1], noise=SimulationNoise(0))
     assert publication.epsilon == publication.data_independent
 
 
@@ -125,7 +144,7 @@ def test_another_unit_is_refused(proposal):
     accountant = Accountant()
     accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, patient), 40), VoteHistogram(AGREEING, TEACHERS, patient))
     with pytest.raises(LedgerMismatchError, match="unit"):
-        publish_epsilon(accountant, ledger(), proposal)
+        publish_epsilon(accountant, ledger(), proposal, ROWS)
 
 
 def test_noise_of_ones_own_is_refused(proposal):
@@ -136,11 +155,11 @@ def test_noise_of_ones_own_is_refused(proposal):
             return True
 
     with pytest.raises(InvalidParameterError, match="noise"):
-        publish_epsilon(released(), ledger(), proposal, noise=Quiet())  # pyright: ignore[reportArgumentType]
+        publish_epsilon(released(), ledger(), proposal, ROWS, noise=Quiet())  # pyright: ignore[reportArgumentType]
 
 
 def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
-    publication = publish_epsilon(released(TORN), ledger(), proposal, noise=SimulationNoise(0))
+    publication = publish_epsilon(released(TORN), ledger(), proposal, ROWS, noise=SimulationNoise(0))
     shown = repr(publication) + capsys.readouterr().out
     shortfall = proposal.shortfall(released(TORN).reach(proposal.order, len(proposal.caps)).reveal())
     assert shortfall > 9
@@ -161,7 +180,7 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
     proxy = LabelingSession(votes, mechanism, ledger(200.0), X_voted=rows, noise=SimulationNoise(2))
     proxy.ask(rows)
     proposal = propose(proxy.accountant(), DELTA)
-    publication = publish_epsilon(session.accountant(), paid, proposal, noise=SimulationNoise(1))
+    publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(1))
     assert publication.passed
     assert publication.epsilon.epsilon < 0.7 * publication.data_independent.epsilon
 
@@ -181,14 +200,14 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
         from tutelage.ledger import Ledger
         from tutelage.neighboring import ONE_TEACHER
         from tutelage.noise import SystemNoise
-        from tutelage.publishing import publish_epsilon
+        from tutelage.publishing import publish_epsilon, recalled_publication
         from tutelage.votes import VoteHistogram
         SystemNoise.happens = lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
         counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
         accountant = Accountant()
         accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 40), VoteHistogram(counts, {TEACHERS}))
         proposal = Proposal.from_json(open({str(tmp_path / "proposal.json")!r}).read())
-        publish_epsilon(accountant, Ledger.open({str(path)!r}), proposal)
+        publish_epsilon(accountant, Ledger.open({str(path)!r}), proposal, np.arange(40.0)[:, None])
         """
     )
     died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=os.environ)
@@ -196,7 +215,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
     paid = Ledger.open(path)
     assert charged_tests(paid) == 1
     assert paid.state().spent > 0
-    publication = publish_epsilon(released(), paid, proposal)
+    publication = publish_epsilon(released(), paid, proposal, ROWS)
     assert charged_tests(paid) == 2
     again = data_independent.rdp(proposal.event(), np.array([proposal.order])).values[0]
     if publication.passed:
@@ -207,7 +226,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
 def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
     path = tmp_path / "ledger.db"
     paid = Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER)
-    publish_epsilon(released(), paid, proposal)
+    publish_epsilon(released(), paid, proposal, ROWS)
     entries = [entry for entry in Ledger.open(path).export() if "event" in entry]
     assert PublicationTest(tuple(entries[0]["event"]["chances"]), ONE_TEACHER) == proposal.event()
 
@@ -219,5 +238,7 @@ def test_mechanisms_events_and_proposals_fit_one_session():
         VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), paid, X_voted=rows, noise=SimulationNoise(5)
     )
     session.ask(rows)
-    publication = publish_epsilon(session.accountant(), paid, propose(released(), DELTA), noise=SimulationNoise(5))
+    publication = publish_epsilon(
+        session.accountant(), paid, propose(released(), DELTA), rows, noise=SimulationNoise(5)
+    )
     assert publication.epsilon.simulated

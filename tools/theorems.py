@@ -61,6 +61,12 @@ THEOREMS = {
         ("The best chances of a test", "accounting.release.proposal:best_chances"),
         ("What may be published after a test", "publishing:publish_epsilon"),
     ],
+    "smooth_sensitivity.md": [
+        ("How far a bound of 2017 or 2018 moves", "accounting.release.smooth_sensitivity:SmoothCosts"),
+        ("What noise must be added for a bound to stay one", "accounting.release.smooth_plan:margin_of"),
+        ("Cost of a noised bound", "accounting.data_independent:noised_cost_rdp"),
+        ("What may be published after noise", "publishing:publish_smoothed"),
+    ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
         ("Composition of Rényi costs; Mironov 2017 Proposition 1", "accounting:Accountant"),

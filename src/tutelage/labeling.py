@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import FloatArray, Matrix
+from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
@@ -209,6 +209,50 @@ class LabelingSession:
                 else:
                     answered = asked.votes.select(asked.release.voted)
                     accountant.add(event, answered, at_most=asked.votes.n_queries)
+        return accountant
+
+    def released(
+        self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None, *, progress: bool = False
+    ) -> Accountant:
+        """Return an accountant of the answers that the ledger remembers for these rows, with this session's votes.
+
+        For what an earlier session released: these must be the votes behind it. An answer that was the student's own
+        counts as one of the teachers', which costs more.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows; each counts once.
+        predictions : array of shape (queries, classes), optional
+            As they were asked with.
+        progress : bool
+            Show a progress bar on exact costs that take long.
+
+        Raises
+        ------
+        InvalidDataError
+            If a row was not answered yet, or rows, votes and predictions do not fit each other.
+        """
+        rows = _as_array(X_public, "X_public", None)
+        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
+        self._check_rows(rows, student)
+        hashes = self._hashes(X_public, student)
+        answers = self._ledger.recall(hashes)
+        if len(answers) < len(set(hashes)):
+            raise InvalidDataError("`X_public` holds a row that was not answered through this ledger. Ask it first.")
+        first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
+        votes = self._votes(rows, first)
+        answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
+        accountant = Accountant(progress=progress)
+        for part in flatten(self._event_of_one()):
+            if isinstance(part.event, ConfidenceCheck):
+                accountant.add(Repeated(part.event, votes.n_queries), votes)
+            elif isinstance(part.event, InteractiveCheck) and student is not None:
+                offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
+                accountant.add(Repeated(part.event, votes.n_queries), votes, offsets=offsets)
+            else:
+                kept = votes.select(answered)
+                accountant.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
         return accountant
 
     def _answer(

@@ -1,7 +1,5 @@
 """One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, final
 
@@ -238,7 +236,7 @@ class Accountant:
         probability(delta, "delta", "Accountant.bound_2017")
         orders = bounds_2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
-        for event, votes in self._voted():
+        for event, votes, _ in self.voted():
             if not isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
                 raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
             total += bounds_2017.total_cost(votes, event.scale, bounds_2017.log_q_continuous, bounds_2017.MOMENTS_2017)
@@ -256,7 +254,7 @@ class Accountant:
         """
         probability(delta, "delta", "Accountant.bound_2018")
         total = np.zeros(len(DEFAULT_ORDERS))
-        for event, votes in self._voted():
+        for event, votes, _ in self.voted():
             total += bounds_2018.total_cost(event, votes, DEFAULT_ORDERS)
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
@@ -271,7 +269,7 @@ class Accountant:
         """
         probability(delta, "delta", "Accountant.bound_two_sided")
         total = np.zeros(len(DEFAULT_ORDERS))
-        for event, votes in self._voted():
+        for event, votes, _ in self.voted():
             if not isinstance(event, NoisyArgmaxLaplace):
                 raise UnsupportedEventError(f"The two-sided bound does not cover the event {type(event).__name__}.")
             log_q = bounds_2017.log_q_discrete(votes, event.scale)
@@ -285,15 +283,17 @@ class Accountant:
         method = "exact Rényi divergence over all neighbours, both directions, conversion of CKS 2020 Proposition 12"
         return self._private(self._best_exact(delta), delta, method)
 
-    def fingerprint(self) -> bytes:
-        """Return a digest of everything that was added; as private as the votes, which can be guessed from it."""
-        digest = hashlib.sha256()
-        for release in self._releases:
-            votes = None if release.votes is None else release.votes.counts.tolist()
-            offsets = None if release.offsets is None else np.asarray(release.offsets).tolist()
-            record = [release.event.as_dict(), release.times, release.at_most, votes, offsets]
-            digest.update(json.dumps(record, sort_keys=True).encode() + b"\n")
-        return digest.digest()
+    def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
+        """Return each kind of release with its private votes and public offsets.
+
+        Raises
+        ------
+        InvalidDataError
+            If something was added without votes.
+        """
+        self._exact_costs()
+        kept = [(part.event, part.votes, part.offsets) for part in self._releases]
+        return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
 
     def reach(self, order: float, steps: int) -> PrivateReach:
         """Return bounds U_0 … U_steps on the exact cost at one Rényi order, were so many teachers' ballots others.
@@ -312,12 +312,7 @@ class Accountant:
         UnsupportedEventError
             If no such bound is known for something that was released.
         """
-        self._exact_costs()
-        parts = [
-            reach(release.event, release.votes, order, steps, release.offsets)
-            for release in self._releases
-            if release.votes is not None
-        ]
+        parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in self.voted()]
         return PrivateReach(np.sum(parts, axis=0))
 
     def exact_breakdown(self, delta: float) -> PrivateBreakdown:
@@ -384,10 +379,6 @@ class Accountant:
             raise InvalidDataError("`ballots` of every addition must have one row per teacher, in the same order.")
         return ballots
 
-    def _voted(self) -> list[tuple[Event, VoteHistogram]]:
-        self._exact_costs()
-        return [(release.event, release.votes) for release in self._releases if release.votes is not None]
-
     def _refuse_if_empty(self) -> None:
         if not self._releases:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
@@ -396,7 +387,7 @@ class Accountant:
         return PrivateEpsilon(found[0], found[1], delta, self._unit(), method)
 
     def _unit(self) -> PrivacyUnit:
-        units = {votes.unit for _, votes in self._voted()}
+        units = {votes.unit for _, votes, _ in self.voted()}
         if len(units) != 1:
             raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
         return units.pop()

@@ -174,7 +174,7 @@ def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
     """
     behind, wins_ties = gaps(votes)
     needed = np.where(wins_ties, behind, behind + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
-    log_tail = _log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
+    log_tail = log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
     return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
 
 
@@ -225,7 +225,7 @@ def gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
     return behind.astype(np.float64), wins_ties
 
 
-def _log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
+def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
     """Return log P(D ≥ needed) for the difference D of two discrete Laplace variables and needed ≥ 0.
 
     With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is

@@ -2,12 +2,13 @@
 
 from tutelage.audit.canaries import pate_canaries
 from tutelage.audit.law import LawAudit, audit_law
-from tutelage.audit.mechanism import MechanismAudit, Neighbours, audit_mechanism, worst_neighbours
+from tutelage.audit.mechanism import MechanismAudit, Neighbours, audit_mechanism
 from tutelage.audit.membership import MembershipResult, membership_attack
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
 from tutelage.audit.pipelines import ballots_of_classifier, ballots_of_teachers
 from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity
+from tutelage.audit.worst_votes import worst_neighbours
 
 __all__ = [
     "LawAudit",

@@ -10,10 +10,11 @@ from sklearn.base import clone
 from tutelage._typing import Matrix
 from tutelage._validation import integer_at_least
 from tutelage.audit.law import audit_law
-from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, worst_neighbours
+from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.pipelines import ballots_of_classifier
 from tutelage.audit.sensitivity import audit_sensitivity
+from tutelage.audit.worst_votes import worst_neighbours
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.mechanisms import (

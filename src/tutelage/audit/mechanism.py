@@ -4,29 +4,25 @@ One half of the draws chooses the event that tells the neighbours apart, the oth
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf
-from typing import Any, Literal, NamedTuple, final
+from math import inf
+from typing import Literal, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
 from tutelage.audit.intervals import refuted_epsilon
-from tutelage.events import Composed, Event, InteractiveCheck, Repeated
+from tutelage.audit.telling_events import best_event, log_ratio
+from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.testing.laws import label_law
 from tutelage.votes import VoteHistogram
 
 Part = Literal["release", "check"]
-_REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
-_CANDIDATES = 60
 
 
 class Neighbours(NamedTuple):
@@ -149,37 +145,6 @@ def audit_mechanism(
     )
 
 
-def worst_neighbours(
-    mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
-) -> Neighbours:
-    """Return the neighbours of two classes at which so many draws are expected to show most, by the exact laws.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What is to be audited; its event must be one of `tutelage.events`.
-    delta, part, draws, confidence
-        As for `audit_mechanism`.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the law of the mechanism's labels is not known here.
-    """
-    half, level = draws // 2, 1 - confidence
-
-    def expected(neighbours: Neighbours) -> float:
-        here, there = (_law(mechanism, votes, neighbours, part) for votes in (neighbours.here, neighbours.there))
-        weights = _log_ratio(here, there, at_least=1e-300)
-        seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
-        return max(
-            _best_event(weights, seen_here, seen_there, half, delta, level).bound,
-            _best_event(-weights, seen_there, seen_here, half, delta, level).bound,
-        )
-
-    return max(_candidates(mechanism, part), key=expected)
-
-
 def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes.
 
@@ -281,12 +246,12 @@ def _lower_bound(here: IntArray, there: IntArray, delta: float, level: float) ->
     half = len(here) // 2
     size = int(max(here.max(), there.max())) + 1
     seen_here, seen_there = (np.bincount(seen[:half].ravel(), minlength=size) for seen in (here, there))
-    weights = _log_ratio(seen_here, seen_there, at_least=0.5)
+    weights = log_ratio(seen_here, seen_there, at_least=0.5)
     scores = [np.round(weights[seen].sum(axis=1), 9) for seen in (here, there)]
     values = np.unique(np.concatenate(scores))
     (try_here, use_here), (try_there, use_there) = (_tallied(score, values, half) for score in scores)
-    here_more = _best_event(values, try_here, try_there, half, delta, level)
-    there_more = _best_event(-values, try_there, try_here, half, delta, level)
+    here_more = best_event(values, try_here, try_there, half, delta, level)
+    there_more = best_event(-values, try_there, try_here, half, delta, level)
     ways = (here_more, use_here, use_there), (there_more, use_there, use_here)
     best, more, less = max(ways, key=lambda way: way[0].bound)
     if best.bound == 0:
@@ -300,59 +265,3 @@ def _tallied(scores: FloatArray, values: FloatArray, half: int) -> tuple[IntArra
     places = np.searchsorted(values, scores)
     first, rest = (np.bincount(part, minlength=len(values)) for part in (places[:half], places[half:]))
     return first, rest
-
-
-class _ChosenEvent(NamedTuple):
-    outcomes: IntArray
-    bound: float
-
-
-def _best_event(
-    scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
-) -> _ChosenEvent:
-    """Return those outcomes with the largest scores that refute the largest ε on these frequencies."""
-    ranked = np.argsort(-scores, kind="stable")
-    bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
-    best = int(np.argmax(bounds))
-    return _ChosenEvent(ranked[: best + 1], float(bounds[best]))
-
-
-def _log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
-    """Return the log likelihood ratio of each outcome; what was never seen counts as `at_least` on both sides."""
-    return np.log(here + at_least) - np.log(there + at_least)
-
-
-def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, part: Part) -> FloatArray:
-    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
-    offsets = None
-    if neighbours.prediction is not None:
-        offsets = InteractiveGNMax.offsets(np.array(neighbours.prediction), sum(neighbours.here))
-    law = label_law(event, np.array(counts), offsets)
-    return np.array([1 - law[-1], law[-1]]) if part == "check" else law
-
-
-def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
-    """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
-    one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)
-    check, answer = one.events if isinstance(one, Composed) else (None, one)
-    scale = getattr(answer, "sigma", getattr(answer, "scale", 1.0))
-    found = [] if part == "check" else [Neighbours((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
-    if check is not None:
-        noise, threshold = getattr(check, "sigma", 1.0), ceil(getattr(check, "threshold", 0.0))
-        aims = _spread(max(0, threshold - ceil(_REACH * noise)), max(1, threshold + ceil(_REACH * noise)))
-        found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
-    if isinstance(check, InteractiveCheck):
-        found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
-    return found
-
-
-def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:
-    """Return votes whose largest count, less what a student of even mind expects, is `aim` and then one more."""
-    if interactive:
-        return Neighbours((2 * aim + 1, 1), (2 * aim + 2, 0))
-    most = max(aim, 1)
-    return Neighbours((most, 1), (most + 1, 0))
-
-
-def _spread(low: int, high: int) -> Sequence[int]:
-    return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

@@ -9,8 +9,6 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tutelage._files import read_arrays
-from tutelage._typing import Matrix
 from tutelage.budget import round_up
 from tutelage.cli.mechanisms import (
     MECHANISMS,
@@ -22,12 +20,11 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
 )
 from tutelage.cli.outputs import check_output, spent_and_remaining
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.cli.public_rows import read_array, read_rows
+from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import MultiLabel, Release
-from tutelage.tables import read_csv
 from tutelage.votes import VoteHistogram
 
 MechanismName = StrEnum("MechanismName", list(MECHANISMS))
@@ -73,8 +70,8 @@ def label(
         raise ConfigError("--predictions goes with the interactive mechanism, which needs it. Pass both or neither.")
     inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
     check_output(output, *inputs)
-    rows, question = _rows(public, public_array, question)
-    student = None if predictions is None else _array(predictions, predictions_array)
+    rows, question = read_rows(public, public_array, question)
+    student = None if predictions is None else read_array(predictions, predictions_array)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     budget = Ledger.open(ledger)
     session = LabelingSession(histogram, released_by, budget, question=question)
@@ -90,27 +87,6 @@ def label(
         raise typer.Exit(130) from None
     _write(output, release)
     _print(release, budget.state(), output, as_json=as_json)
-
-
-def _rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
-    """Return the rows, and the question with the names of their columns, where they have any."""
-    if path.suffix.lower() != ".csv":
-        return _array(path, array), question
-    if array is not None:
-        raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
-    table = read_csv(path)
-    cells = np.array(list(table.columns.values()), dtype=object).T  # as text: a row is the same row in every file
-    return cells, canonical([question, list(table.columns)])
-
-
-def _array(path: Path, name: str | None) -> Matrix:
-    arrays = read_arrays(path)
-    known = ", ".join(sorted(arrays))
-    if name is not None and name not in arrays:
-        raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
-    if name is None and "X" not in arrays and len(arrays) > 1:
-        raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it X.")
-    return arrays[name or ("X" if "X" in arrays else known)]
 
 
 def _write(output: Path, release: Release) -> None:

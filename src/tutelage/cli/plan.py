@@ -119,9 +119,9 @@ def _print(found: Plan) -> None:
     console.print(found.as_table())
     if found.obstacle is not None:
         console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)
-    best = found.recommended
+    best, head = found.recommended, "Recommended" if found.possible else "Nearest to it"
     console.print(
-        f"Recommended: {best.teachers:,} teachers, {best.mechanism}, {best.queries:,} queries. The proved ε is "
+        f"{head}: {best.teachers:,} teachers, {best.mechanism}, {best.queries:,} queries. The proved ε is "
         f"{round_up(found.epsilon.epsilon)} whatever the votes are, and may be published. To be expected: "
         f"{best.answers:,.0f} labels, {best.right:.1%} of them right; if the votes are as expected, an exact ε of "
         f"{round_up(found.private_epsilon)} by the votes, for the data's owner only.",

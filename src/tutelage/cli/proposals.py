@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._typing import Matrix
 from tutelage.accounting import Accountant, Proposal
 from tutelage.accounting.data_independent import flatten
+from tutelage.classifier import PATEClassifier
+from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, ConfidenceCheck, Repeated
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
-from tutelage.publishing import Publication, publish_epsilon
+from tutelage.publishing import Publication, publish_epsilon, recalled_publication
 from tutelage.votes import VoteHistogram
 
 
@@ -89,25 +92,38 @@ def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDAr
     return accountant
 
 
-def tested(
-    proposal: Proposal, mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_], ledger: Path
-) -> Publication:
+def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows: Matrix) -> Publication:
     """Return what may be claimed of a run's labels after the test, drawn through the ledger.
 
     Parameters
     ----------
+    settings : RunConfig
+        The run.
+    model : PATEClassifier
+        Fitted by it.
     proposal : Proposal
-        Fixed before the run.
-    mechanism : Mechanism
-        How the labels were released.
-    votes : VoteHistogram
-        The private votes behind them.
-    answered : boolean array of shape (queries,)
-        Which queries got a label.
-    ledger : path
-        The ledger that paid.
+        Fixed before it.
+    rows : array of shape (queries, features)
+        The public rows that were asked.
+
+    Raises
+    ------
+    ConfigError
+        If an earlier run released the labels, perhaps by other teachers, and did not test this proposal.
     """
-    return publish_epsilon(released_once(mechanism, votes, answered), Ledger.open(ledger), proposal)
+    ledger = Ledger.open(settings.ledger)
+    released = released_once(settings.mechanism, model.votes_, model.release_.answered)
+    question = str(model.question)
+    found = recalled_publication(released, ledger, proposal, rows, question=question)
+    if found is not None:
+        return found
+    charged = max((part.times for part in flatten(model.release_.event)), default=0)
+    if charged < len(set(ledger.query_hashes({}, rows))):
+        raise ConfigError(
+            "`proposal` in [privacy] cannot be tested: an earlier run released these labels, perhaps by other "
+            "teachers. Leave it out."
+        )
+    return publish_epsilon(released, ledger, proposal, rows, question=question)
 
 
 def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:

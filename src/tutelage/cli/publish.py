@@ -1,13 +1,10 @@
 """``tutelage publish``: an ε for exact costs that may be published: proposed on public votes, tested on private."""
 
-import csv
 import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
 from tutelage._validation import probability
@@ -25,7 +22,8 @@ from tutelage.cli.mechanisms import (
 )
 from tutelage.cli.outputs import check_output, spent_and_remaining
 from tutelage.cli.proposals import read_proposal, released_once, same_unit
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.cli.public_rows import read_rows
+from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.publishing import Publication, publish_epsilon
@@ -100,41 +98,30 @@ def propose(
 @publish.command("test")
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    votes: Annotated[Path, typer.Argument(help="npz file with the private votes released.", show_default=False)],
+    public: Annotated[Path, typer.Argument(help="Public rows that were labelled: csv, or npz.", show_default=False)],
+    votes: Annotated[Path, typer.Option(help="npz file with the private votes that the labels came from.")],
     mechanism: MechanismOption,
     ledger: Annotated[Path, typer.Option(help="The ledger that paid for the labels; it pays for the test.")],
-    labels: Annotated[
-        Path | None, typer.Option(help="confident: the csv file of the released labels, to see which were answered.")
-    ] = None,
     scale: Scale = None,
     sigma: Sigma = None,
     threshold: Threshold = None,
     sigma_threshold: SigmaThreshold = None,
+    question: Annotated[str, typer.Option(help="What was voted on, as for `tutelage label`.")] = "",
     array: Array = None,
+    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL on the private VOTES, once, and print the epsilon that may be published."""
+    """Test PROPOSAL on the votes behind the labels of PUBLIC, once, and print the epsilon that may be published."""
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
-    if (labels is not None) != (mechanism == "confident"):
-        raise ConfigError("--labels goes with the confident mechanism, which needs it. Pass both or neither.")
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
     same_unit(wanted, paying.unit)
+    rows, about = read_rows(public, public_array, question)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
-    histogram = VoteHistogram(histogram.counts, histogram.n_teachers, wanted.unit)
-    answered = None if labels is None else _answered(labels, histogram.n_queries)
-    publication = publish_epsilon(released_once(released_by, histogram, answered), paying, wanted)
+    session = LabelingSession(histogram, released_by, paying, question=about)
+    publication = publish_epsilon(session.released(rows), paying, wanted, rows, question=about)
     _print(publication, wanted, paying, as_json=as_json)
-
-
-def _answered(path: Path, queries: int) -> npt.NDArray[np.bool_]:
-    """Return which rows have a label in a file that ``tutelage label`` wrote."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row.get("label") for row in csv.DictReader(file)]
-    if len(rows) != queries or any(value is None for value in rows):
-        raise InvalidDataError(f"{path} must have a column `label` and one line per query of the votes, {queries}.")
-    return np.array([value != "" for value in rows])
 
 
 def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:

@@ -161,7 +161,7 @@ def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[C
 
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
     release = model.release_
-    independent, sanitised = _claims(settings, model, proposal)
+    independent, sanitised = _claims(settings, data, model, proposal)
     scores = _score(settings, data, model)
     evaluated = sum(entry.rows for entry in scores)
     unit, state = independent.unit, Ledger.open(settings.ledger, read_only=True).state()
@@ -193,12 +193,12 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
 
 
 def _claims(
-    settings: RunConfig, model: PATEClassifier, proposal: Proposal | None
+    settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None
 ) -> tuple[PublicEpsilon, PublicEpsilon | None]:
     """Return the ε that holds for any votes and, where a proposal passed its test, the smaller one."""
     if proposal is None:
         return model.epsilon_, None
-    found = tested(proposal, settings.mechanism, model.votes_, model.release_.answered, settings.ledger)
+    found = tested(settings, model, proposal, _pool(settings, data)[model.queries_])
     alone = model.epsilon_ != model.ledger_.guarantee()
     independent = found.data_independent if alone else model.epsilon_  # the budget holds the test already
     return independent, found.epsilon if found.passed and found.epsilon.epsilon < independent.epsilon else None

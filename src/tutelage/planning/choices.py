@@ -101,11 +101,12 @@ def without_checks(wish: Wish, model: TeacherModel, kind: type[GNMax | LNMax | E
 def with_checks(wish: Wish, model: TeacherModel, n: int) -> Choice | None:
     """Return the best Confident-GNMax of so many teachers that is expected to give as many answers; None if none is."""
     votes = typical_votes(model, n, wish.rows / n)
+    thresholds = [round(share * n) for share in _THRESHOLDS if round(share * n) * model.classes > n]
     found = [
         choice
-        for threshold in _THRESHOLDS
+        for threshold in thresholds
         for share in _CHECK_SHARES
-        if (choice := _checked(wish, votes, n, round(threshold * n), share)) is not None
+        if (choice := _checked(wish, votes, n, threshold, share)) is not None
     ]
     return max(found, key=lambda choice: choice.expected.right, default=None)
 

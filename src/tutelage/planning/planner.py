@@ -385,8 +385,9 @@ def _obstacle(wish: Wish, model: TeacherModel, option: Option, goal: float, fewe
     without = right_without_noise(wish, model, fewest)
     if without < goal:
         return (
-            f"Even without noise such teachers would get at most {without:.1%} of the labels right, so {goal:.0%} is out "
-            "of reach at any ε; it takes teachers that learn more from a row, by better public features, or a lower goal."
+            f"Even without noise such teachers would get at most {without:.1%} of the labels right, so {goal:.0%} is "
+            "out of reach at any ε; it takes teachers that learn more from a row, by better public features, or a "
+            "lower goal."
         )
     needed = "; or ".join(what_would_help(wish, model, goal, fewest)) or "better teachers"
     return (

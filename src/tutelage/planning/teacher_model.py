@@ -19,7 +19,7 @@ from tutelage.planning.proxies import ProxyVotes
 
 _MARGINS: FloatArray = special.ndtri((np.arange(200) + 0.5) / 200)  # 200 equally likely queries
 _LIMIT = 0.9  # assumed where nothing is known
-_HALF_PER_CLASS = 5.0  # assumed where the fall of accuracy is not known; 1 to 15 were measured
+_HALF_PER_CLASS = 5.0  # assumed where the fall of accuracy is not known; 0.5 to 15 were measured
 _CONFUSION = 0.5  # measured: 0.35 to 0.8
 _MOST_MARGIN = 4.0
 _HALVES = (1e-2, 1e6)

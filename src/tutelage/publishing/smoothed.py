@@ -1,7 +1,7 @@
 """The papers' road to a published ε: their data-dependent cost, noised by its smooth sensitivity, via the ledger."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,11 @@ from tutelage.accounting.release.smooth_plan import CLAIMED, SmoothPlan
 from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
 from tutelage.budget import PublicEpsilon
 from tutelage.events import Composed, Event
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.publishing.earlier import earlier_publications
+from tutelage.publishing.memory import publication_key
 
 METHOD = (
     "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
@@ -91,9 +92,9 @@ def publish_smoothed(
         raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan anew.")
     _check_covered(released, plan)
     costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
-    event = plan.event(simulated=noise.simulated or labels.is_simulated)
+    event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
     about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
-    query = _query(ledger, about, queries)
+    query = publication_key(ledger, about, queries)
     answer = ledger.recall([query]).get(query)
     if answer is None:
         reservation = ledger.reserve(event, 1)
@@ -136,11 +137,3 @@ def _check_covered(released: Accountant, plan: SmoothPlan) -> None:
             "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
             "Publish the data-independent epsilon; next time, plan for the most that may be released."
         )
-
-
-def _query(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
-    """Return the keyed hash under which a publication is remembered; of public values only."""
-    rows = np.asarray(queries)
-    if rows.ndim == 0 or not len(rows):
-        raise InvalidDataError("`queries` of publish_smoothed must hold the public rows that were asked. Got none.")
-    return ledger.query_hashes(about, rows[None])[0]

@@ -1,9 +1,10 @@
 """The road to a published ε for exact costs: test a proposal against the private votes, once, through the ledger."""
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.release.proposal import REFUSED, Proposal
@@ -13,6 +14,7 @@ from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.publishing.earlier import earlier_publications
+from tutelage.publishing.memory import publication_key
 
 METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
@@ -41,7 +43,13 @@ class Publication:
 
 
 def publish_epsilon(
-    released: Accountant, ledger: Ledger, proposal: Proposal, *, noise: NoiseSource | None = None
+    released: Accountant,
+    ledger: Ledger,
+    proposal: Proposal,
+    queries: npt.ArrayLike,
+    *,
+    question: str = "",
+    noise: NoiseSource | None = None,
 ) -> Publication:
     """Return the ε that may be published of what was released, after the one test that the proposal describes.
 
@@ -51,11 +59,16 @@ def publish_epsilon(
     Parameters
     ----------
     released : Accountant
-        What was released, with the private votes: `LabelingSession.accountant`.
+        What was released, with the private votes behind it: `LabelingSession.accountant` or `.released`.
     ledger : Ledger
         The ledger that paid for it.
     proposal : Proposal
         From `propose` on public votes, before anyone looked at the private ones.
+    queries : array of shape (queries, ...)
+        The public rows that were asked, in that order: what the test is remembered by, beside the proposal and the
+        events. Nothing private may decide whether a test is remembered.
+    question : str, optional
+        What was voted on, as in `LabelingSession`.
     noise : NoiseSource, optional
         `SystemNoise()` by default.
 
@@ -63,25 +76,57 @@ def publish_epsilon(
     ------
     BudgetExceededError
         If the budget has no room for the test. Nothing was spent or drawn.
+    InvalidDataError
+        If something was added to the accountant without votes, or `queries` is empty.
     LedgerMismatchError
         If votes, proposal and ledger are not about the same unit of privacy.
     UnsupportedEventError
         If the costs of something released cannot be bounded around the votes.
     """
     noise = known_noise(noise, "publish_epsilon")
-    labels = released.charged()
-    everything_simulated = noise.simulated or labels.is_simulated
-    test = proposal.event(simulated=everything_simulated)
-    if {part.event.unit for part in data_independent.flatten(labels)} != {proposal.unit}:
-        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose anew.")
+    labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
     reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
-    query = _query(ledger, released, proposal, test)
     passed = ledger.recall([query]).get(query)
     if passed is None:
         reservation = ledger.reserve(test, 1)
         drawn = noise.happens(proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))])
         passed = ledger.settle(reservation, {query: (int(drawn),)}, test).labels[query]
     return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test))
+
+
+def recalled_publication(
+    released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
+) -> Publication | None:
+    """Return what this very test came to if it was drawn before; its votes are not looked at.
+
+    Parameters
+    ----------
+    released, ledger, proposal, queries, question
+        As for `publish_epsilon`.
+    """
+    labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=False)
+    passed = ledger.recall([query]).get(query)
+    if passed is None:
+        return None
+    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test))
+
+
+def _asked(
+    released: Accountant,
+    ledger: Ledger,
+    proposal: Proposal,
+    queries: npt.ArrayLike,
+    question: str,
+    *,
+    simulated: bool,
+) -> tuple[Composed, PublicationTest, bytes]:
+    """Return what was released, the test as it is charged, and what it is remembered by; all of it public."""
+    labels = released.charged()
+    if {part.event.unit for part in data_independent.flatten(labels)} != {proposal.unit}:
+        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose anew.")
+    test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
+    about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}
+    return labels, test, publication_key(ledger, {**about, "question": question}, queries)
 
 
 def _claimed(
@@ -98,13 +143,3 @@ def _claimed(
         found = data_independent.epsilon(whole, REFUSED * proposal.delta)
         claim = replace(found, delta=proposal.delta, method=f"{found.method}; a smaller one was tested and refused")
     return Publication(passed, claim, independent)
-
-
-def _query(ledger: Ledger, released: Accountant, proposal: Proposal, test: PublicationTest) -> bytes:
-    """Return the keyed hash under which the answer to this very test is remembered."""
-    context: dict[str, Any] = {
-        "publication test": proposal.as_dict(),
-        "event": test.as_dict(),
-        "released": released.fingerprint().hex(),
-    }
-    return ledger.query_hashes(context, np.zeros((1, 1)))[0]

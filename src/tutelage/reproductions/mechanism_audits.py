@@ -2,7 +2,8 @@
 
 from tutelage import ConfidentGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.audit.configurations import audit_configurations, random_configurations
-from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, worst_neighbours
+from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism
+from tutelage.audit.worst_votes import worst_neighbours
 from tutelage.mechanisms import Mechanism
 from tutelage.reproductions.record import Record, Row
 

@@ -127,7 +127,7 @@ def unsupported(event: Event) -> UnsupportedEventError:
 def _laplace_difference(scale: float) -> Tail:
     """Return the tail of the difference of two discrete Laplace variables: docs/proofs/bounds_2017.md."""
     reach = ceil(_LAPLACE_REACH * scale) + 1
-    log = bounds_2017._log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+    log = bounds_2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
     return _of_upper_half(reach, log[:1], log[1:], 2)
 
 

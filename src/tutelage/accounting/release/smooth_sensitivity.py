@@ -16,7 +16,7 @@ from tutelage.accounting import bounds_2017, bounds_2018, data_independent
 from tutelage.accounting.accountant import Accountant
 from tutelage.accounting.release.error_probability import LEAST, needed_noise, tail_of, unsupported
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
-from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.exceptions import NotPublishableError
 from tutelage.votes import VoteHistogram
 
 _STEP = 5e-4  # between the values of log q that are told apart
@@ -87,7 +87,7 @@ class SmoothCosts:
     __slots__ = ("_cost", "_sensitivities")
 
     def __init__(self, released: Accountant, order: float) -> None:
-        parts = [_costs_of(*part, order) for part in _with_votes(released)]
+        parts = [_costs_of(*part, order) for part in released.voted()]
         steps = max(len(growth) for _, growth in parts)
         self._cost = sum(cost for cost, _ in parts)
         padded = [np.pad(growth, (0, steps - len(growth)), mode="edge") for _, growth in parts]
@@ -134,15 +134,6 @@ def most_sensitive(released: Accountant, order: float) -> float:
     """
     parts = data_independent.flatten(released.charged())
     return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
-
-
-def _with_votes(released: Accountant) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
-    released.charged()
-    parts = [(part.event, part.votes, part.offsets) for part in released._releases]
-    voted = [(event, votes, offsets) for event, votes, offsets in parts if votes is not None]
-    if len(voted) < len(parts):
-        raise InvalidDataError("This cost depends on the votes: pass `votes` with every addition to the accountant.")
-    return voted
 
 
 def _costs_of(event: Event, votes: VoteHistogram, offsets: FloatArray | None, order: float) -> tuple[float, FloatArray]:

@@ -1,0 +1,84 @@
+"""The made-up neighbours at which an audit is expected to show most, by the exact laws of the labels."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from tutelage._typing import FloatArray
+from tutelage.audit.mechanism import Neighbours, Part
+from tutelage.audit.telling_events import best_event, log_ratio
+from tutelage.events import Composed, InteractiveCheck
+from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.testing.laws import label_law
+
+_REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
+_CANDIDATES = 60
+
+
+def worst_neighbours(
+    mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
+) -> Neighbours:
+    """Return the neighbours of two classes at which so many draws are expected to show most, by the exact laws.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is to be audited; its event must be one of `tutelage.events`.
+    delta, part, draws, confidence
+        As for `audit_mechanism`.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the law of the mechanism's labels is not known here.
+    """
+    half, level = draws // 2, 1 - confidence
+
+    def expected(neighbours: Neighbours) -> float:
+        here, there = (_law(mechanism, votes, neighbours, part) for votes in (neighbours.here, neighbours.there))
+        weights = log_ratio(here, there, at_least=1e-300)
+        seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
+        return max(
+            best_event(weights, seen_here, seen_there, half, delta, level).bound,
+            best_event(-weights, seen_there, seen_here, half, delta, level).bound,
+        )
+
+    return max(_candidates(mechanism, part), key=expected)
+
+
+def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, part: Part) -> FloatArray:
+    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
+    offsets = None
+    if neighbours.prediction is not None:
+        offsets = InteractiveGNMax.offsets(np.array(neighbours.prediction), sum(neighbours.here))
+    law = label_law(event, np.array(counts), offsets)
+    return np.array([1 - law[-1], law[-1]]) if part == "check" else law
+
+
+def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
+    """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
+    one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)
+    check, answer = one.events if isinstance(one, Composed) else (None, one)
+    scale = getattr(answer, "sigma", getattr(answer, "scale", 1.0))
+    found = [] if part == "check" else [Neighbours((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
+    if check is not None:
+        noise, threshold = getattr(check, "sigma", 1.0), ceil(getattr(check, "threshold", 0.0))
+        aims = _spread(max(0, threshold - ceil(_REACH * noise)), max(1, threshold + ceil(_REACH * noise)))
+        found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
+    if isinstance(check, InteractiveCheck):
+        found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
+    return found
+
+
+def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:
+    """Return votes whose largest count, less what a student of even mind expects, is `aim` and then one more."""
+    if interactive:
+        return Neighbours((2 * aim + 1, 1), (2 * aim + 2, 0))
+    most = max(aim, 1)
+    return Neighbours((most, 1), (most + 1, 0))
+
+
+def _spread(low: int, high: int) -> Sequence[int]:
+    return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

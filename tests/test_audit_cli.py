@@ -1,0 +1,144 @@
+"""``tutelage audit``: verdicts for people and machines, exit code 1 where something fails, nothing spent or written."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+from conftest import REPOSITORY
+from test_cli import INTERACTIVE, configure, refusal, write_rows
+from tutelage import ConfidentGNMax, GNMax, SimulationNoise
+from tutelage.audit import checklist
+from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.classifier import PATEClassifier
+from tutelage.testing import faulty
+from tutelage.testing.faulty import FaultyArgmax
+
+QUICK = "--draws", 2_000, "--entities", 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+    extra = {"patient": [f"p{i // 2}" for i in range(300)], "site": [f"s{i // 2 % 6}" for i in range(300)]}
+    write_rows(tmp_path / "private.csv", 300, 1, extra=extra)
+    write_rows(tmp_path / "public.csv", 60, 2)
+    configure(tmp_path, ('entity = "patient"', 'entity = "patient"\nignore = ["site"]'))
+    return tmp_path
+
+
+def verdicts(printed) -> dict[str, str]:
+    return {one["check"]: one["verdict"] for one in json.loads(printed.stdout)["checks"]}
+
+
+def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
+    before = sorted(folder.iterdir())
+    printed = called("audit", folder / "config.toml", "--json", *QUICK)
+    assert printed.returncode == 0, printed.stderr
+    found = json.loads(printed.stdout)
+    assert found["passed"]
+    assert {one["check"] for one in found["checks"]} == {
+        "noise as configured", "ε as configured", "public rows are no private ones", "one unit, one teacher",
+    }  # fmt: skip
+    owned = {one["check"] for one in found["checks"] if one["private"]}
+    assert owned == {"public rows are no private ones", "one unit, one teacher"}
+    assert "No budget was spent" in found["note"]
+    assert sorted(folder.iterdir()) == before  # no ledger, no results
+
+
+def test_the_table_says_who_may_see_what(folder, called):
+    printed = " ".join(called("audit", folder / "config.toml", *QUICK).stdout.split())
+    assert "owner" in printed
+    assert "not for a card" in printed
+    assert "p17" not in printed
+
+
+def test_private_rows_among_the_public_ones_fail(folder, called):
+    with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
+        csv.writer(public).writerows([row[:4] for row in list(csv.reader(private))[1:41]])
+    printed = called("audit", folder / "config.toml", "--json", *QUICK)
+    assert printed.returncode == 1
+    assert verdicts(printed)["public rows are no private ones"] == "fail"
+    assert not json.loads(printed.stdout)["passed"]
+
+
+def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
+    configure(
+        folder,
+        ('name = "gnmax"\nsigma = 2.0', f'name = "interactive"\n{INTERACTIVE}'),
+        ("queries = 40", "queries = 40\nrounds = 2"),
+        private='entity = "patient"\nsilo = "site"',
+    )
+    found = verdicts(called("audit", folder / "config.toml", "--json", *QUICK))
+    assert found["one entity, one silo"] == found["one unit, one teacher"] == found["ε as configured"] == "pass"
+
+
+def test_the_membership_attack_runs_on_the_whole_pipeline(folder, called, monkeypatch):
+    monkeypatch.setattr("tutelage.cli.audit._SHADOWS", 6)
+    monkeypatch.setattr("tutelage.cli.audit._TARGETS", 2)
+    for private in ('entity = "patient"\nignore = ["site"]', 'silo = "site"\nignore = ["patient"]'):
+        configure(folder, private=private)
+        found = verdicts(called("audit", folder / "config.toml", "--json", "--membership", *QUICK))
+        assert found["membership of the student's rows"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--draws", 10), "`--draws`"),
+        (("--entities", 0), "`--entities`"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(folder, called, arguments, message):
+    assert message in refusal(called("audit", folder / "config.toml", *arguments), 2)
+
+
+def test_a_missing_configuration_is_one_sentence(called, tmp_path):
+    assert "cannot be read" in refusal(called("audit", tmp_path / "none.toml"), 2)
+
+
+def test_too_little_noise_fails_at_any_scale():
+    class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
+    right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)
+    wrong = check_mechanism(FaultyArgmax(faulty.noise_of_0_7), **class_counts)
+    assert [one.verdict for one in right] == ["pass", "pass"]
+    assert "fail" in [one.verdict for one in wrong]
+
+
+def test_every_mechanism_is_also_tried_with_little_noise():
+    found = check_mechanism(ConfidentGNMax(200.0, 100.0, 40.0), 250, 10, draws=10_000, noise=SimulationNoise(0))
+    assert [one.check for one in found] == [
+        "noise as configured", "ε as configured", "ε of the same with little noise", "ε of its check with little noise",
+    ]  # fmt: skip
+    assert {one.verdict for one in found} == {"pass"}
+    assert len(check_mechanism(GNMax(2.0), 20, 2, draws=1_000, noise=SimulationNoise(0))) == 2  # that is little already
+
+
+def test_a_leaking_pipeline_fails(binary_rows, monkeypatch):
+    X, y = binary_rows
+    model = PATEClassifier(n_teachers=8, classes=[0, 1])
+
+    def leaking(*_):
+        return lambda rows, labels, ids: (rows[:80, 0] > rows[:, 0].mean()).reshape(8, 10).astype(int)
+
+    monkeypatch.setattr(checklist, "ballots_of_classifier", leaking)
+    found = check_sensitivity(model, PrivateRows(X, y, np.arange(400)), X[:50])
+    assert found.verdict == "fail"
+    assert found.private
+
+
+def test_people_in_two_silos_fail(binary_rows):
+    X, y = binary_rows
+    found = check_rows(PrivateRows(X, y, np.arange(400) // 2, np.arange(400) % 2), X[:1] + 1)
+    assert found[1].verdict == "fail"
+    assert "200 have rows in several silos" in found[1].reason
+    assert check_rows(PrivateRows(X, y), X[:1] + 1)[1].check == "unit of privacy"
+
+
+def test_the_documented_audits_work(capsys):
+    page = (REPOSITORY / "docs" / "audit.md").read_text()
+    names: dict[str, object] = {}
+    for example in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(example, names)  # noqa: S102  our own documentation
+    assert capsys.readouterr().out.split() == ["True", "True", "0", "True", "0.673"]

@@ -1,0 +1,233 @@
+"""Lower bounds on ε: never above the truth, close to it at the worst votes, and above the claim of what is faulty."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tutelage import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    MultiLabel,
+    PermuteAndFlip,
+    SimulationNoise,
+)
+from tutelage.audit.configurations import audit_configurations, random_configurations
+from tutelage.audit.intervals import at_least, at_most, refuted_epsilon
+from tutelage.audit.law import audit_law
+from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
+from tutelage.audit.worst_votes import worst_neighbours
+from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.mechanisms import Mechanism
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.reproductions import mechanism_audits
+from tutelage.reproductions.mechanism_audits import TIGHT
+from tutelage.testing import faulty
+from tutelage.testing.faulty import FaultyArgmax, FaultyCheck, Untold
+from tutelage.testing.laws import label_law
+
+TIE = Neighbours((1, 1), (0, 2))
+
+
+@pytest.mark.parametrize("trials", [1, 7, 40])
+def test_binomial_bounds_are_wrong_as_seldom_as_they_say(trials):
+    happened = np.arange(trials + 1)
+    low, high = at_least(happened, trials, 0.05), at_most(happened, trials, 0.05)
+    for truth in np.linspace(0, 1, 101):
+        chance = stats.binom.pmf(happened, trials, truth)
+        assert chance[low > truth].sum() <= 0.05 + 1e-12
+        assert chance[high < truth].sum() <= 0.05 + 1e-12
+    assert low[0] == 0
+    assert high[-1] == 1
+
+
+def test_what_an_event_refutes_falls_with_delta_and_doubt():
+    def refuted(delta: float, level: float) -> float:
+        return float(refuted_epsilon(np.array(500), np.array(50), 1000, delta, level))
+
+    more, less = (stats.binomtest(times, 1000).proportion_ci(0.95, method="exact") for times in (500, 50))
+    assert refuted(0, 0.05) == pytest.approx(np.log(more.low / less.high))
+    assert refuted(0, 0.05) > refuted(0, 0.001) > refuted(0.1, 0.001) > refuted(0.3, 0.001) > 0
+    assert refuted(0.5, 0.001) == 0
+    assert refuted_epsilon(np.array(0), np.array(0), 10, 0.0, 0.05) == 0
+    assert refuted_epsilon(np.array(10), np.array(0), 10, 0.0, 0.05) < np.log(10)
+
+
+@pytest.mark.parametrize(("mechanism", "delta", "part"), TIGHT, ids=repr)
+def test_at_the_worst_votes_the_bound_comes_close_to_the_claim(mechanism, delta, part):
+    settings = {"delta": delta, "part": part, "draws": 200_000, "confidence": 0.999}
+    found = audit_mechanism(mechanism, worst_neighbours(mechanism, **settings), noise=SimulationNoise(0), **settings)
+    assert found.passed
+    assert 0.8 * found.claim <= found.lower_bound <= found.claim
+
+
+def test_real_noise_is_audited_by_default():
+    neighbours = worst_neighbours(GNMax(1.0), delta=0.05, draws=8_000)
+    found = audit_mechanism(GNMax(1.0), neighbours, delta=0.05, draws=8_000, confidence=1 - 1e-6)
+    assert found.passed  # it fails with probability below 1e-6 if the noise is right
+    assert found.lower_bound > 0.4 * found.claim
+
+
+@pytest.mark.parametrize("queries", [1, 6])
+@pytest.mark.parametrize("mechanism", [LNMax(1.0), GNMax(1.5), ExponentialMax(2.0), PermuteAndFlip(2.0)], ids=repr)
+def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(mechanism, queries):
+    # Choosing the event on the draws that bound it would fail here.
+    neighbours, delta, runs = Neighbours((6, 5, 4), (5, 6, 4)), 0.01, 150
+    exact = exact_epsilon(mechanism, neighbours, delta, queries)
+    above = sum(
+        audit_mechanism(
+            mechanism, neighbours, delta=delta, queries=queries, draws=400, confidence=0.8, noise=SimulationNoise(seed)
+        ).lower_bound
+        > exact
+        for seed in range(runs)
+    )
+    assert above <= stats.binom.ppf(0.999, runs, 0.2)
+
+
+def exact_epsilon(mechanism: Mechanism, neighbours: Neighbours, delta: float, queries: int) -> float:
+    """Return the ε at δ of the pair by summing over all outcomes, three classes at most."""
+    event = mechanism.event_of_one(3, ONE_TEACHER, simulated=False)
+    counts = np.array([(i, j, queries - i - j) for i in range(queries + 1) for j in range(queries + 1 - i)])
+    here, there = (
+        stats.multinomial.pmf(counts, queries, label_law(event, np.array(votes))[:-1]) for votes in neighbours[:2]
+    )
+    for epsilon in np.linspace(0, 30, 30_001):
+        both = max(np.maximum(one - np.exp(epsilon) * other, 0).sum() for one, other in ((here, there), (there, here)))
+        if both <= delta:
+            return float(epsilon)
+    raise AssertionError("no ε up to 30")
+
+
+def test_no_bound_passes_its_claim_in_fifty_random_configurations():
+    configurations = list(random_configurations(50, seed=2026))
+    assert {type(one.mechanism) for one in configurations} == {
+        LNMax, GNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax,
+    }  # fmt: skip
+    found = audit_configurations(configurations, noise=SimulationNoise(0))
+    assert all(one.passed for one in found)
+    assert sum(one.lower_bound > 0.2 * one.claim for one in found) >= 5
+    assert found[0].confidence == pytest.approx(1 - 1e-4 / 50)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faulty.half_noise, faulty.inverse_scale, faulty.no_noise, faulty.noise_shared_by_classes],
+    ids=lambda fault: fault.__name__,
+)
+def test_too_little_noise_is_found_out(fault):
+    pairs = TIE, Neighbours((7, 1), (6, 2)), Neighbours((3, 1), (2, 2))
+    found = [
+        audit_mechanism(FaultyArgmax(fault), pair, delta=0.01, draws=40_000, noise=SimulationNoise(0)) for pair in pairs
+    ]
+    assert not all(one.passed for one in found)
+
+
+def test_what_is_charged_too_little_for_is_found_out():
+    mechanism = LNMax(1.0)
+    pair = worst_neighbours(mechanism, delta=0.01)
+    right = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0))
+    wrong = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0), claim=right.claim / 2)
+    assert right.passed
+    assert not wrong.passed
+    assert right.lower_bound == wrong.lower_bound
+
+
+def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
+    pair = Neighbours((5, 5), (4, 6))
+    one, many = (
+        audit_mechanism(GNMax(3.0), pair, delta=0.01, queries=queries, draws=20_000, noise=SimulationNoise(0))
+        for queries in (1, 20)
+    )
+    assert many.claim == pytest.approx(claimed_epsilon(Repeated(NoisyArgmaxGaussian(3.0, 2, ONE_TEACHER), 20), 0.01))
+    assert one.lower_bound < many.lower_bound <= many.claim
+    assert many.lower_bound > one.claim  # twenty answers at the price of one would be found out
+
+
+def test_a_check_is_audited_by_itself():
+    pair = Neighbours((5, 1), (6, 0))
+    right, clean = (
+        audit_mechanism(
+            FaultyCheck(noisy, faulty.as_it_happened), pair, delta=0.01, part="check", noise=SimulationNoise(0)
+        )
+        for noisy in (True, False)
+    )
+    assert right.passed
+    assert right.claim < claimed_epsilon(
+        FaultyCheck(True, faulty.as_it_happened).event_of_one(2, ONE_TEACHER, simulated=False), 0.01
+    )
+    assert not clean.passed
+
+
+def test_the_law_finds_too_much_noise_and_wrong_ties_too():
+    counts = (6, 5, 1)
+    assert audit_law(FaultyArgmax(faulty.right), counts, noise=SimulationNoise(0)).passed
+    assert audit_law(ConfidentGNMax(100.0, 50.0, 40.0), (140, 90, 20), noise=SimulationNoise(0)).passed
+    for fault in (faulty.noise_of_0_7, faulty.noise_of_1_3, faulty.ties_to_the_last_class, faulty.other_kind_of_noise):
+        assert not audit_law(FaultyArgmax(fault), counts, noise=SimulationNoise(0)).passed, fault.__name__
+
+
+def test_a_right_law_is_doubted_as_seldom_as_it_says():
+    doubted = sum(
+        not audit_law(LNMax(2.0), (6, 5, 1), draws=200, confidence=0.9, noise=SimulationNoise(seed)).passed
+        for seed in range(200)
+    )
+    assert doubted <= stats.binom.ppf(0.999, 200, 0.1)
+
+
+def test_findings_on_each_row_of_an_image_are_audited_together():
+    found = audit_mechanism(
+        MultiLabel(GNMax(2.0), n_findings=3),
+        Neighbours((5, 5), (4, 6)),
+        delta=0.01,
+        draws=3_000,
+        noise=SimulationNoise(0),
+    )
+    assert found.passed
+    assert found.claim == pytest.approx(claimed_epsilon(Repeated(NoisyArgmaxGaussian(2.0, 2, ONE_TEACHER), 3), 0.01))
+
+
+def test_pure_loss_is_claimed_at_delta_zero():
+    assert claimed_epsilon(Repeated(ExponentialArgmax(4.0, 3, ONE_TEACHER), 3), 0.0) == pytest.approx(1.5)
+    assert claimed_epsilon(NoisyArgmaxGaussian(4.0, 3, ONE_TEACHER), 0.0) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"neighbours": Neighbours((3, 3), (3, 3))}, "one moved ballot"),
+        ({"neighbours": Neighbours((3, 3), (1, 5))}, "one moved ballot"),
+        ({"neighbours": Neighbours((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
+        ({"neighbours": Neighbours((3, 3), (2, 3, 1))}, "one moved ballot"),
+        ({"neighbours": Neighbours((-1, 3), (0, 2))}, "one moved ballot"),
+        ({"neighbours": Neighbours((3,), (2,))}, "one moved ballot"),
+        ({"delta": -0.1}, "`delta`"),
+        ({"delta": 1.0}, "`delta`"),
+        ({"delta": float("nan")}, "`delta`"),
+        ({"draws": 2}, "`draws`"),
+        ({"queries": 0}, "`queries`"),
+        ({"confidence": 1.0}, "`confidence`"),
+        ({"part": "check"}, "without a check"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message):
+    settings = {"neighbours": TIE, "delta": 0.01, "draws": 100, **change}
+    with pytest.raises(InvalidParameterError, match=message):
+        audit_mechanism(LNMax(1.0), settings.pop("neighbours"), **settings)
+
+
+def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():
+    with pytest.raises(UnsupportedEventError, match="label law"):
+        worst_neighbours(Untold(costs=False), delta=0.01)
+
+
+def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):
+    monkeypatch.setattr(mechanism_audits, "AUDITS", 3)
+    monkeypatch.setattr(mechanism_audits, "_QUICK", 200)
+    monkeypatch.setattr(mechanism_audits, "TIGHT", TIGHT[:1])
+    record = mechanism_audits.reproduce(quick=True, download=False, progress=False)
+    assert len(record.rows) == 3 + 1 + 1
+    assert all(row.at_most is not None and row.ours <= row.at_most for row in record.rows)
+    assert record.rows[3].name == "claims refuted, of 3"

@@ -1,0 +1,87 @@
+"""Public rows that are private ones, near duplicates, and people in several shards."""
+
+import numpy as np
+import pytest
+
+from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+
+RANDOM = np.random.default_rng(0)
+PRIVATE, PUBLIC = RANDOM.normal(size=(300, 4)), RANDOM.normal(size=(200, 4))
+
+
+def test_strangers_pass():
+    found = audit_overlap(PRIVATE, PUBLIC)
+    assert (found.equal, found.near, found.alike_among_private) == (0, 0, 0)
+    assert found.passed
+    assert found.reasons == ()
+
+
+def test_private_rows_among_the_public_ones_are_found():
+    found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:20]]))
+    assert found.equal == 20
+    assert not found.passed
+    assert "Take them out" in found.reasons[0]
+
+
+def test_near_duplicates_are_noted():
+    found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:50] + 1e-7]))
+    assert found.equal == 0
+    assert found.near >= 45  # a few lie at a rounding edge
+    assert found.passed
+    assert "rounding and spelling" in found.reasons[0]
+
+
+def test_what_is_alike_by_chance_is_a_note():
+    private, public = np.round(PRIVATE[:, :1]), np.round(PUBLIC[:, :1])
+    found = audit_overlap(private, public)
+    assert found.equal > 150
+    assert found.passed
+    assert "may be chance" in found.reasons[0]
+    one_person = audit_overlap(
+        np.repeat(PRIVATE[:50], 2, axis=0), np.concatenate([PUBLIC, PRIVATE[:20]]), np.arange(100) // 2
+    )
+    assert one_person.alike_among_private == 0  # rows of one person explain nothing
+    assert not one_person.passed
+
+
+def test_text_is_compared_exactly_and_by_spelling():
+    private = np.array([["Smith", "Main  Street", 3], ["Jones", "High St", 4]], dtype=object)
+    public = np.array([["smith ", "main street", 3.0], ["Jones", "High St", 4]], dtype=object)
+    found = audit_overlap(private, public)
+    assert (found.equal, found.near) == (1, 2)
+    assert audit_overlap(np.array([["1", "x"]] * 2), np.array([["1.0", "x"]])).equal == 0
+
+
+def test_numbers_alike_are_alike_whatever_their_type():
+    assert audit_overlap(np.array([[1, 0]]), np.array([[1.0, -0.0]])).equal == 1
+    assert audit_overlap(np.array([[np.nan, 1.0]]), np.array([[np.nan, 1.0]])).equal == 1
+    images = RANDOM.integers(0, 255, (5, 4, 4)).astype(np.uint8)
+    assert audit_overlap(images, images[:2].astype(float)).equal == 2
+
+
+def test_printing_what_was_found_tells_no_row():
+    assert "1234" not in repr(audit_overlap(np.array([[1234.5]]), np.array([[1234.5]])))
+
+
+@pytest.mark.parametrize(
+    ("private", "public"), [(PRIVATE, PUBLIC[:, :2]), (PRIVATE[:0], PUBLIC), (PRIVATE[0], PUBLIC[0])]
+)
+def test_rows_must_have_one_shape(private, public):
+    with pytest.raises(InvalidDataError, match="rows of one shape"):
+        audit_overlap(private, public)
+
+
+def test_ids_and_grain_must_fit():
+    with pytest.raises(InvalidDataError, match="one id per row"):
+        audit_overlap(PRIVATE, PUBLIC, [1, 2])
+    with pytest.raises(InvalidParameterError, match="`grain`"):
+        audit_overlap(PRIVATE, PUBLIC, grain=0.0)
+
+
+def test_people_in_several_shards_are_counted():
+    assert entities_in_several_shards([0, 0, 1, 1], ["a", "a", "b", "b"]) == 0
+    assert entities_in_several_shards([0, 1, 1, 2], ["a", " a", "b", "b"]) == 2
+    assert entities_in_several_shards(np.zeros(0, int), []) == 0
+    with pytest.raises(InvalidDataError, match="one id per row"):
+        entities_in_several_shards([0, 1], ["a"])

@@ -1,0 +1,175 @@
+"""The check of a user's own pipeline: right ones pass, each common fault is found and its cause named."""
+
+import numpy as np
+import pytest
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from tutelage import PATEClassifier, Shards
+from tutelage.audit.pipelines import ballots_of_classifier, ballots_of_teachers
+from tutelage.audit.sensitivity import FAR, LABELS, REMOVED, SWAPPED, audit_sensitivity
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.teachers import ClassMeans, ensemble_of
+
+TEACHERS, KEY = 10, bytes(32)
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(300, 3))
+Y = (X[:, 0] + RANDOM.normal(size=300) > 0).astype(np.int64)
+IDS = np.arange(300) // 2
+QUERIES = RANDOM.normal(size=(200, 3))
+right = ballots_of_teachers(ClassMeans(), TEACHERS, QUERIES, n_classes=2)
+
+
+def on(partition):
+    """Return class means on a partition of one's own."""
+
+    def make_ballots(rows, labels, ids):
+        shards = Shards(partition(rows, labels, ids), TEACHERS, ONE_TEACHER)
+        return ensemble_of(ClassMeans(), n_classes=2, seed=0).fit_ballots(rows, labels, shards, QUERIES)
+
+    return make_ballots
+
+
+def each_on(rows_of):
+    """Return class means, each trained on rows of one's own choice."""
+
+    def make_ballots(rows, labels, ids):
+        return np.concatenate(
+            [on(lambda x, *_: np.zeros(len(x), int))(rows[own], labels[own], None)[:1] for own in rows_of(rows, ids)]
+        )
+
+    return make_ballots
+
+
+def by_slices(rows, labels, ids):
+    return np.arange(len(rows)) * TEACHERS // len(rows)
+
+
+def by_label_then_place(rows, labels, ids):
+    return np.argsort(np.lexsort((np.arange(len(rows)), labels))) % TEACHERS
+
+
+def by_row(rows, labels, ids):
+    return Shards.of_rows(len(rows), TEACHERS, key=KEY).assignment
+
+
+def everything(rows, ids):
+    return [np.arange(len(rows))] * TEACHERS
+
+
+def with_the_next(rows, ids):
+    shards = Shards.of_entities(ids, TEACHERS, key=KEY).rows
+    return [np.concatenate([one, other]) for one, other in zip(shards, shards[1:] + shards[:1], strict=True)]
+
+
+def chosen_by_label(rows, labels, ids):
+    return right(SelectKBest(k=1).fit_transform(rows, labels) * np.ones(3), labels, ids)
+
+
+@pytest.mark.parametrize(
+    "make_ballots",
+    [
+        right,
+        ballots_of_classifier(PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1]), QUERIES),
+    ],
+    ids=["teachers", "classifier"],
+)
+def test_right_pipelines_pass(make_ballots):
+    for ids, kinds in ((IDS, {LABELS, SWAPPED, FAR, REMOVED}), (None, {LABELS, SWAPPED, FAR})):
+        found = audit_sensitivity(make_ballots, X, Y, ids)
+        assert found.passed
+        assert found.reasons == ()
+        assert {trial.change for trial in found.trials} == kinds
+        assert found.unit == ("row" if ids is None else "entity")
+        assert found.teachers == TEACHERS
+
+
+def test_silos_of_a_classifier_pass():
+    model = PATEClassifier(DecisionTreeClassifier(), classes=[0, 1])
+    silo_of = {name: name % 7 for name in IDS.tolist()}
+    found = audit_sensitivity(ballots_of_classifier(model, QUERIES, silo_of), X, Y, IDS)
+    assert found.passed
+    assert found.teachers == 7
+
+
+@pytest.mark.parametrize(
+    ("make_ballots", "cause"),
+    [
+        (lambda x, y, ids: right(StandardScaler().fit_transform(x), y, ids), "a scaler, vocabulary"),
+        (on(by_slices), "cut by position"),
+        (on(by_label_then_place), "stratified by label"),
+        (on(by_row), "rows in several shards"),
+        (each_on(everything), "train on the same rows"),
+        (each_on(with_the_next), "shards overlap"),
+        (lambda x, y, ids: right(x, np.random.default_rng().permutation(y), ids), "the second time"),
+        (lambda x, y, ids: np.zeros((TEACHERS, 20), dtype=int), "nothing was shown"),
+    ],
+    ids=["scaler", "slices", "stratified", "by row", "all rows", "overlap", "unseeded", "constant"],
+)
+def test_faults_are_found_and_their_cause_is_named(make_ballots, cause):
+    found = audit_sensitivity(make_ballots, X, Y, IDS)
+    assert not found.passed
+    assert cause in " ".join(found.reasons)
+
+
+def test_features_chosen_over_all_rows_are_found():
+    random = np.random.default_rng(1)
+    noise = random.normal(size=(60, 3))  # no column is better than another, so one row decides
+    labels = random.integers(0, 2, 60)
+    found = audit_sensitivity(chosen_by_label, noise, labels, np.arange(60), entities=10)
+    assert not found.passed
+
+
+def test_a_pipeline_that_scales_in_place_is_not_taken_for_a_repeatable_one():
+    def in_place(rows, labels, ids):
+        return right(StandardScaler(copy=False).fit_transform(rows), labels, ids)
+
+    before = X.copy()
+    assert not audit_sensitivity(in_place, X, Y, IDS).passed
+    assert np.array_equal(X, before)
+
+
+def test_text_and_small_integers_are_changed_within_their_types():
+    def by_length(rows, labels, ids):
+        lengths = np.array([[len(str(cell)) for cell in row] for row in rows.tolist()], dtype=float)
+        return right(lengths, labels, ids)
+
+    words = np.array([["a" * (1 + row % 7), "b", "c" * (row % 3)] for row in range(300)], dtype=object)
+    assert FAR not in {trial.change for trial in audit_sensitivity(by_length, words, Y, IDS).trials}
+    pixels = RANDOM.integers(0, 255, (300, 3)).astype(np.uint8)
+    found = audit_sensitivity(lambda x, y, ids: right(x.astype(float), y, ids), pixels, Y, IDS)
+    assert found.worst(FAR) == 1
+
+
+def test_what_is_found_names_no_person():
+    shown = repr(audit_sensitivity(on(by_row), X, Y, [f"patient-{name}" for name in IDS.tolist()]))
+    assert "patient-" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((X, Y[:5]), "one entry per private row"),
+        ((X[:1], Y[:1]), "two at least"),
+        ((X, Y, IDS[:4]), "one id per row"),
+    ],
+)
+def test_columns_must_fit(arguments, message):
+    with pytest.raises(InvalidDataError, match=message):
+        audit_sensitivity(right, *arguments)
+
+
+@pytest.mark.parametrize("ballots", [np.zeros(4, int), np.zeros((4, 3)), np.zeros((0, 3), int)])
+def test_ballots_must_be_ballots(ballots):
+    with pytest.raises(InvalidDataError, match="must return integers"):
+        audit_sensitivity(lambda *_: ballots, X, Y)
+
+
+def test_a_classifier_must_declare_its_classes():
+    with pytest.raises(InvalidParameterError, match="`classes`"):
+        ballots_of_classifier(PATEClassifier(LogisticRegression()), QUERIES)
+    with pytest.raises(InvalidParameterError, match="`entities`"):
+        audit_sensitivity(right, X, Y, entities=0)
