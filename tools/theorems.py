@@ -64,7 +64,7 @@ THEOREMS = {
     "smooth_sensitivity.md": [
         ("How far a bound of 2017 or 2018 moves", "accounting.release.smooth_sensitivity:SmoothCosts"),
         ("What noise must be added for a bound to stay one", "accounting.release.smooth_plan:margin_of"),
-        ("Cost of a noised bound", "accounting.data_independent:noised_cost_rdp"),
+        ("Cost of a noised bound", "events:NoisedCost"),
         ("What may be published after noise", "publishing:publish_smoothed"),
     ],
     "exact.md": [
