@@ -14,6 +14,7 @@ from conftest import REPOSITORY
 from test_cli import configure, tutelage, write_rows
 from tutelage import classifier, labeling
 from tutelage.accounting import accountant
+from tutelage.budget import round_up
 from tutelage.cli.config import load_config
 from tutelage.ledger import ledger
 from tutelage.students import self_training
@@ -149,6 +150,14 @@ def test_the_documented_students_work():
     assert len(in_rounds.queries_) == len(set(in_rounds.queries_.tolist())) == 200
     assert names["asked"].rounds == (45, 15)
     assert np.mean(names["final"].predict(names["X_public"]) == digits.y_test) > 0.7
+
+
+def test_the_documented_publication_works(capsys):
+    names: dict[str, Any] = {}
+    (example,) = blocks("docs/publishing.md", "python")
+    exec(example, names)  # noqa: S102  our own documentation
+    assert names["proposal"].epsilon < names["publication"].data_independent.epsilon
+    assert f"ε = {round_up(names['publication'].epsilon.epsilon)}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", sorted((REPOSITORY / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -10,16 +10,22 @@ import textwrap
 import numpy as np
 import pytest
 
-from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.proposing import propose
+from tutelage.accounting import (
+    Accountant,
+    Proposal,
+    choose_release,
+    data_independent,
+    plan_smooth_release,
+    propose,
+)
 from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, PublicationTest, Repeated
-from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, NothingToGainError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import publish_epsilon, recalled_publication
+from tutelage.publishing import publish, publish_epsilon, recalled_publication
 from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
@@ -200,7 +206,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
         from tutelage.ledger import Ledger
         from tutelage.neighboring import ONE_TEACHER
         from tutelage.noise import SystemNoise
-        from tutelage.publishing import publish_epsilon, recalled_publication
+        from tutelage.publishing import publish, publish_epsilon, recalled_publication
         from tutelage.votes import VoteHistogram
         SystemNoise.happens = lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
         counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
@@ -242,3 +248,17 @@ def test_mechanisms_events_and_proposals_fit_one_session():
         session.accountant(), paid, propose(released(), DELTA), rows, noise=SimulationNoise(5)
     )
     assert publication.epsilon.simulated
+
+
+def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
+    """Tests win where costs within changed ballots are bounded; noise is left where they are not."""
+    road = choose_release(released(), DELTA)
+    assert isinstance(road, Proposal)
+    paid = ledger()
+    publication = publish(released(), paid, road, ROWS, noise=SimulationNoise(0))
+    assert publication.epsilon.epsilon <= publication.data_independent.epsilon
+    noised = plan_smooth_release(released(), DELTA)
+    other = publish(released(), ledger(), noised, ROWS, noise=SimulationNoise(0))
+    assert other.epsilon.epsilon != publication.epsilon.epsilon
+    with pytest.raises(NothingToGainError):
+        choose_release(released(TORN), DELTA)

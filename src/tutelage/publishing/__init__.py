@@ -1,6 +1,14 @@
 """An ε of what was released that may be published although it rests on the votes; each road pays for itself."""
 
+from tutelage.publishing.publish import publish
 from tutelage.publishing.smoothed import SmoothedPublication, publish_smoothed
 from tutelage.publishing.tested import Publication, publish_epsilon, recalled_publication
 
-__all__ = ["Publication", "SmoothedPublication", "publish_epsilon", "publish_smoothed", "recalled_publication"]
+__all__ = [
+    "Publication",
+    "SmoothedPublication",
+    "publish",
+    "publish_epsilon",
+    "publish_smoothed",
+    "recalled_publication",
+]

@@ -179,7 +179,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
             f"votes at δ = {_DELTA:g}; the ε that is disproved, at this δ and 95 % confidence, must not be larger.",
             "Intervals are over rows and runs (AUC), or over runs.",
         ),
-        figure=RocFigure(tuple(panels)),  # pyright: ignore[reportArgumentType]  it saves itself as a Figure does
+        figure=RocFigure(tuple(panels)),
     )
 
 

@@ -5,16 +5,25 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reproductions.figure import Figure
 
 Interval = tuple[float, float]
+
+
+class Drawing(Protocol):
+    """A figure that can write itself; a dataclass of plain numbers."""
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write the figure as png and svg into `folder`, and return the paths."""
+        ...
+
+
 _CONFIDENCE = 0.95
 
 
@@ -65,7 +74,7 @@ class Record:
         Whether less was done than the paper did.
     notes : tuple of str
         What a reader must know to compare: seeds, data, what was left out and why.
-    figure : Figure, optional
+    figure : Drawing, optional
         The same as a picture.
     """
 
@@ -74,7 +83,7 @@ class Record:
     rows: tuple[Row, ...]
     quick: bool
     notes: tuple[str, ...] = ()
-    figure: Figure | None = None
+    figure: Drawing | None = None
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -135,5 +144,6 @@ def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     centre = float(values.mean())
     if len(values) == 1:
         return centre, None
-    half = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    spread = float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
     return centre, (centre - half, centre + half)
