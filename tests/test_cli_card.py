@@ -108,7 +108,7 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
 
 def test_the_test_of_an_epsilon_is_counted_and_is_no_query(called, charged):
     ledger = Ledger.open(charged / "a.ledger")
-    test = PublicationTest((2**59, 2**58), ONE_TEACHER)
+    test = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
     ledger.settle(ledger.reserve(test, 1), {bytes(32): (1,)}, test)
     assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
     card = read_card(charged / "card.json")

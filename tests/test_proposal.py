@@ -189,7 +189,7 @@ def test_hostile_text_is_no_proposal(text):
 
 
 def test_the_test_is_charged_for_both_ways_it_can_end():
-    event = PublicationTest((CERTAIN // 2, CERTAIN // 4), ONE_TEACHER)
+    event = PublicationTest((CERTAIN // 2, CERTAIN // 4), 1e-5, ONE_TEACHER)
     p, q = np.array([0.5, 0.5]), np.array([0.25, 0.75])
     for order in (1.5, 3.0, 20.0):
         both = [np.log((a**order * b ** (1 - order)).sum()) / (order - 1) for a, b in ((p, q), (q, p))]
@@ -200,7 +200,7 @@ def test_the_test_is_charged_for_both_ways_it_can_end():
 @pytest.mark.parametrize("chances", [(1,), (0, 0), (1, 2), (CERTAIN, 1), (2.0, 1.0), (True, True)])
 def test_chances_that_are_none_are_refused(chances):
     with pytest.raises(InvalidParameterError, match="chances"):
-        PublicationTest(chances, ONE_TEACHER)
+        PublicationTest(chances, 1e-5, ONE_TEACHER)
 
 
 def accountant(counts, event=None) -> Accountant:

@@ -19,7 +19,14 @@ from tutelage.accounting import (
     propose,
 )
 from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, PublicationTest, Repeated
-from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, NothingToGainError
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    NothingToGainError,
+    PublicationsExhaustedError,
+)
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
@@ -46,8 +53,20 @@ def proposal():
     return propose(released(), DELTA)
 
 
-def ledger(epsilon: float = 60.0) -> Ledger:
+def ledger(epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
+    """Return a ledger that paid for so many answers."""
+    return paying(Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER), queries)
+
+
+def unpaid(epsilon: float = 60.0) -> Ledger:
     return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
+
+
+def paying(made: Ledger, queries: int = 40) -> Ledger:
+    reservation = made.reserve(ONE, queries)
+    answers = {bytes([number]) * 32: (0,) for number in range(queries)}
+    made.settle(reservation, answers, Repeated(ONE, queries))
+    return made
 
 
 def charged_tests(ledger: Ledger) -> int:
@@ -103,7 +122,7 @@ def test_the_same_test_again_is_the_same_at_no_cost(proposal):
 
 def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
     """Were it so, what is spent, which is public, would say whether two sets of votes are equal."""
-    paid = ledger()
+    paid = ledger(delta=1e-4)
     publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     publish_epsilon(released(), paid, proposal, ROWS + 100, noise=SimulationNoise(0))
     publish_epsilon(released(), paid, proposal, ROWS, question="another", noise=SimulationNoise(0))
@@ -120,29 +139,76 @@ def test_a_test_that_was_drawn_is_recalled_without_its_votes(proposal):
 
 
 def test_a_second_proposal_pays_for_the_first(proposal):
-    paid = ledger()
+    paid = ledger(delta=2e-5)
     publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     bolder = propose(released(), DELTA, margin=3.0)
     second = publish_epsilon(released(), paid, bolder, ROWS, noise=SimulationNoise(0))
     first_test = data_independent.rdp(proposal.event(), np.array([bolder.order])).values[0]
     assert second.passed
     assert second.epsilon.epsilon == pytest.approx(bolder.epsilon + first_test, rel=1e-12)
+    assert second.epsilon.delta == 2e-5
+    assert charged_tests(paid) == 2
+    with pytest.raises(PublicationsExhaustedError, match="delta"):
+        publish_epsilon(released(), paid, propose(released(), DELTA, margin=4.0), ROWS, noise=SimulationNoise(0))
     assert charged_tests(paid) == 2
 
 
+def test_tries_until_one_passes_share_one_delta():
+    """Tests that pass by luck alone, each cheap: were each claimed at its own δ, one of many would be wrong."""
+    lucky = [
+        Proposal(delta=1e-4, order=20.0, caps=(1e-3 + 1e-6 * k,), chances=(CERTAIN // 10**5,) * 2, unit=ONE_TEACHER)
+        for k in range(12)
+    ]
+    paid = ledger(delta=1e-3)
+    for proposal in lucky[:10]:
+        publish_epsilon(released(TORN), paid, proposal, ROWS, noise=SimulationNoise(0))
+    with pytest.raises(PublicationsExhaustedError):
+        publish_epsilon(released(TORN), paid, lucky[10], ROWS, noise=SimulationNoise(0))
+
+
+def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
+    rows, votes = np.arange(40.0)[:, None], VoteHistogram(AGREEING, TEACHERS)
+    paid = unpaid()
+    LabelingSession(votes, LNMax(5.0), paid, X_voted=rows).ask(rows[:30])
+    later = LabelingSession(votes, LNMax(5.0), paid, X_voted=rows)
+    later.ask(rows)
+    with pytest.raises(LedgerMismatchError, match="released"):
+        publish_epsilon(later.accountant(), paid, proposal, rows)
+    assert charged_tests(paid) == 0
+    assert publish_epsilon(later.released(rows), paid, proposal, rows).epsilon.epsilon >= proposal.epsilon
+    with pytest.raises(LedgerMismatchError):  # nothing was paid
+        publish_epsilon(released(), unpaid(), proposal, ROWS)
+    other = Accountant()
+    other.add(Repeated(NoisyArgmaxLaplace(50.0, 3, ONE_TEACHER), 40), votes)
+    with pytest.raises(LedgerMismatchError):  # paid for, but with less noise
+        publish_epsilon(other, ledger(), proposal, ROWS)
+
+
+def test_what_a_session_remembers_needs_an_answer_to_every_row():
+    rows, votes = np.arange(40.0)[:, None], VoteHistogram(AGREEING, TEACHERS)
+    session = LabelingSession(votes, LNMax(5.0), unpaid(), X_voted=rows)
+    session.ask(rows[:3])
+    with pytest.raises(InvalidDataError, match="not answered"):
+        session.released(rows[:4])
+    twice = session.released(rows[[0, 1, 1, 2]])
+    assert [votes.n_queries for _, votes, _ in twice.voted()] == [3]
+
+
 def test_without_room_nothing_is_drawn(proposal):
-    paid, whole = ledger(0.5), released()
+    paid = paying(Ledger.in_memory(epsilon=7.3, delta=DELTA, unit=ONE_TEACHER, suited_to=Repeated(ONE, 40)))
+    spent = paid.state().spent
     with pytest.raises(BudgetExceededError):
-        publish_epsilon(whole, paid, proposal, ROWS)
-    assert paid.state().spent == 0
+        publish_epsilon(released(), paid, proposal, ROWS)
+    assert paid.state().spent == spent
 
 
 def test_a_claim_never_passes_the_one_for_any_votes(proposal):
     """Where a test costs more than it can save, what is published is what holds for any votes."""
     few = Accountant()
     few.add(Repeated(ONE, 1), VoteHistogram(AGREEING[:1], TEACHERS))
-    publication = publish_epsilon(few, ledger(), proposal, ROWS[:1], noise=SimulationNoise(0))
-    assert publication.epsilon == publication.data_independent
+    publication = publish_epsilon(few, ledger(queries=1), proposal, ROWS[:1], noise=SimulationNoise(0))
+    assert publication.passed
+    assert publication.epsilon.epsilon <= proposal.epsilon
 
 
 def test_another_unit_is_refused(proposal):
@@ -180,10 +246,10 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
     rows = np.arange(60.0)[:, None]
     votes = VoteHistogram(counts, TEACHERS)
     mechanism = ConfidentGNMax(threshold=45, sigma_threshold=12, sigma_vote=7)
-    paid = ledger(200.0)
+    paid = unpaid(200.0)
     session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(1))
     session.ask(rows)
-    proxy = LabelingSession(votes, mechanism, ledger(200.0), X_voted=rows, noise=SimulationNoise(2))
+    proxy = LabelingSession(votes, mechanism, unpaid(200.0), X_voted=rows, noise=SimulationNoise(2))
     proxy.ask(rows)
     proposal = propose(proxy.accountant(), DELTA)
     publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(1))
@@ -194,7 +260,7 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
 def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal):
     """A real kill −9 right after the reservation: the next try pays again and its claim pays for both."""
     path = tmp_path / "ledger.db"
-    Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER)
+    paying(Ledger.create(path, epsilon=60.0, delta=2 * DELTA, unit=ONE_TEACHER))
     (tmp_path / "proposal.json").write_text(json.dumps(proposal.as_dict()))
     script = textwrap.dedent(
         f"""
@@ -231,15 +297,15 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
 
 def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
     path = tmp_path / "ledger.db"
-    paid = Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER)
+    paid = paying(Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER))
     publish_epsilon(released(), paid, proposal, ROWS)
     entries = [entry for entry in Ledger.open(path).export() if "event" in entry]
-    assert PublicationTest(tuple(entries[0]["event"]["chances"]), ONE_TEACHER) == proposal.event()
+    assert PublicationTest(tuple(entries[1]["event"]["chances"]), DELTA, ONE_TEACHER) == proposal.event()
 
 
 def test_mechanisms_events_and_proposals_fit_one_session():
     rows = np.arange(40.0)[:, None]
-    paid = ledger()
+    paid = unpaid()
     session = LabelingSession(
         VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), paid, X_voted=rows, noise=SimulationNoise(5)
     )

@@ -9,7 +9,7 @@ from exact import discrete_laplace_masses, label_probabilities, neighbours
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.release.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
 from tutelage.accounting.release.smooth_sensitivity import SmoothCosts
-from tutelage.events import Composed, NoisyArgmaxLaplace, Repeated
+from tutelage.events import Composed, Event, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
@@ -43,8 +43,17 @@ def plan() -> SmoothPlan:
     return plan_smooth_release(released(), DELTA)
 
 
-def ledger(epsilon: float = 60.0) -> Ledger:
-    return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
+def unpaid(epsilon: float = 60.0, delta: float = DELTA) -> Ledger:
+    return Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER)
+
+
+def ledger(epsilon: float = 60.0, queries: int = 200, delta: float = DELTA, event: Event = ONE) -> Ledger:
+    """Return a ledger that paid for so many answers."""
+    made = unpaid(epsilon, delta)
+    reservation = made.reserve(event, queries)
+    answers = {number.to_bytes(32, "big"): (0,) for number in range(queries)}
+    made.settle(reservation, answers, Repeated(event, queries))
+    return made
 
 
 def charged(ledger: Ledger) -> int:
@@ -66,7 +75,7 @@ def test_votes_as_planned_publish_less_than_what_holds_for_any_votes(plan):
 
 
 def test_the_same_again_is_the_same_at_no_cost_and_another_pays_for_both(plan):
-    paid, noise = ledger(), SimulationNoise(1)
+    paid, noise = ledger(delta=3e-5), SimulationNoise(1)
     first = publish_smoothed(released(), paid, plan, ROWS, noise=noise)
     spent = paid.state().spent
     assert publish_smoothed(released(), paid, plan, ROWS, noise=noise) == first
@@ -79,7 +88,7 @@ def test_the_same_again_is_the_same_at_no_cost_and_another_pays_for_both(plan):
 
 def test_whether_it_is_remembered_does_not_depend_on_the_votes(plan):
     """Rows or questions with equal votes are several releases; the same ones are one, whatever the votes became."""
-    paid, noise = ledger(), SimulationNoise(1)
+    paid, noise = ledger(delta=3e-5), SimulationNoise(1)
     first = publish_smoothed(released(), paid, plan, ROWS, noise=noise)
     publish_smoothed(released(), paid, plan, ROWS + 1, noise=noise)
     publish_smoothed(released(), paid, plan, ROWS, question="other", noise=noise)
@@ -98,7 +107,7 @@ def test_votes_that_disagree_fall_back_upward(plan):
 def test_what_a_session_released_is_published_with_real_noise():
     votes = VoteHistogram(AGREEING, TEACHERS)
     proxy = released()
-    paid = ledger()
+    paid = unpaid()
     plan = plan_smooth_release(proxy, DELTA, ledger_order=paid.state().order)
     session = LabelingSession(votes, LNMax(5.0), paid, noise=SystemNoise())
     session.ask(ROWS[:, None])
@@ -114,7 +123,7 @@ def test_a_confident_session_is_published_at_the_answers_it_gave():
     counts = np.repeat([[57, 4, 1], [30, 22, 10]], 150, axis=0)
     votes, rows = VoteHistogram(counts, TEACHERS), np.arange(300.0)[:, None]
     mechanism = ConfidentGNMax(threshold=45, sigma_threshold=20, sigma_vote=6)
-    paid = ledger(200.0)
+    paid = unpaid(200.0)
     session = LabelingSession(votes, mechanism, paid, noise=SimulationNoise(2))
     session.ask(rows)
     whole = session.accountant()
@@ -189,10 +198,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(plan):
     with pytest.raises(InvalidParameterError, match="noise"):
         publish_smoothed(released(), paid, plan, ROWS, noise=np.random.default_rng(0))  # type: ignore[arg-type]
     assert charged(paid) == 0
-    small = ledger(0.5)
+    with pytest.raises(LedgerMismatchError, match="paid for"):
+        publish_smoothed(released(), unpaid(), plan, ROWS, noise=SimulationNoise(0))
+    small = ledger(21.5)
+    spent = small.state().spent
     with pytest.raises((BudgetExceededError, UnsupportedEventError)):
         publish_smoothed(released(), small, plan, ROWS, noise=SimulationNoise(0))
-    assert small.state().spent == 0
+    assert small.state().spent == spent
 
 
 def test_no_message_or_method_holds_a_private_value(plan):

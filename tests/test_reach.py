@@ -75,6 +75,21 @@ def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, t
     assert_smooth(values, counts)
 
 
+@pytest.mark.parametrize("scale", [0.31, 0.4, 0.6, 1.0])
+@pytest.mark.parametrize(("teachers", "classes"), [(7, 3), (4, 4)])
+def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):
+    """With so little noise nearly every bit of the law is ties, and their order of classes."""
+    counts = every_histogram(teachers, classes)
+    for kind in (NoisyArgmaxLaplace, NoisyArgmaxGaussian):
+        event = kind(scale, classes, ONE_TEACHER)
+        for order in (2.0, 3.0, 4.0):
+            if order > 4 * scale and kind is NoisyArgmaxGaussian:
+                continue  # not followed
+            values = bounds(event, counts, teachers, order, steps=2)
+            exact = ExactCosts(event, VoteHistogram(counts, teachers)).per_query(np.array([order]))[:, 0]
+            assert np.all(values[:, 0] >= exact * (1 - 1e-9))
+
+
 @pytest.mark.parametrize(("event", "teachers", "classes"), EVENTS.values(), ids=EVENTS)
 def test_it_is_not_far_above_the_exact_cost(event, teachers, classes):
     counts = every_histogram(teachers, classes)

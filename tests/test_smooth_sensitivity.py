@@ -257,7 +257,7 @@ def test_the_same_on_the_grid_that_is_drawn_on_and_planted_faults_break_it(order
 
 @given(st.floats(0.01, 2), st.floats(0.001, 0.2), st.floats(1.1, 30))
 def test_the_ledger_is_charged_the_divergence_of_the_worst_neighbours(shift, smoothness, order):
-    event = NoisedCost(shift, smoothness, ONE_TEACHER)
+    event = NoisedCost(shift, smoothness, 1e-5, ONE_TEACHER)
     charged = data_independent.rdp(event, np.array([order])).values[0]
     for ratio in np.linspace(-smoothness, smoothness, 9):
         there = exp(ratio)
@@ -283,18 +283,18 @@ def test_the_formula_printed_in_2018_is_below_the_divergence_of_such_neighbours(
     true = log(integrate.quad(moment, -60, 60, limit=500, points=[-20, -10, 0, 10, 20])[0]) / (order - 1)
     printed = order * exp(2 * smoothness) / noise**2
     printed += (smoothness * order - log(1 - 2 * order * smoothness) / 2) / (order - 1)
-    charged = data_independent.rdp(NoisedCost(1 / noise, smoothness, ONE_TEACHER), np.array([order])).values[0]
+    charged = data_independent.rdp(NoisedCost(1 / noise, smoothness, 1e-5, ONE_TEACHER), np.array([order])).values[0]
     assert printed < 1.6 < 7.6 < true <= charged * (1 + 1e-9)
     assert charged == pytest.approx(true, rel=1e-6)
 
 
 def test_the_event_is_stored_as_it_is_and_checked():
-    event = NoisedCost(0.3, 0.02, ONE_TEACHER, simulated=True)
+    event = NoisedCost(0.3, 0.02, 1e-5, ONE_TEACHER, simulated=True)
     assert event_from_dict(event.as_dict()) == event
     assert event.is_simulated
     for shift, smoothness in ((0.0, 0.1), (0.1, float("nan"))):
         with pytest.raises(InvalidParameterError, match="finite number above 0"):
-            NoisedCost(shift, smoothness, ONE_TEACHER)
+            NoisedCost(shift, smoothness, 1e-5, ONE_TEACHER)
 
 
 def test_a_plan_is_chosen_and_published_votes_like_its_own_gain():

@@ -138,7 +138,7 @@ def test_orders_too_near_one_for_double_precision_are_left_to_the_closed_form(or
 @pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
 def test_what_lies_beyond_the_reach_is_bounded(order):
     for noise, log_mass in (
-        (three_outcomes.laplace_noise(10.0), lambda w: -np.abs(w) / 10),
+        (three_outcomes.laplace_noise(10.0, order), lambda w: -np.abs(w) / 10),
         (three_outcomes.gaussian_noise(10.0, order), lambda w: -(w**2) / 200),
     ):
         assert noise is not None

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, final
 
-from tutelage._validation import integer_at_least, noise_scale, number_of_votes, positive
+from tutelage._validation import integer_at_least, noise_scale, number_of_votes, positive, probability
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
@@ -270,6 +270,8 @@ class PublicationTest(Event):
     ----------
     chances : tuple of int
         Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰, not rising; the last holds from there on.
+    delta : float
+        δ of the claim that is tested; those of all publications through one ledger add up.
     unit : PrivacyUnit
         What changes the shortfall by at most one.
     simulated : bool
@@ -277,10 +279,12 @@ class PublicationTest(Event):
     """
 
     chances: tuple[int, ...]
+    delta: float
     unit: PrivacyUnit
     simulated: bool = False
 
     def __post_init__(self) -> None:
+        probability(self.delta, "delta", "PublicationTest")
         chances = tuple(self.chances)
         if len(chances) < 2 or not all(type(chance) is int and 0 < chance < CERTAIN for chance in chances):
             raise InvalidParameterError(
@@ -302,6 +306,8 @@ class NoisedCost(Event):
         Most by which one unit moves the number, in standard deviations of the smaller of the two noises.
     smoothness : float
         β: one unit changes the standard deviation by a factor e^β at most.
+    delta : float
+        δ of the claim that is made of it; those of all publications through one ledger add up.
     unit : PrivacyUnit
         What moves the number.
     simulated : bool
@@ -310,10 +316,12 @@ class NoisedCost(Event):
 
     shift: float
     smoothness: float
+    delta: float
     unit: PrivacyUnit
     simulated: bool = False
 
     def __post_init__(self) -> None:
+        probability(self.delta, "delta", "NoisedCost")
         object.__setattr__(self, "shift", positive(self.shift, "shift", "NoisedCost"))
         object.__setattr__(self, "smoothness", positive(self.smoothness, "smoothness", "NoisedCost"))
 

@@ -11,6 +11,7 @@
     ├── NothingToGainError         no epsilon below the data-independent one can be proposed
     ├── LedgerError                a ledger does not do what was asked of it
     │   ├── BudgetExceededError    the release would pass the budget; nothing was spent or drawn
+    │   ├── PublicationsExhaustedError  the ledger's δ is taken by other published epsilons
     │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
     │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
     │   ├── LedgerLockedError      another process holds it for too long
@@ -79,6 +80,10 @@ class BudgetExceededError(LedgerError):
         super().__init__(message)
         self.requested = requested
         self.fitting = fitting
+
+
+class PublicationsExhaustedError(LedgerError):
+    """The δ of the epsilons published through one ledger would pass the ledger's own."""
 
 
 class LedgerMismatchError(LedgerError):

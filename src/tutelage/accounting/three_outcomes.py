@@ -44,7 +44,7 @@ def laplace_argmax(scale: float, order: float) -> float:
     float
         Nats, for any number of classes and any votes; infinity where it is not computed.
     """
-    return _argmax(laplace_noise(scale) if order <= _LAPLACE_ORDER * scale else None, order)
+    return _argmax(laplace_noise(scale, order), order)
 
 
 def gaussian_argmax(sigma: float, order: float) -> float:
@@ -303,9 +303,13 @@ def _log_wins(own: FloatArray, rival: FloatArray, strictly: int, step: int, last
         return np.log(wins)
 
 
+def laplace_noise(scale: float, order: float) -> Noise | None:
+    """Return the law of discrete Laplace noise of this scale, in votes, for orders up to `order`, or None."""
+    return _laplace_of(scale) if order <= _LAPLACE_ORDER * scale else None
+
+
 @lru_cache(maxsize=8)
-def laplace_noise(scale: float) -> Noise | None:
-    """Return the law of discrete Laplace noise of this scale, in votes, or None where it is not followed."""
+def _laplace_of(scale: float) -> Noise | None:
     reach = ceil(_LAPLACE_REACH * scale) + 2
     if reach > _WIDEST or scale < _NARROWEST:
         return None

@@ -69,7 +69,7 @@ def propose(
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the smallest epsilon that votes like PROXY bear, and its test. Do this before looking at private votes."""
+    """Write the smallest epsilon that votes like PROXY bear, and its test. Do this before any label is released."""
     probability(delta, "--delta", "publish propose")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)

@@ -14,7 +14,7 @@ from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import earlier_publications
+from tutelage.publishing.earlier import check_paid, check_share, earlier_publications
 from tutelage.publishing.memory import publication_key
 
 METHOD = (
@@ -91,15 +91,18 @@ def publish_smoothed(
     if {part.event.unit for part in data_independent.flatten(labels)} != {plan.unit}:
         raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan anew.")
     _check_covered(released, plan)
-    costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
     event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
     about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
     query = publication_key(ledger, about, queries)
     answer = ledger.recall([query]).get(query)
     if answer is None:
+        check_paid(released, ledger)
+        check_share(ledger, plan.delta)
+        costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
         reservation = ledger.reserve(event, 1)
+        check_share(ledger, plan.delta, reservation)  # another process may have been quicker
         answer = ledger.settle(reservation, {query: (_noised(costs, plan, noise),)}, event).labels[query]
-    return _claimed(answer[0], plan, labels, event, earlier_publications(ledger, event))
+    return _claimed(answer[0], plan, labels, event, earlier_publications(ledger, event), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
@@ -110,25 +113,23 @@ def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
 
 
 def _claimed(
-    noised: int, plan: SmoothPlan, labels: Event, event: Event, earlier: tuple[Event, ...]
+    noised: int, plan: SmoothPlan, labels: Event, event: Event, earlier: tuple[Event, ...], delta: float
 ) -> SmoothedPublication:
     whole = Composed((labels, event, *earlier))
-    independent = data_independent.epsilon(whole, plan.delta)
+    independent = data_independent.epsilon(whole, delta)
     before = float(data_independent.rdp(Composed(earlier), np.array([plan.order])).values[0]) if earlier else 0.0
-    if independent.epsilon <= plan.epsilon(0, before):  # whatever had been drawn
-        return SmoothedPublication(noised, independent, independent)
     claims = [
-        PublicEpsilon(plan.epsilon(noised, before), plan.delta, plan.unit, METHOD, plan.order, whole.is_simulated),
-        _otherwise(whole, plan),
+        PublicEpsilon(plan.epsilon(noised, before), delta, plan.unit, METHOD, plan.order, whole.is_simulated),
+        _otherwise(whole, plan, delta),
     ]
     return SmoothedPublication(noised, min(claims, key=lambda claim: claim.epsilon), independent)
 
 
-def _otherwise(whole: Event, plan: SmoothPlan) -> PublicEpsilon:
+def _otherwise(whole: Event, plan: SmoothPlan, delta: float) -> PublicEpsilon:
     """Return what is claimed where the noised cost comes out larger than what holds for any votes."""
     found = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
     method = f"{found.method}; a noised cost was drawn and came out larger"
-    return PublicEpsilon(found.epsilon, plan.delta, plan.unit, method, found.order, whole.is_simulated)
+    return PublicEpsilon(found.epsilon, delta, plan.unit, method, found.order, whole.is_simulated)
 
 
 def _check_covered(released: Accountant, plan: SmoothPlan) -> None:

@@ -13,7 +13,7 @@ from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import earlier_publications
+from tutelage.publishing.earlier import check_paid, check_share, earlier_publications
 from tutelage.publishing.memory import publication_key
 
 METHOD = (
@@ -51,10 +51,11 @@ def publish_epsilon(
     question: str = "",
     noise: NoiseSource | None = None,
 ) -> Publication:
-    """Return the ε that may be published of what was released, after the one test that the proposal describes.
+    """Return the ε that may be published of all that a ledger paid for, after the test that the proposal describes.
 
     The test is charged to the ledger before it is drawn, and remembered: the same again is the same at no cost. Further
-    proposals for the same data are further tests; each one's ε pays for those before it.
+    proposals are further tests: each one's ε pays for those before it, and their δ share the ledger's, at which all are
+    claimed. What is claimed where it does not pass holds if the number of queries was fixed, or limited, in advance.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def publish_epsilon(
     ledger : Ledger
         The ledger that paid for it.
     proposal : Proposal
-        From `propose` on public votes, before anyone looked at the private ones.
+        From `propose` on public votes, fixed before the first label was released.
     queries : array of shape (queries, ...)
         The public rows that were asked, in that order: what the test is remembered by, beside the proposal and the
         events. Nothing private may decide whether a test is remembered.
@@ -78,20 +79,25 @@ def publish_epsilon(
         If the budget has no room for the test. Nothing was spent or drawn.
     InvalidDataError
         If something was added to the accountant without votes, or `queries` is empty.
+    PublicationsExhaustedError
+        If the ledger's δ has no room for that of the proposal beside those of earlier publications.
     LedgerMismatchError
-        If votes, proposal and ledger are not about the same unit of privacy.
+        If what was released is not what the ledger paid for, or the proposal protects another unit.
     UnsupportedEventError
         If the costs of something released cannot be bounded around the votes.
     """
     noise = known_noise(noise, "publish_epsilon")
     labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
     passed = ledger.recall([query]).get(query)
     if passed is None:
+        check_paid(released, ledger)
+        check_share(ledger, proposal.delta)
+        reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         reservation = ledger.reserve(test, 1)
+        check_share(ledger, proposal.delta, reservation)  # another process may have been quicker
         drawn = noise.happens(proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))])
         passed = ledger.settle(reservation, {query: (int(drawn),)}, test).labels[query]
-    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test))
+    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test), ledger.delta)
 
 
 def recalled_publication(
@@ -108,7 +114,7 @@ def recalled_publication(
     passed = ledger.recall([query]).get(query)
     if passed is None:
         return None
-    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test))
+    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test), ledger.delta)
 
 
 def _asked(
@@ -130,16 +136,18 @@ def _asked(
 
 
 def _claimed(
-    passed: bool, proposal: Proposal, labels: Event, test: PublicationTest, earlier: tuple[Event, ...]
+    passed: bool, proposal: Proposal, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
+    """Return the claims, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
-    independent = data_independent.epsilon(whole, proposal.delta)
-    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
-    proposed = proposal.epsilon + float(before)
-    if independent.epsilon <= proposed:  # known before the test was drawn
-        return Publication(passed, independent, independent)
-    claim = PublicEpsilon(proposed, proposal.delta, proposal.unit, METHOD, proposal.order, whole.is_simulated)
-    if not passed:
-        found = data_independent.epsilon(whole, REFUSED * proposal.delta)
-        claim = replace(found, delta=proposal.delta, method=f"{found.method}; a smaller one was tested and refused")
-    return Publication(passed, claim, independent)
+    otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
+    claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]
+    if passed:
+        before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
+        proposed = proposal.epsilon + float(before)
+        claims = [
+            PublicEpsilon(proposed, delta, proposal.unit, METHOD, proposal.order, whole.is_simulated),
+            replace(otherwise, delta=delta),
+        ]
+    independent = data_independent.epsilon(whole, delta)
+    return Publication(passed, min(claims, key=lambda claim: claim.epsilon), independent)

@@ -22,6 +22,7 @@ from tutelage.accounting.three_outcomes import (
 )
 
 _GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
+_TIE, _TIE_GAP = 1, 2  # votes by which class order, and the tie-break that the tables leave out, can move a position
 _ROWS_AT_ONCE = 64  # histograms in one block of laws
 
 
@@ -137,7 +138,7 @@ def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatAr
     if ordered.shape[1] > 2:
         worst = np.maximum(worst, _leading(envelope, _best_of(envelope.noise, ordered[:, 2:]), first, second, moved))
     else:
-        by_gap = envelope.leading[0, envelope.gap((first - second - 1)[:, None] - moved)]
+        by_gap = envelope.leading[0, envelope.gap((first - second)[:, None] - _TIE_GAP - moved)]
         worst = np.maximum(worst, by_gap)
     return np.maximum(worst, _trailing(envelope, first, second, third, moved))
 
@@ -147,10 +148,10 @@ def _leading(
 ) -> FloatArray:
     """Return E over the best other of the bound for ballots between the first class and `other`, or neither."""
     value, mass = best_other
-    column = envelope.gap((first - other - 1)[:, None] - moved)
+    column = envelope.gap((first - other)[:, None] - _TIE_GAP - moved)
     out = np.empty(column.shape)
     for place, shift in enumerate(moved):
-        x = envelope.x_at_most(value + 1 - first[:, None] + shift)
+        x = envelope.x_at_most(value + _TIE_GAP - first[:, None] + shift)
         out[:, place] = (mass * envelope.leading[x, column[:, place, None]]).sum(axis=1)
     return out
 
@@ -161,8 +162,8 @@ def _trailing(envelope: Envelope, first: IntArray, second: IntArray, third: IntA
     lead = first[:, None] + np.arange(-noise.reach, noise.reach + 1)
     out = np.empty((len(first), len(moved)))
     for place, shift in enumerate(moved):
-        x = envelope.x_at_least(lead - second[:, None] - shift)
-        y = envelope.x_at_least(lead - third[:, None] - shift)
+        x = envelope.x_at_least(lead - second[:, None] - _TIE - shift)
+        y = envelope.x_at_least(lead - third[:, None] - _TIE - shift)
         out[:, place] = envelope.trailing[x, y] @ noise.here
     return out + max(0.0, 1 - float(noise.here.sum())) * float(envelope.trailing[0, 0])
 

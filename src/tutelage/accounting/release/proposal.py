@@ -24,7 +24,7 @@ FORMAT = 1
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
-_MOST_LEVELS = 10_000
+_MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
 
 
 @final
@@ -62,10 +62,11 @@ class Proposal:
         object.__setattr__(self, "caps", tuple(float(cap) for cap in self.caps))
         object.__setattr__(self, "chances", self.event().chances)
         rising = all(0 <= earlier <= later < inf for earlier, later in pairwise((0.0, *self.caps)))
-        if not (1 < self.order < inf and rising and 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS):
+        fitting = 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS
+        if not (1 < self.order <= _MOST_ORDER and rising and fitting):
             raise InvalidParameterError(
-                "A Proposal needs a finite `order` > 1, finite `caps` >= 0 that do not fall, and one chance more than "
-                "caps."
+                f"A Proposal needs an `order` > 1, at most {_MOST_ORDER:g}, finite `caps` >= 0 that do not fall, and "
+                "one chance more than caps."
             )
         if self.chances[-1] > TAIL * self.delta * CERTAIN:
             raise InvalidParameterError("The last of `chances` of a Proposal must be at most a tenth of `delta`.")
@@ -84,7 +85,11 @@ class Proposal:
 
     @property
     def withheld_epsilon(self) -> float:
-        """ε of everything, in the usual sense of (ε, δ), where the labels are kept back unless the test passes."""
+        """ε of everything, in the usual sense of (ε, δ), where labels are kept back unless the test passes.
+
+        Only where all queries were fixed in advance and answered without checks, and this is the ledger's first
+        publication: otherwise what decides the bit depends on the answers kept back.
+        """
         fails = [log((CERTAIN - chance) / CERTAIN) for chance in self.chances]
         return max(self.epsilon, max(later - earlier for earlier, later in pairwise(fails)) + _UPWARD)
 
@@ -95,7 +100,7 @@ class Proposal:
 
     def event(self, *, simulated: bool = False) -> PublicationTest:
         """Return the test as an event, to be charged whichever way it ends."""
-        return PublicationTest(self.chances, self.unit, simulated)
+        return PublicationTest(self.chances, self.delta, self.unit, simulated)
 
     def shortfall(self, reach: FloatArray) -> int:
         """Return by how many teachers the cost misses what was proposed; private, and moved by one teacher by one.
@@ -132,20 +137,16 @@ class Proposal:
         """
         try:
             fields = json.loads(text)
-            if fields["format"] != FORMAT:
-                raise InvalidParameterError(f"A Proposal of format {FORMAT} is needed. Got {fields['format']!r}.")
-            unit = PrivacyUnit(str(fields["unit"]["name"]), NeighboringRelation(fields["unit"]["neighboring"]))
-            return cls(
-                delta=fields["delta"],
-                order=float(fields["order"]),
-                caps=tuple(fields["caps"]),
-                chances=tuple(fields["chances"]),
-                unit=unit,
-            )
-        except (KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.") from None
-        except json.JSONDecodeError:
-            raise InvalidParameterError("A Proposal must be JSON, as `Proposal.as_dict` writes it.") from None
+            name, relation = fields["unit"]["name"], NeighboringRelation(fields["unit"]["neighboring"])
+            delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
+            plain = type(name) is str and type(caps) is list and type(chances) is list and fields["format"] == FORMAT
+            plain = plain and all(type(number) is float for number in (delta, order, *caps))
+        except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
+            plain, name, relation, delta, order, caps, chances = False, "", None, 0.0, 0.0, [], []
+        if not plain or relation is None:
+            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.")
+        unit = PrivacyUnit(name, relation)
+        return cls(delta=delta, order=order, caps=tuple(caps), chances=tuple(chances), unit=unit)
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:

@@ -25,6 +25,8 @@ def propose(
 ) -> Proposal:
     """Return the smallest ε that votes like the public ones would bear, with the test that private votes must pass.
 
+    To be fixed before the first label is released.
+
     Parameters
     ----------
     proxy : Accountant

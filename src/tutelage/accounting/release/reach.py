@@ -16,9 +16,9 @@ from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgma
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.votes import VoteHistogram
 
-# Sums of a few thousand rounded terms are within 1e-12 of their value. Stretching U_j by more than that per ballot
-# keeps U_j of one data set below U_{j+1} of its neighbour as computed, not only as proved.
-_STRETCH = 1e-9
+# Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
+# of one data set below U_{j+1} of its neighbour as computed, not only as proved.
+_STRETCH, _ABSOLUTE = 1e-9, 1e-12
 
 
 def reach(
@@ -56,8 +56,9 @@ def reach(
         return np.zeros(steps + 1)
     costs, repeats = _per_query(event, votes, order, steps, offsets)
     limit = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
-    total = repeats @ np.minimum(costs, limit)
-    return np.maximum.accumulate(total * (1 + _STRETCH * np.arange(1, steps + 2)))
+    total = repeats @ np.fmin(costs, limit)
+    level = np.arange(1, steps + 2)
+    return np.maximum.accumulate(total * (1 + _STRETCH * level) + votes.n_queries * _ABSOLUTE * level)
 
 
 def _per_query(
@@ -86,7 +87,7 @@ def _per_query(
 
 def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> three_outcomes.Noise | None:
     if isinstance(event, NoisyArgmaxLaplace):
-        return three_outcomes.laplace_noise(event.scale)
+        return three_outcomes.laplace_noise(event.scale, order)
     return three_outcomes.gaussian_noise(event.sigma, order)
 
 

@@ -124,7 +124,7 @@ class SmoothPlan:
         margin, widest = self.margin, self.noise * self.most
         shift = 1 / self.noise + _ROUNDING + margin.linear * expm1(self.smoothness)
         shift += margin.square * widest * expm1(2 * self.smoothness)
-        return NoisedCost(shift * (1 + 1e-9), self.smoothness, self.unit, simulated)
+        return NoisedCost(shift * (1 + 1e-9), self.smoothness, self.delta, self.unit, simulated)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain JSON-ready values."""
