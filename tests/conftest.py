@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -59,3 +60,14 @@ def called(monkeypatch, capsys):
         return subprocess.CompletedProcess(list(map(str, arguments)), code, printed.out, printed.err)
 
     return call
+
+
+@pytest.fixture
+def in_this_process(request, called, monkeypatch):
+    """Let `tutelage` of a test module call the command line without a process, unless it asks for options of one."""
+    in_a_process = request.module.tutelage
+
+    def call(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        return in_a_process(*arguments, cwd=cwd, **options) if options else called(*arguments, cwd=cwd)
+
+    monkeypatch.setattr(request.module, "tutelage", call)

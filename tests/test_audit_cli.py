@@ -1,4 +1,4 @@
-"""``tutelage audit``: verdicts for people and machines, exit code 1 where something fails, nothing spent or written."""
+"""``tutelage audit``: verdicts for people and machines, exit code 3 where something fails, nothing spent or written."""
 
 import csv
 import json
@@ -39,7 +39,8 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     found = json.loads(printed.stdout)
     assert found["passed"]
     assert {one["check"] for one in found["checks"]} == {
-        "noise as configured", "ε as configured", "public rows are no private ones", "one unit, one teacher",
+        "noise as configured", "noise of its own for every query", "ε as configured",
+        "public rows are no private ones", "one unit, one teacher",
     }  # fmt: skip
     owned = {one["check"] for one in found["checks"] if one["private"]}
     assert owned == {"public rows are no private ones", "one unit, one teacher"}
@@ -58,7 +59,7 @@ def test_private_rows_among_the_public_ones_fail(folder, called):
     with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
         csv.writer(public).writerows([row[:4] for row in list(csv.reader(private))[1:41]])
     printed = called("audit", folder / "config.toml", "--json", *QUICK)
-    assert printed.returncode == 1
+    assert printed.returncode == 3
     assert verdicts(printed)["public rows are no private ones"] == "fail"
     assert not json.loads(printed.stdout)["passed"]
 
@@ -87,11 +88,30 @@ def test_the_membership_attack_runs_on_the_whole_pipeline(folder, called, monkey
     ("arguments", "message"),
     [
         (("--draws", 10), "`--draws`"),
+        (("--draws", 100_000_000_000), "`--draws` of audit must be at most 10,000,000"),
         (("--entities", 0), "`--entities`"),
     ],
 )
 def test_wrong_calls_are_one_sentence(folder, called, arguments, message):
     assert message in refusal(called("audit", folder / "config.toml", *arguments), 2)
+
+
+def test_public_rows_that_are_not_there_are_refused_as_by_a_run(folder, called):
+    configure(folder, public='label = "ill"\nevaluate_last = 99999', private='entity = "patient"\nignore = ["site"]')
+    for verb in ("audit", "run"):
+        assert "`evaluate_last` in [public] must leave" in refusal(called(verb, folder / "config.toml"), 2)
+
+
+def test_a_single_teacher_shows_nothing_about_sensitivity(binary_rows, monkeypatch):
+    X, y = binary_rows
+
+    def of_one_teacher(*_):
+        return lambda rows, labels, ids: (rows[:80, 0] > rows[:, 0].mean()).reshape(1, 80).astype(int)
+
+    monkeypatch.setattr(checklist, "ballots_of_classifier", of_one_teacher)
+    found = check_sensitivity(PATEClassifier(n_teachers=1, classes=[0, 1]), PrivateRows(X, y, np.arange(400)), X[:50])
+    assert found.verdict == "note"
+    assert "one teacher" in found.reason
 
 
 def test_a_missing_configuration_is_one_sentence(called, tmp_path):
@@ -102,17 +122,18 @@ def test_too_little_noise_fails_at_any_scale():
     class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
     right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)
     wrong = check_mechanism(FaultyArgmax(faulty.noise_of_0_7), **class_counts)
-    assert [one.verdict for one in right] == ["pass", "pass"]
+    assert [one.verdict for one in right] == ["pass"] * 3
     assert "fail" in [one.verdict for one in wrong]
 
 
 def test_every_mechanism_is_also_tried_with_little_noise():
     found = check_mechanism(ConfidentGNMax(200.0, 100.0, 40.0), 250, 10, draws=10_000, noise=SimulationNoise(0))
     assert [one.check for one in found] == [
-        "noise as configured", "ε as configured", "ε of the same with little noise", "ε of its check with little noise",
+        "noise as configured", "noise of its own for every query", "ε as configured",
+        "ε of the same with little noise", "ε of its check with little noise",
     ]  # fmt: skip
     assert {one.verdict for one in found} == {"pass"}
-    assert len(check_mechanism(GNMax(2.0), 20, 2, draws=1_000, noise=SimulationNoise(0))) == 2  # that is little already
+    assert len(check_mechanism(GNMax(2.0), 20, 2, draws=1_000, noise=SimulationNoise(0))) == 3  # that is little already
 
 
 def test_a_leaking_pipeline_fails(binary_rows, monkeypatch):

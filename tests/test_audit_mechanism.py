@@ -210,12 +210,34 @@ def test_pure_loss_is_claimed_at_delta_zero():
         ({"queries": 0}, "`queries`"),
         ({"confidence": 1.0}, "`confidence`"),
         ({"part": "check"}, "without a check"),
+        ({"part": "chec"}, "`part` of audit_mechanism must be 'release' or 'check'"),
+        ({"draws": 10**11}, "`draws` of audit_mechanism must be at most 10,000,000"),
+        ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
     settings = {"neighbours": TIE, "delta": 0.01, "draws": 100, **change}
     with pytest.raises(InvalidParameterError, match=message):
         audit_mechanism(LNMax(1.0), settings.pop("neighbours"), **settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"delta": float("nan")}, "`delta`"),
+        ({"delta": 1.0}, "`delta`"),
+        ({"draws": 0}, "`draws`"),
+        ({"draws": 10**11}, "`draws`"),
+        ({"confidence": 2}, "`confidence`"),
+        ({"part": "chec"}, "`part`"),
+        ({"part": "check"}, "`part`"),
+    ],
+)
+def test_worst_votes_for_settings_that_make_no_sense_are_refused(change, message):
+    with pytest.raises(InvalidParameterError, match=f"{message} of worst_neighbours"):
+        worst_neighbours(GNMax(2.0), **{"delta": 0.01, **change})
+    with pytest.raises(InvalidParameterError, match="`draws` of audit_law"):
+        audit_law(GNMax(2.0), (3, 2), draws=10**11)
 
 
 def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():

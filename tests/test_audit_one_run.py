@@ -112,6 +112,18 @@ def test_a_pipeline_with_many_teachers_and_noise_is_not():
     assert found.lower_bound < 0.5
 
 
+def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 3))
+    y, kept = (X[:, 0] > 0).astype(int), tmp_path / "checkpoints"
+    kept.mkdir()
+    (kept / "teachers-0.npz").write_bytes(b"a real run was interrupted here")
+    model = pipeline(3, 1.0).set_params(checkpoints=kept, data_changed=True, unit="patient")
+    score = pate_canaries(model, X, y, X_canaries=9 + X[:5], y_canaries=np.arange(2, 7))
+    assert np.shape(score(np.array([True, False, True, False, True]))) == (5,)
+    assert [path.read_bytes() for path in kept.iterdir()] == [b"a real run was interrupted here"]
+
+
 def test_canaries_must_be_people_of_their_own():
     with pytest.raises(InvalidDataError, match="canary 0"):
         audit_of(pipeline(2, 1.0), entity_ids=["canary 0"] * 400)
@@ -147,3 +159,31 @@ def test_scores_must_be_one_number_per_canary(scores):
 def test_more_right_guesses_than_guesses_are_refused():
     with pytest.raises(InvalidParameterError, match="must not fall"):
         p_value(5, 4, 10, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"delta": 1.0}, "`delta` of audit_in_one_run"),
+        ({"delta": float("nan")}, "`delta` of audit_in_one_run"),
+        ({"confidence": 1.0}, "`confidence` of audit_in_one_run"),
+        ({"claim": float("nan")}, "`claim` of audit_in_one_run"),
+        ({"claim": -1.0}, "`claim` of audit_in_one_run"),
+    ],
+)
+def test_settings_are_checked_before_the_run(change, message):
+    def run(included):
+        raise AssertionError("the pipeline ran")
+
+    with pytest.raises(InvalidParameterError, match=message):
+        audit_in_one_run(run, 10, guesses=10, **change)
+
+
+@pytest.mark.parametrize(
+    ("correct", "delta", "message"), [(-1, 0.0, "`correct`"), (6, 0.0, "`correct`, `guesses`"), (3, 2.0, "`delta`")]
+)
+def test_a_refusal_names_the_function_that_was_called(correct, delta, message):
+    with pytest.raises(InvalidParameterError, match=f"{message}.* of epsilon_lower_bound"):
+        epsilon_lower_bound(correct, 5, 10, delta, 0.95)
+    with pytest.raises(InvalidParameterError, match=f"{message}.* of p_value"):
+        p_value(correct, 5, 10, 1.0, delta)

@@ -21,15 +21,17 @@ def test_private_rows_among_the_public_ones_are_found():
     found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:20]]))
     assert found.equal == 20
     assert not found.passed
-    assert "Take them out" in found.reasons[0]
+    assert "Take these rows out" in found.reasons[0]
 
 
-def test_near_duplicates_are_noted():
+def test_near_duplicates_are_found():
     found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:50] + 1e-7]))
     assert found.equal == 0
     assert found.near >= 45  # a few lie at a rounding edge
-    assert found.passed
-    assert "rounding and spelling" in found.reasons[0]
+    assert found.by_chance
+    assert not found.passed
+    assert "up to rounding and spelling, more than chance explains. " in found.reasons[0]
+    assert "Take these rows out" in found.reasons[0]
 
 
 def test_what_is_alike_by_chance_is_a_note():
@@ -45,12 +47,51 @@ def test_what_is_alike_by_chance_is_a_note():
     assert not one_person.passed
 
 
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda rows: rows.astype(np.float32),
+        lambda rows: np.add(rows, [1e-9, 0, 0, 0]),
+        lambda rows: rows.astype(str),
+        lambda rows: rows.astype(str).astype(object),
+    ],
+)
+def test_copies_in_another_precision_or_as_text_fail(copied):
+    public = np.concatenate([PUBLIC, PRIVATE[:100]])
+    assert not audit_overlap(PRIVATE, copied(public)).passed
+    assert audit_overlap(PRIVATE, copied(PUBLIC)).passed
+
+
+@pytest.mark.parametrize("copies", [2, 3, 10])
+def test_copies_among_the_private_rows_excuse_nothing(copies):
+    public = np.concatenate([PUBLIC, PRIVATE[:100]])
+    found = audit_overlap(np.tile(PRIVATE, (copies, 1)), public)  # without ids, copies are other people
+    assert found.alike_among_private == len(PRIVATE) * copies
+    assert not found.passed
+    assert not audit_overlap(np.tile(PRIVATE, (copies, 1)), public.astype(np.float32)).passed
+    assert audit_overlap(np.tile(PRIVATE, (copies, 1)), PUBLIC).passed
+
+
+def test_few_values_are_alike_by_chance_whatever_their_shares():
+    random, failures = np.random.default_rng(1), 0
+    for trial in range(60):
+        values, spread = int(random.integers(2, 400)), random.dirichlet(np.ones(5))
+        shares = random.dirichlet(np.full(values, 0.5))
+        private = np.stack([random.choice(values, 400, p=shares), random.choice(5, 400, p=spread)], axis=1)
+        public = np.stack([random.choice(values, 150, p=shares), random.choice(5, 150, p=spread)], axis=1)
+        failures += not audit_overlap(private, public + 0.0 * trial).passed
+    assert failures <= 5
+
+
 def test_text_is_compared_exactly_and_by_spelling():
     private = np.array([["Smith", "Main  Street", 3], ["Jones", "High St", 4]], dtype=object)
     public = np.array([["smith ", "main street", 3.0], ["Jones", "High St", 4]], dtype=object)
     found = audit_overlap(private, public)
     assert (found.equal, found.near) == (1, 2)
-    assert audit_overlap(np.array([["1", "x"]] * 2), np.array([["1.0", "x"]])).equal == 0
+    assert found.reasons[-1].startswith("1 more is equal up to rounding")
+    spelled = audit_overlap(np.array([["1", "x"]] * 2), np.array([["1.0", "x"]]))
+    assert (spelled.equal, spelled.near) == (0, 1)
+    assert audit_overlap(np.array([["nan", "inf"]]), np.array([["NaN", "INF "]], dtype=object)).near == 1
 
 
 def test_numbers_alike_are_alike_whatever_their_type():

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -12,15 +12,17 @@ import pytest
 
 from tutelage import VoteHistogram
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
-from tutelage.lints import lint
+from tutelage.lints import Finding, lint
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.report import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
+from tutelage.report.questions import SIDE_CHANNELS, TRUST
 from tutelage.report.statements import overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
+SPENT = {**BUDGET, "budget": 1.2345, "spent": 1.0}
 PRIVATE = {
     "a private epsilon": PrivateEpsilon(0.5577, 12.0, 1e-5, PATIENT, "exact"),
     "votes": VoteHistogram(np.array([[4711, 289]]), 5000),
@@ -53,7 +55,7 @@ def full_card(**changes: Any) -> PrivacyCard:
 
     checked = (ConfidenceCheck(200, 150, 3, PATIENT), 900), (NoisyArgmaxGaussian(40.0, 3, PATIENT), 612)
     values: dict[str, Any] = {
-        "sanitised": replace(cost(0.81), method="a test of its own, noise of its own"),
+        "sanitised": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
         "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
         "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
@@ -107,6 +109,20 @@ def test_the_json_card_names_everything_an_officer_asks_for(tmp_path):
     assert {name: filed[name] for name in expected} == expected
     assert filed["neighbouring"] == str(PATIENT.neighboring)
     assert filed["event"]["of"]["unit"]["name"] == "patient_id"
+
+
+def test_the_card_says_of_its_noise_whether_it_was_real():
+    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
+    simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded)
+    assert [made.as_dict()["noise"] for made in (card(), simulated)] == ["real", "simulated"]
+
+
+def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
+    text = card().as_markdown()
+    assert text.count("| Kind of ε |") == 1
+    assert "| Event |" not in text
+    for sentence in (*SIDE_CHANNELS, TRUST):  # under its heading, and where the officer asks
+        assert text.count(sentence) == 2
 
 
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
@@ -204,11 +220,84 @@ def test_private_values_are_refused_inside_the_records_that_a_card_allows(kind):
         {"accuracy_by_class": (ClassAccuracy("no", 4, hidden),)},
         {"batches": (Batch("2026", 4, 0.1, hidden),)},
         {"frontier": (FrontierPoint(4, hidden),)},
-        {"sanitised": PublicEpsilon(hidden, 1e-5, PATIENT, "a theorem")},
+        {"sanitised": PublicEpsilon(hidden, 1e-5, PATIENT, "a theorem", output_dependent=True)},
         {"event": Composed((hidden,))},
     ):
         with pytest.raises(NotPublishableError):
             card(**changes)
+
+
+LIST: Any = [4711, 289]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batches": (Batch(LIST, 4, 0.1, 0.2),)},
+        {"batches": (Batch("2026", LIST, 0.1, 0.2),)},
+        {"accuracy_by_class": (ClassAccuracy("no", 4, LIST),)},
+        {"accuracy_by_class": (ClassAccuracy(LIST, 4, 2),)},
+        {"frontier": (FrontierPoint(LIST, PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem")),)},
+        {"sanitised": PublicEpsilon(0.1, 1e-5, PATIENT, LIST, output_dependent=True)},
+        {"alone": PublicEpsilon(0.1, 1e-5, PATIENT, "a theorem", LIST)},
+        {"alone": PublicEpsilon(0.1, 1e-5, PrivacyUnit(LIST, PATIENT.neighboring), "a theorem")},
+        {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
+        {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
+        {"event": Repeated(LIST, 3)},
+        {"event": Composed((Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 3), LIST))},
+    ],
+)
+def test_lists_of_numbers_are_refused_inside_the_records_and_events_of_a_card(changes):
+    with pytest.raises(NotPublishableError) as refused:
+        card(**changes)
+    assert not re.search("4711|289", str(refused.value))
+
+
+@dataclass(frozen=True)
+class TellingEvent(Event):
+    """An event of one's own, which calls votes its settings."""
+
+    scale: float = 1.0
+    classes: int = 2
+    unit: PrivacyUnit = PATIENT
+    votes: int = 4711
+
+
+def test_only_known_events_stand_on_a_card():
+    disguised = type("NoisyArgmaxLaplace", (TellingEvent,), {})()
+    posing = type(
+        "NoisyArgmaxLaplace", (Event,), {"as_dict": lambda _: NoisyArgmaxLaplace(1.0, 2, PATIENT).as_dict()}
+    )()
+    for event in (TellingEvent(), disguised, posing):
+        for nested in (event, Repeated(event, 3), Composed((event,))):
+            with pytest.raises(NotPublishableError, match=r"the events of `tutelage\.events` only"):
+                card(event=nested)
+
+
+def test_findings_are_text_of_known_severity():
+    values: Any = [("x", "danger", LIST), (LIST, "danger", "y"), ("x", LIST, "y"), ("x", '"><img src=x>', "y")]
+    for wrong in values:
+        with pytest.raises(InvalidParameterError, match="of Finding must be") as refused:
+            Finding(*wrong)
+        assert not re.search("4711|img", str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"student_accuracy": 7.5}, "student_accuracy"),
+        ({"answered": 501}, "answered"),
+        ({"queries": -1, "answered": None}, "queries"),
+        ({"teachers": -250}, "teachers"),
+        ({"accuracy_by_class": (ClassAccuracy("no", 4, 5),)}, "accuracy_by_class"),
+        ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
+        ({"epsilon": PublicEpsilon(-3.0, 1e-5, PATIENT, "a theorem")}, "epsilon"),
+        ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
+    ],
+)
+def test_numbers_are_in_their_ranges(changes, name):
+    with pytest.raises(InvalidParameterError, match=f"{name}.*of a card must be"):
+        card(**changes)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -233,8 +322,9 @@ def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
     other = PublicEpsilon(0.5, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
     simulated = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem", simulated=True)
     for epsilon in (other, simulated):
-        with pytest.raises(NotPublishableError, match="same unit of privacy"):
-            card(sanitised=epsilon)
+        for changes in ({"sanitised": replace(epsilon, output_dependent=True)}, {"alone": epsilon}):
+            with pytest.raises(NotPublishableError, match="same unit of privacy"):
+                card(**changes)
         with pytest.raises(NotPublishableError, match="same unit of privacy"):
             card(frontier=(FrontierPoint(5, epsilon),))
 
@@ -247,6 +337,33 @@ def test_a_sanitised_epsilon_stands_beside_the_other_and_not_in_its_place():
         assert "a test of its own, noise of its own" in text
 
 
+def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first():
+    always = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem")
+    at_hand = replace(always, output_dependent=True)
+    for changes in ({"epsilon": at_hand}, {"alone": at_hand}, {"frontier": (FrontierPoint(5, at_hand),)}):
+        with pytest.raises(NotPublishableError, match="must hold for any votes and outcome"):
+            card(**changes)
+    for epsilon in (always, replace(at_hand, epsilon=11.41), replace(at_hand, epsilon=11.40896)):
+        with pytest.raises(NotPublishableError, match="holds for the outcome at hand, and smaller"):
+            card(sanitised=epsilon)
+    with pytest.raises(NotPublishableError, match="and smaller"):
+        card(sanitised=at_hand, alone=replace(always, epsilon=0.4))
+    assert card(sanitised=at_hand).sanitised == at_hand
+
+
+def test_a_card_says_whether_its_epsilon_is_about_the_release_or_about_everything():
+    one, all_of_it = full_card(), full_card(alone=PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem"), budget=SPENT)
+    assert not one.covers_ledger
+    assert all_of_it.covers_ledger
+    for text in (one.as_markdown(), one.as_html()):
+        assert "After seeing this release," in text
+        assert "by itself |" not in text
+        assert "everything released through this ledger" not in text
+    for text in (all_of_it.as_markdown(), all_of_it.as_html()):
+        assert "After seeing everything released through this ledger," in text
+        assert "ε of this release by itself" in text
+
+
 @pytest.mark.parametrize("text", [full_card().as_markdown(), full_card().as_html(), card().as_html()])
 def test_no_card_promises_what_no_epsilon_does(text):
     assert overclaim_in(text) is None
@@ -256,7 +373,12 @@ def test_no_card_promises_what_no_epsilon_does(text):
     "claim",
     [
         "The data are anonymous.", "anonymised rows", "Anonymization was applied", "It is completely safe.",
-        "100% secure", "There is no privacy risk.", "risk-free", "patients cannot be re-identified",
+        "100% secure", "There is no privacy risk.", "risk-free", "patients cannot be re-identified", "zero-risk",
+        "Nobody can be re-identified.", "Re-identification is impossible.", "entirely private", "totally safe",
+        "100%safe", "completely  safe", "completely\nsafe", "fully-private", "de-identified", "ano\u00adnymous",
+        "ano\u200bnymised", "\uff41nonymous", "risk\u2011free", "No personal data left.", "provably secure",
+        "Privacy is guaranteed.", "individuals are unidentifiable", "cannot be linked to any person",
+        "The rows are not named. They are anonymous.", "not only anonymous",
     ],
 )  # fmt: skip
 def test_statements_promise_nothing_either(claim):
@@ -266,10 +388,21 @@ def test_statements_promise_nothing_either(claim):
 
 
 @pytest.mark.parametrize(
-    "text", ["Names were pseudonymised.", "No risk assessment was made yet.", "The risk is small."]
-)
+    "text",
+    [
+        "Names were pseudonymised.", "No risk assessment was made yet.", "The risk is small.",
+        "The data are not anonymous.", "Anonymity is not claimed.", "We make no claim of anonymity.",
+        "This does not make the data anonymous.", "No personal data leave the site.", "It is not completely safe.",
+    ],
+)  # fmt: skip
 def test_modest_words_are_free(text):
     assert text in card(statements={"legal": text}).as_markdown()
+
+
+@pytest.mark.parametrize("name", ["mechanism", "noise_source", "selection", "feature_map", "student"])
+def test_no_name_promises_it_for_them(name):
+    with pytest.raises(InvalidParameterError, match=f"`{name}` of a card says 'fully private'"):
+        card(**{name: "a fully private one"})
 
 
 @pytest.mark.parametrize(
@@ -345,7 +478,7 @@ def test_names_and_statements_are_text_whatever_they_hold():
     assert found.open == []
     assert not {"script", "img"} & {tag for tag, _ in found.tags}
     assert not [name for _, attributes in found.tags for name in attributes if name.startswith("on")]
-    assert "\u202e" not in hostile.as_html()
+    assert "\u202e" not in hostile.as_html() + hostile.as_markdown()
     assert '<script>alert("1")</script>' in "".join(found.text)
     assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]|(?<!\\)`", hostile.as_markdown())
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from test_card import HOSTILE, Outline, card, full_card
+from test_card import HOSTILE, PATIENT, Outline, card, full_card
+from tutelage.budget import PublicEpsilon
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.report import PrivacyCard, read_card
 from tutelage.report.reading import card_from_dict
@@ -48,15 +49,23 @@ def changed(path: tuple, value: object) -> Any:
     return record
 
 
-@pytest.mark.parametrize("made", [card(), full_card(), full_card(answered=None, teachers=None), card(findings=())])
+ALONE = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [card(), full_card(), full_card(answered=None, teachers=None), card(findings=()), full_card(alone=ALONE)],
+)
 def test_a_card_comes_back_as_it_was(made, tmp_path):
     path, *_ = made.save(tmp_path)
     assert read_card(path) == made
     assert read_card(path).as_html() == made.as_html()
+    assert read_card(str(path)) == made
+    assert made.save(str(tmp_path))[0] == path
 
 
 def test_cards_of_the_first_format_are_read(tmp_path):
-    new = ("sanitised", "epsilon_order", "accuracy_by_class", "batches", "frontier", "findings", "statements")
+    new = ("sanitised", "alone", "epsilon_order", "accuracy_by_class", "batches", "frontier", "findings", "statements")
     record = {name: value for name, value in card().as_dict().items() if name not in new} | {"format": 1}
     assert read_card(written(tmp_path, record)) == card()
 
@@ -66,6 +75,7 @@ def test_a_simulated_card_stays_simulated(tmp_path):
     assert read_card(written(tmp_path, taint)).epsilon.simulated
     event = json.loads(json.dumps(card().as_dict()["event"]).replace('"simulated": false', '"simulated": true'))
     assert read_card(written(tmp_path, {**RECORD, "event": event, "private": True})).epsilon.simulated
+    assert read_card(written(tmp_path, {**taint, "private": True, "noise": "simulated"})).epsilon.simulated
 
 
 TEXTS = {
@@ -146,6 +156,6 @@ def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
 
 @given(st.floats(0, 1e15), st.sampled_from([0.0, 5e-324, 1e-300, 1e-9, 1.0]))
 def test_every_guarantee_can_be_drawn(epsilon, delta):
-    made = card_from_dict({**RECORD, "public_epsilon": epsilon, "delta": delta})
+    made = card_from_dict({**RECORD, "public_epsilon": epsilon, "delta": delta, "sanitised": None})
     assert "nan" not in made.as_html().lower()
     assert math.isfinite(made.epsilon.epsilon)

@@ -20,6 +20,8 @@ from tutelage import VoteHistogram
 from tutelage.budget import round_up
 from tutelage.students import load_student
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 CONFIG = """
 [private]
 file = "private.csv"
@@ -203,8 +205,8 @@ def test_the_card_holds_known_public_entries_only(folder):
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
         "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
         "features",
-        "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions",
-        "epsilon_order", "sanitised", "accuracy_by_class", "batches", "frontier", "findings", "statements",
+        "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions", "noise",
+        "epsilon_order", "sanitised", "alone", "accuracy_by_class", "batches", "frontier", "findings", "statements",
     }  # fmt: skip
 
 
@@ -555,7 +557,7 @@ def test_account_tells_every_cost_of_every_mechanism(options, known):
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a number of votes between"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--first", "101"], 1, "holds 100 queries"),
-        (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--array", "mnist"], 1, "name the one with"),
+        (["--mechanism", "gnmax", "--sigma", "3", "--delta", "1e-5", "--array", "mnist"], 1, "has no array 'mnist'"),
     ],
 )
 def test_account_refuses_in_one_sentence(arguments, code, message, called):

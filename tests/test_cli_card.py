@@ -11,7 +11,8 @@ import pytest
 from test_card import Outline
 from test_cli import configure, folder  # noqa: F401  the fixture
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
-from tutelage.events import PublicationTest
+from tutelage.budget import round_up
+from tutelage.events import NoisedCost, PublicationTest
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.report import STATEMENTS, read_card
 from tutelage.report.statements import overclaim_in
@@ -87,10 +88,47 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
     first.save(folder / "later")
     assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
     now = read_card(folder / "later" / "card.json")
-    assert (now.epsilon, now.mechanism, now.queries) == (first.epsilon, first.mechanism, first.queries)
+    ledger = Ledger.open(folder / "private.csv.ledger").state()
+    assert (now.alone, now.mechanism, now.queries) == (first.epsilon, first.mechanism, first.queries)
     assert now.budget["spent"] > first.budget["spent"]
     assert len(now.batches) == 2
-    assert now.budget == Ledger.open(folder / "private.csv.ledger").state().as_dict()
+    assert now.budget == ledger.as_dict()
+    assert now.epsilon == ledger.guarantee()
+    assert not first.covers_ledger
+    page = (folder / "later" / "card.md").read_text()
+    assert "After seeing everything released through this ledger," in page
+    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## The differential privacy guarantee")[0]
+    assert "| ε of this release by itself |" in page
+    assert {finding.code for finding in now.findings or ()} >= {"epsilon-too-large"}
+    assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    assert read_card(folder / "later" / "card.json") == now
+
+
+def test_a_card_whose_ledger_saw_no_later_release_keeps_its_epsilon(called, folder):  # noqa: F811
+    called("run", "config.toml", cwd=folder)
+    first = read_card(folder / "out" / "card.json")
+    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    assert read_card(folder / "out" / "card.json") == first
+    assert first.alone is None
+
+
+def test_a_test_of_an_epsilon_is_a_later_release_too(called, folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    called("run", "config.toml", cwd=folder)
+    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
+    ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit), 1)  # and killed before it was drawn
+    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    now = read_card(folder / "out" / "card.json")
+    assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
+
+
+def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    called("run", "config.toml", cwd=folder)
+    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
+    ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit, simulated=True), 1)
+    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
 
 def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
@@ -106,17 +144,21 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     assert ledger.head in (charged / "card.md").read_text()
 
 
-def test_the_test_of_an_epsilon_is_counted_and_is_no_query(called, charged):
+@pytest.mark.parametrize(
+    "publication", [PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER), NoisedCost(0.1, 0.01, 1e-5, ONE_TEACHER)]
+)
+def test_the_publication_of_an_epsilon_is_counted_and_is_no_query(publication, called, charged):
     ledger = Ledger.open(charged / "a.ledger")
-    test = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
-    ledger.settle(ledger.reserve(test, 1), {bytes(32): (1,)}, test)
+    ledger.settle(ledger.reserve(publication, 1), {bytes(32): (1,)}, publication)
     assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
     card = read_card(charged / "card.json")
     assert (card.queries, [batch.queries for batch in card.batches]) == (60, [40, 20, 0])
     assert card.batches[-1].answers == 0
     assert card.batches[-1].checks > 0
-    assert "1 × PublicationTest" in card.mechanism
-    assert "test of ε" in (charged / "card.html").read_text()
+    assert f"1 × {type(publication).__name__}" in card.mechanism
+    assert [point.queries for point in card.frontier] == [15, 30, 60, 120, 240]
+    assert card.frontier[2].epsilon.epsilon < 5  # of what was asked last, not of the publication
+    assert "publishing ε" in (charged / "card.html").read_text()
     assert str(2**58) not in (charged / "card.md").read_text()
 
 
@@ -127,6 +169,16 @@ def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
     assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
     assert "NOT PRIVATE" in (charged / "card.html").read_text()
     assert read_card(charged / "card.json").noise_source == "simulated from a seed"
+
+
+def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tutelage.cli.card.frontier_of", interrupted)
+    said = refusal(called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged), 130)
+    assert said.startswith("tutelage: interrupted; what was not written yet is lost")
+    assert not (charged / "card.json").exists()
 
 
 def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noqa: F811

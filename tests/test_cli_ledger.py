@@ -17,6 +17,8 @@ from tutelage import Ledger
 from tutelage.budget import round_up
 from tutelage.neighboring import ONE_TEACHER
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 GNMAX = ("--mechanism", "gnmax", "--sigma", 40)
 
 

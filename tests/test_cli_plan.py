@@ -18,7 +18,9 @@ def test_a_plan_is_a_table_a_recommendation_and_its_assumptions(called):
     assert printed.returncode == 0, printed.stderr
     text = " ".join(printed.stdout.split())
     assert "ε = 3 at δ = 1e-06, whatever the votes are" in text
-    assert re.search(r"Recommended: \d+ teachers, \w+\(", text)
+    (short,) = re.findall(r"Recommended: \d+ teachers, (\w+ (?:T \d+ )?[σb] [\d./]+), \d+ queries", text)
+    assert text.count(short) == 2  # in the table too
+    assert "Threshold T and noise" in text
     assert "Nothing was said about the teachers" in text
     assert "[teachers] number = " in text
     assert max(map(len, printed.stdout.splitlines())) <= 80
@@ -43,6 +45,9 @@ def test_public_votes_are_read_from_files(called, tmp_path):
     found = json.loads(called(*WISH, *files, "--proxy-rows", 20, "--proxy-rows", 100, "--json").stdout)
     assert "50 teachers of 20 rows" in found["assumptions"][0]
     assert "--proxy-rows" in refusal(called(*WISH, *files), 1)
+    of_two = ("plan", "--epsilon", 3, "--rows", 5000, "--classes", 2, *files, "--proxy-rows", 20, "--proxy-rows", 100)
+    assert "--proxy-votes must be on 2 classes" in refusal(called(*of_two), 2)
+    assert "`--proxy-rows`" in refusal(called(*WISH, *files, "--proxy-rows", 20, "--proxy-rows", 0), 2)
     assert "once per --proxy-votes" in refusal(called(*WISH, *files, "--proxy-rows", 20), 2)
     assert "Give one of them" in refusal(called(*WISH, *files, "--teacher-accuracy", "20=0.8"), 2)
 
@@ -54,6 +59,20 @@ def test_the_frontier_is_a_figure(called, tmp_path):
     assert json.loads((tmp_path / "out" / "plan.json").read_text()) == json.loads(printed.stdout)
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "out" / "plan.svg").read_text()
+
+
+def test_without_matplotlib_the_plan_is_written_and_the_figure_missed(called, tmp_path, monkeypatch):
+    monkeypatch.setattr("tutelage.cli.plan.find_spec", lambda name: None)
+    printed = called(*WISH, "--output", tmp_path / "out", "--json")
+    assert printed.returncode == 0, printed.stderr
+    assert "tutelage[report]" in printed.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["plan.json"]
+
+
+def test_an_output_that_is_no_folder_is_refused_before_planning(called, tmp_path, monkeypatch):
+    monkeypatch.setattr("tutelage.cli.plan.make_plan", None)
+    (tmp_path / "out").touch()
+    assert "--output must be a folder" in refusal(called(*WISH, "--output", tmp_path / "out"), 2)
 
 
 def test_an_impossible_wish_says_why_and_what_would_do(called):
@@ -69,9 +88,13 @@ def test_an_impossible_wish_says_why_and_what_would_do(called):
     [
         (("--teacher-accuracy", "0.8"), "must be ROWS=SHARE"),
         (("--teacher-accuracy", "20=1.8"), "above chance"),
-        (("--teachers", 6000), "at most the 5000 rows"),
+        (("--teachers", 3000), "--teachers must be at most 1,666, so that 5,000 rows give each one row"),
         (("--public-rows", 10), "at most the 10 public rows"),
-        (("--label-accuracy", 0.2), "`label_accuracy` of plan"),
+        (("--teacher-accuracy", "inf=0.8"), "--teacher-accuracy must be ROWS=SHARE, with a finite number"),
+        (("--label-accuracy", 0.2), "--label-accuracy must be"),
+        (("--queries", 0), "--queries must be"),
+        (("--delta", 0), "--delta must"),
+        (("--classes", 1), "`--classes`"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(called, arguments, sentence):
@@ -148,6 +171,15 @@ def test_objections_come_before_anything_is_spent(called, folder, monkeypatch):
     assert ran.returncode == 130
     assert ran.stderr.startswith("tutelage: danger: ε is above 10")
     assert not (folder / "private.csv.ledger").exists()
+
+
+def test_settings_that_were_tuned_on_private_data_are_objected_to(called, folder):
+    configure(folder, ("delta = 1e-5", 'delta = 1e-5\ntuned_on = "private"'), ("sigma = 2.0", "sigma = 12.0"))
+    assert "tutelage: danger: Settings were chosen by looking" in called("run", "config.toml", cwd=folder).stderr
+    (finding,) = json.loads((folder / "out" / "card.json").read_text())["findings"]
+    assert finding["code"] == "tuned-on-private"
+    configure(folder, ("delta = 1e-5", 'delta = 1e-5\ntuned_on = "votes"'))
+    assert "`tuned_on` in [privacy]" in refusal(called("run", "config.toml", "--overwrite", cwd=folder), 2)
 
 
 def test_how_many_people_there_are_is_not_on_the_card_where_it_is_private(called, folder):

@@ -1,5 +1,6 @@
 """Documentation runs: every Python block, every configuration, every link between pages, every doctest."""
 
+import ast
 import contextlib
 import doctest
 import io
@@ -14,6 +15,7 @@ from conftest import REPOSITORY
 from test_cli import configure, tutelage, write_rows
 from tutelage import classifier, labeling
 from tutelage.accounting import accountant
+from tutelage.accounting.release.reach import reach
 from tutelage.budget import round_up
 from tutelage.cli.config import load_config
 from tutelage.ledger import ledger
@@ -182,6 +184,15 @@ def test_every_proof_and_test_that_the_source_names_exists():
     assert "docs/proofs/data_independent.md" in named
     for path in named:
         assert (REPOSITORY / path).is_file(), path
+
+
+def test_a_theorem_is_tested_where_its_function_is_used_and_not_just_its_name():
+    tests_that_use: Any = runpy.run_path(str(REPOSITORY / "tools" / "theorems.py"))["tests_that_use"]
+    home = "tutelage.accounting.release"
+    imports = f"from {home} import reach as costs\nfrom {home}.reach import reach\n"
+    for body, number in (("reach(votes)", 1), ("costs.reach(votes)", 1), ("costs.other", 0), ("votes.reach()", 0)):
+        assert tests_that_use(reach, ast.parse(f"{imports}def test_it(votes):\n    {body}")) == number
+    assert tests_that_use(reach, ast.parse("def test_it():\n    reach = 3\n    print(reach)")) == 0
 
 
 def test_the_page_of_theorems_is_up_to_date():

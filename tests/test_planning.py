@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import REPOSITORY
-from tutelage.accounting import data_independent
+from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_digits, load_mnist
-from tutelage.events import Repeated
+from tutelage.events import Composed, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.neighboring import ONE_TEACHER
@@ -136,6 +137,10 @@ def test_proxy_votes_are_read_from_a_file(tmp_path):
     assert ProxyVotes.load(tmp_path / "bare.npz", rows_per_teacher=12).labels is None
     with pytest.raises(InvalidDataError, match="--proxy-rows"):
         ProxyVotes.load(tmp_path / "bare.npz")
+    for wrong in (np.array("many"), np.array([20, 30]), np.float64("nan"), np.array(0)):
+        np.savez(tmp_path / "wrong.npz", counts=counts, rows_per_teacher=wrong)
+        with pytest.raises(InvalidDataError, match="`rows_per_teacher` of one number above 0"):
+            ProxyVotes.load(tmp_path / "wrong.npz")
 
 
 def test_private_votes_are_not_planned_by(tmp_path):
@@ -148,6 +153,21 @@ def test_private_votes_are_not_planned_by(tmp_path):
 def test_labels_that_are_no_classes_are_refused(labels):
     with pytest.raises(InvalidDataError, match="class indices below 2"):
         ProxyVotes(VoteHistogram(np.array([[8, 2], [3, 7]]), 10), 5, labels)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_small_shard_chooses_among_the_classes_that_it_has(classes):
+    model, rows = TeacherModel(classes=classes, limit=0.8, half=3.0), 4.0
+    rng = np.random.default_rng(0)
+    has = rng.poisson(rows / classes, (200_000, classes)) > 0
+    known = np.where(has[:, 0], has.sum(axis=1), np.inf)  # nobody guesses a class that it never saw
+    simulated = []
+    for share in (seen := special.ndtr(np.sqrt(rows / 3) * (special.ndtri(0.8) + special.ndtri([0.02, 0.3, 0.9])))):
+        right = 1 / known + (1 - 1 / known) * (2 * share - 1) if share > 0.5 else 2 * share / known
+        simulated.append(float(np.where(has[:, 0], right, 0).mean()))
+    assert (seen > 0.5).tolist() == [False, True, True]
+    places = [int(200 * place) for place in (0.02, 0.3, 0.9)]
+    assert model.right_shares(rows)[places] == pytest.approx(simulated, abs=0.01)
 
 
 # Labels
@@ -323,7 +343,7 @@ def test_fewer_queries_are_advised_where_they_help():
 
 def test_teachers_that_fall_short_without_noise_are_named_as_the_obstacle():
     model = TeacherModel(classes=4, limit=0.6, half=10.0)
-    found = plan(1.0, 1e-6, rows=5000, classes=4, model=model, queries=20, teachers=50)
+    found = plan(1.0, 1e-6, rows=5000, classes=4, model=model, queries=20, teachers=50, label_accuracy=0.9)
     assert found.obstacle is not None
     assert "Even without noise" in found.obstacle
 
@@ -335,6 +355,58 @@ def test_queries_are_chosen_where_none_are_named():
         for epsilon in (4.0, 0.4)
     )
     assert 150 >= many > few
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_where_nothing_is_said_the_goal_is_one_that_can_be_reached(classes):
+    found = plan(8.0, 1e-5, rows=30_000, classes=classes)
+    assert found.possible
+    assert found.recommended.queries > 100
+    assert found.label_accuracy == pytest.approx(0.87, abs=0.02)
+
+
+def test_a_goal_out_of_reach_leaves_as_many_queries_as_are_about_as_good():
+    found = plan(8.0, 1e-5, rows=30_000, classes=10, label_accuracy=0.9)
+    assert found.recommended.queries > 20
+
+
+def test_teachers_of_a_row_or_two_are_foretold_to_do_no_worse_than_chance():
+    for classes in (2, 10):
+        for rows in (1.0, 2.0, 5.0):
+            votes = typical_votes(TeacherModel.assumed(classes), 3000, rows)
+            right = TeacherModel.assumed(classes).right_shares(rows)
+            assert right.mean() > -np.expm1(-rows) / classes
+            if rows >= classes:
+                assert expected_without_noise(votes) > 1 / classes
+
+
+def test_many_queries_are_planned_in_seconds_and_in_little_memory(monkeypatch):
+    asked = []
+
+    def counted(epsilon, count, delta):
+        asked.append(count)
+        return float("inf")
+
+    monkeypatch.setattr("tutelage.planning.calibration.pure_dp_composition", counted)
+    calibrated(ExponentialMax(1.0), 0.5, 1e-6, 1_000_000, ONE_TEACHER)
+    assert not asked  # a million answers would take minutes and gigabytes
+    calibrated(ExponentialMax(1.0), 0.5, 1e-6, 1_001, ONE_TEACHER)
+    assert set(asked) == {1_001}
+
+
+def test_the_foretold_exact_epsilon_is_that_of_the_votes_foretold(good):
+    best, model = good.recommended, TeacherModel.from_accuracies({50: 0.8, 200: 0.9}, 5)
+    counts = typical_counts(typical_votes(model, best.teachers, best.rows_per_teacher))
+    places = np.linspace(0, len(counts) - 1, best.queries).round().astype(int)
+    votes, accountant = VoteHistogram(counts[places], best.teachers), Accountant()
+    assert isinstance(best.mechanism, ConfidentGNMax)
+    one = best.mechanism.event_of_one(5, votes.unit, simulated=False)
+    assert isinstance(one, Composed)
+    check, answer = one.events
+    answered = round(best.answers)
+    accountant.add(Repeated(check, best.queries), votes)
+    accountant.add(Repeated(answer, answered), votes.select(np.arange(best.queries - answered, best.queries)))
+    assert good.private_epsilon == pytest.approx(accountant.exact(1e-6).reveal(), rel=0.05)
 
 
 def test_objections_stand_on_the_plan():
@@ -349,9 +421,12 @@ def test_objections_stand_on_the_plan():
         ({"epsilon": float("nan")}, "`epsilon` of plan"),
         ({"delta": 0.0}, "`delta` of plan"),
         ({"rows": 1}, "`rows` of plan"),
-        ({"classes": 1}, "`classes` of"),
+        ({"classes": 1}, "`classes` of plan"),
+        ({"classes": 0, "model": TeacherModel.assumed(3)}, "`classes` of plan"),
+        ({"model": 0.9}, "`model` of plan must be a TeacherModel. Got float"),
         ({"queries": 0}, "`queries` of plan"),
-        ({"teachers": 101}, "`teachers` of plan must be at most the 100 rows"),
+        ({"rows": 2, "classes": 3}, "`rows` of plan must be at least one for each of 3 classes"),
+        ({"teachers": 51}, "`teachers` of plan must be at most 50"),
         ({"queries": 20, "public_rows": 10}, "`queries` of plan must be at most the 10 public rows"),
         ({"label_accuracy": 1.0}, "`label_accuracy` of plan"),
         ({"model": TeacherModel.assumed(3)}, "`model` of plan is about 3 classes"),

@@ -37,7 +37,7 @@ def test_the_file_is_marked_everywhere_and_for_its_owner_only(tmp_path):
 
 
 def test_without_labels_there_is_no_accuracy_of_teachers(tmp_path):
-    write_private_report(tmp_path / "a.html", VOTES)
+    write_private_report(str(tmp_path / "a.html"), VOTES)
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert len(re.findall("<svg", page)) == 2
     assert "like the plurality" in page

@@ -80,6 +80,8 @@ def test_votes_as_proposed_publish_what_was_proposed(proposal):
     publication = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert publication.passed
     assert publication.epsilon.epsilon == proposal.epsilon
+    assert publication.epsilon.output_dependent
+    assert not publication.data_independent.output_dependent
     assert publication.epsilon.delta == DELTA
     assert publication.epsilon.simulated
     whole = Composed((Repeated(ONE, 40), proposal.event(simulated=True)))
@@ -92,21 +94,27 @@ def test_votes_that_disagree_are_refused_and_fall_back_upward(proposal):
     assert not publication.passed
     assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
     assert "refused" in publication.epsilon.method
+    assert not publication.epsilon.output_dependent
 
 
-def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal):
-    """Of 400 tests at 5 % refusals, 20 refuse; 2 to 46 are all but certain (binomial, 1e-6 on either side)."""
-    noise = SimulationNoise(3)
-    refused = 0
-    for _ in range(400):
-        refused += not noise.happens(proposal.chances[0])
-    assert 2 <= refused <= 46
-    assert all(SystemNoise().happens(CERTAIN) for _ in range(100))
-    assert not any(SystemNoise().happens(0) for _ in range(100))
+def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(SimulationNoise, "happens", lambda self, chance: bool(asked.append(chance)))
+    shortfalls = []
+    for lost in (0, 8, 14, 20):
+        counts = AGREEING + np.array([-lost, lost, 0])
+        whole = released(counts)
+        shortfalls.append(proposal.shortfall(whole.reach(proposal.order, len(proposal.caps)).reveal()))
+        publish_epsilon(whole, ledger(), proposal, ROWS, noise=SimulationNoise(0))
+    assert shortfalls[0] == 0
+    assert len(set(shortfalls)) == 4
+    assert asked == [proposal.chances[min(shortfall, len(proposal.caps))] for shortfall in shortfalls]
 
 
 def test_the_systems_chances_are_not_a_seeds(proposal):
     """Binomial of 2,000 fair draws: outside 850..1150 with probability below 1e-10."""
+    assert all(SystemNoise().happens(CERTAIN) for _ in range(100))
+    assert not any(SystemNoise().happens(0) for _ in range(100))
     assert 850 < sum(SystemNoise().happens(CERTAIN // 2) for _ in range(2000)) < 1150
 
 
@@ -328,3 +336,50 @@ def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
     assert other.epsilon.epsilon != publication.epsilon.epsilon
     with pytest.raises(NothingToGainError):
         choose_release(released(TORN), DELTA)
+
+
+def test_processes_that_race_with_proposals_of_their_own_share_one_delta(tmp_path):
+    """Each proposal takes the ledger's whole δ: of four that are tested at once, exactly one is."""
+    path = tmp_path / "ledger.db"
+    paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER))
+    script = textwrap.dedent(
+        f"""
+        import sys, time
+        import numpy as np
+        from tutelage.accounting import Accountant, Proposal
+        from tutelage.events import NoisyArgmaxLaplace, Repeated
+        from tutelage.exceptions import PublicationsExhaustedError
+        from tutelage.ledger import Ledger
+        from tutelage.neighboring import ONE_TEACHER
+        from tutelage.publishing import publish_epsilon
+        from tutelage.votes import VoteHistogram
+        counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+        accountant = Accountant()
+        accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 40), VoteHistogram(counts, {TEACHERS}))
+        proposal = Proposal.from_json(open(sys.argv[1]).read())
+        ledger = Ledger.open({str(path)!r})
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            publish_epsilon(accountant, ledger, proposal, np.arange(40.0)[:, None])
+        except PublicationsExhaustedError:
+            sys.exit(3)
+        """
+    )
+    racers = []
+    for number in range(4):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps(propose(released(), DELTA, margin=2.0 + 0.1 * number).as_dict()))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        racers.append(subprocess.Popen([sys.executable, "-c", script, str(file)], **pipes))
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    codes = []
+    for racer in racers:
+        racer.communicate(timeout=120)
+        codes.append(racer.returncode)
+    assert sorted(codes) == [0, 3, 3, 3]
+    Ledger.open(path).verify()

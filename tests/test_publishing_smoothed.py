@@ -67,6 +67,8 @@ def test_votes_as_planned_publish_less_than_what_holds_for_any_votes(plan):
     assert found.epsilon.epsilon == plan.epsilon(found.released) < alone < found.data_independent.epsilon
     assert found.epsilon.delta == DELTA
     assert found.epsilon.order == plan.order
+    assert found.epsilon.output_dependent
+    assert not found.data_independent.output_dependent
     assert found.epsilon.simulated
     whole = Composed((Repeated(ONE, 200), plan.event(simulated=True)))
     assert found.data_independent.epsilon == data_independent.epsilon(whole, DELTA).epsilon
@@ -102,6 +104,7 @@ def test_votes_that_disagree_fall_back_upward(plan):
     found = publish_smoothed(released(torn), ledger(), plan, ROWS, noise=SimulationNoise(0))
     assert found.epsilon.epsilon > found.data_independent.epsilon
     assert "came out larger" in found.epsilon.method
+    assert not found.epsilon.output_dependent
 
 
 def test_what_a_session_released_is_published_with_real_noise():

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from tutelage.budget import PublicEpsilon
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.report.meaning import advantage, bayes_factor, exception, guessing, percent, right_guesses
+from tutelage.report.meaning import advantage, bayes_factor, exception, guessing, likelihood, percent, right_guesses
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)
@@ -62,12 +62,21 @@ def test_printed_shares_are_rounded_upward_and_stay_shares(share):
 
 
 def test_the_worked_sentence_gives_both_odds():
-    said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"))
+    said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"), whole=False)
     assert "in at most 75.0 of 100 such cases: odds of 50:50 become at most 75.0:25.0" in said
     assert "one teacher's data" in said
-    hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"))
+    hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
     assert "does not keep them from naming the right one" in hopeless
-    assert "takes the noise away" in guessing(PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True))
+    seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
+    assert "takes the noise away" in guessing(seeded, whole=True)
+
+
+def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything():
+    epsilon = PublicEpsilon(1.0, 1e-5, ONE_TEACHER, "a theorem")
+    assert "After seeing this release," in guessing(epsilon, whole=False)
+    assert "the labels of this release" in likelihood(epsilon, whole=False)
+    for said in (guessing(epsilon, whole=True), likelihood(epsilon, whole=True)):
+        assert "everything released through this ledger" in said
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_bare_arrays_are_read_by_name(tmp_path):
     np.savez(path, mnist=np.array([[3, 1], [2, 2]]), svhn=np.array([[1, 0], [2, 2]]))
     mnist = VoteHistogram.load(path, array="mnist")
     assert (mnist.n_teachers, mnist.unit) == (4, ONE_TEACHER)
-    with pytest.raises(InvalidDataError, match="name the one"):
+    with pytest.raises(InvalidDataError, match="several arrays, mnist, svhn; say which one, or call it 'counts'"):
         VoteHistogram.load(path)
     with pytest.raises(InvalidDataError, match="pass `n_teachers`"):
         VoteHistogram.load(path, array="svhn")

@@ -2,12 +2,14 @@
 
     python tools/theorems.py
 
-Functions are imported and tests are found by the names they use, so the page cannot name what does not exist.
+Functions are imported, and tests are found by what they import and use, so the page cannot name what does not exist.
 """
 
 import ast
 import importlib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "theorems.md"
@@ -76,7 +78,7 @@ THEOREMS = {
 
 def page() -> str:
     """Return the page as it should be."""
-    uses = names_used_by_tests()
+    trees = {f"tests/{path.name}": ast.parse(path.read_text()) for path in sorted((ROOT / "tests").glob("test_*.py"))}
     lines = [
         "# Theorems, functions, tests",
         "",
@@ -89,9 +91,9 @@ def page() -> str:
         module, name = where.split(":")
         if not (ROOT / "docs" / "proofs" / proof).is_file():
             raise SystemExit(f"{proof} does not exist")
-        getattr(importlib.import_module(f"tutelage.{module}"), name)
-        using = sorted(uses.get(name, {}).items())
-        tests = [f"`{path}`: {number}" for path, number in using if module.split(".")[-1] in (ROOT / path).read_text()]
+        applied = getattr(importlib.import_module(f"tutelage.{module}"), name)
+        counts = {path: tests_that_use(applied, tree) for path, tree in trees.items()}
+        tests = [f"`{path}`: {number}" for path, number in counts.items() if number]
         if not tests:
             raise SystemExit(f"no test uses {where}")
         lines.append(f"| [{theorem}](proofs/{proof}) | `{module}.{name}` | {', '.join(tests)} |")
@@ -99,24 +101,47 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def names_used_by_tests() -> dict[str, dict[str, int]]:
-    """Return how many tests of each file use a name, themselves or through a helper of that file."""
-    found: dict[str, dict[str, int]] = {}
-    for path in sorted((ROOT / "tests").glob("test_*.py")):
-        functions = {node.name: node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
-        used = {name: names_in(node) for name, node in functions.items()}
-        for test in (name for name in functions if name.startswith("test_")):
-            helpers = [used[name] for name in used[test] & functions.keys()]
-            for name in used[test].union(*helpers):
-                found.setdefault(name, {}).setdefault(f"tests/{path.name}", 0)
-                found[name][f"tests/{path.name}"] += 1
+def tests_that_use(applied: Any, tree: ast.Module) -> int:
+    """Return how many tests of a file use a function that it imports, themselves or through a helper of that file."""
+    spellings = spellings_of(applied, tree)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)} if spellings else {}
+    used = {name: names_in(node) for name, node in functions.items()}
+    tests = [name for name in functions if name.startswith("test_")]
+    return sum(
+        bool(spellings & used[test].union(*(used[name] for name in used[test] & functions.keys()))) for test in tests
+    )
+
+
+def spellings_of(applied: Any, tree: ast.Module) -> set[str]:
+    """Return what a file calls something of the package: by the name it imports, or as an attribute of a module."""
+    found = set()
+    for module, original, name in imports_in(tree):
+        within = f"{name}.{applied.__name__}"
+        if original == applied.__name__ and imported(module, original) is applied:
+            found.add(name)
+        elif within in names_in(tree) and getattr(imported(module, original), applied.__name__, None) is applied:
+            found.add(within)
     return found
 
 
+@cache
+def imports_in(tree: ast.Module) -> list[tuple[str, str, str]]:
+    """Return what a file imports from the package: from where, its name there, and its name here."""
+    found = [(node.module or "", node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [(module, names) for module, names in found if module.split(".")[0] == "tutelage"]
+    return [(module, alias.name, alias.asname or alias.name) for module, names in ours for alias in names]
+
+
+def imported(module: str, name: str) -> Any:
+    """Return what `from module import name` binds."""
+    home = importlib.import_module(module)
+    return getattr(home, name) if hasattr(home, name) else importlib.import_module(f"{module}.{name}")
+
+
+@cache
 def names_in(node: ast.AST) -> set[str]:
-    """Return every name and attribute that is mentioned in a piece of code."""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return names | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    """Return every name and dotted name that is mentioned in a piece of code."""
+    return {ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
 
 
 if __name__ == "__main__":

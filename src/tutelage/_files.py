@@ -43,3 +43,21 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not arrays or not all(isinstance(array, np.ndarray) for array in arrays.values()):
         raise InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
     return arrays
+
+
+def array_in(
+    arrays: dict[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str
+) -> npt.NDArray[Any]:
+    """Return one of the arrays of a file: the one named, the one of the usual name, or the only one.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is not there, or there are several and none is named.
+    """
+    known = ", ".join(sorted(arrays))
+    if name is not None and name not in arrays:
+        raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
+    if name is None and usual not in arrays and len(arrays) > 1:
+        raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it '{usual}'.")
+    return arrays[name or (usual if usual in arrays else known)]

@@ -37,10 +37,11 @@ def positive(value: object, name: str, owner: str) -> float:
 
 
 def number_between(value: object, low: float, high: float, name: str, owner: str) -> float:
-    """Return `value` as a float if it is a number, at least `low` and below `high`."""
+    """Return `value` as a float if it is a number, at least `low` and below `high`, which may be infinite."""
     if not _is_real(value) or not low <= float(value) < high:  # type: ignore[arg-type]
+        below = "finite" if high == float("inf") else f"below {high:g}"
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be a number, at least {low:g} and below {high:g}. Got {value!r}."
+            f"`{name}` of {owner} must be a number, at least {low:g} and {below}. Got {value!r}."
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -48,9 +49,8 @@ def number_between(value: object, low: float, high: float, name: str, owner: str
 def probability(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it lies strictly between 0 and 1."""
     if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must lie strictly between 0 and 1, for example 1e-5. Got {value!r}."
-        )
+        example = ", for example 1e-5" if name.endswith("delta") else ""
+        raise InvalidParameterError(f"`{name}` of {owner} must lie strictly between 0 and 1{example}. Got {value!r}.")
     return float(value)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data's own
 @final
 @dataclass(frozen=True, slots=True)
 class PublicEpsilon:
-    """An (ε, δ) guarantee whose value depends on public parameters only, so it may be printed, stored and filed.
+    """An (ε, δ) guarantee that may be printed, stored and filed: computed from public parameters, or sanitised.
 
     Parameters
     ----------
@@ -29,6 +29,9 @@ class PublicEpsilon:
         Rényi order at which the value was attained, where the method has one.
     simulated : bool
         True where the noise was seeded: the number is then what real noise would have cost, not a guarantee.
+    output_dependent : bool
+        True where it holds for the outcome at hand, after a private test or noised cost, and not for the mechanism:
+        other votes, or other noise, would have given another number.
     """
 
     epsilon: float
@@ -37,6 +40,7 @@ class PublicEpsilon:
     method: str
     order: float | None = None
     simulated: bool = False
+    output_dependent: bool = False
 
     def __str__(self) -> str:
         taint = " (simulated noise: not private)" if self.simulated else ""

@@ -326,6 +326,9 @@ class NoisedCost(Event):
         object.__setattr__(self, "smoothness", positive(self.smoothness, "smoothness", "NoisedCost"))
 
 
+PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish an ε; no queries
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):

@@ -239,20 +239,17 @@ class LabelingSession:
         hashes = self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
         if len(answers) < len(set(hashes)):
-            raise InvalidDataError("`X_public` holds a row that was not answered through this ledger. Ask it first.")
+            raise InvalidDataError(
+                "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
+                "columns. Name those it was asked with, or ask it first."
+            )
         first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
         votes = self._votes(rows, first)
         answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
-        accountant = Accountant(progress=progress)
-        for part in flatten(self._event_of_one()):
-            if isinstance(part.event, ConfidenceCheck):
-                accountant.add(Repeated(part.event, votes.n_queries), votes)
-            elif isinstance(part.event, InteractiveCheck) and student is not None:
-                offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
-                accountant.add(Repeated(part.event, votes.n_queries), votes, offsets=offsets)
-            else:
-                kept = votes.select(answered)
-                accountant.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
+        accountant, offsets = Accountant(progress=progress), None
+        if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
+            offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
+        accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
 
     def _answer(

@@ -8,8 +8,9 @@ from tutelage._validation import integer_at_least, number_between, number_of_vot
 from tutelage.exceptions import InvalidParameterError
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
-_TUNED_ON = ("nothing", "public", "private")
+TUNED_ON = ("nothing", "public", "private")
 
 
 @final
@@ -25,11 +26,24 @@ class Finding:
         Whether the guarantee is weaker than it looks, or as good as none.
     reason : str
         What is wrong, why it matters, and the fix.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not made of text, or of another severity. The message never shows the value.
     """
 
     code: str
     severity: Literal["warning", "danger"]
     reason: str
+
+    def __post_init__(self) -> None:
+        for name in ("code", "severity", "reason"):
+            if type(getattr(self, name)) is not str:
+                kind = type(getattr(self, name)).__name__
+                raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
+        if self.severity not in _SEVERITIES:
+            raise InvalidParameterError("`severity` of Finding must be 'warning' or 'danger'.")
 
 
 def lint(
@@ -82,7 +96,7 @@ def lint(
         _of_delta(delta, entities),
         *_of_threshold(threshold, teachers, classes, mechanism),
         _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
-        _of_word(tuned_on, "tuned_on", _TUNED_ON, "private", _PRIVATE_TUNING),
+        _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
         _of_overlap(public_overlap),
     ]
     return tuple(finding for finding in findings if finding is not None)

@@ -5,6 +5,7 @@ by it or stopping at it leaks what no ε counts; so it goes to a file that its o
 nobody can overlook.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,13 +30,17 @@ _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60, WIDTH - 20, 34, 250, 302
 
 
 def write_private_report(
-    file: Path, votes: VoteHistogram, *, labels: npt.ArrayLike | None = None, ballots: npt.ArrayLike | None = None
+    file: str | os.PathLike[str],
+    votes: VoteHistogram,
+    *,
+    labels: npt.ArrayLike | None = None,
+    ballots: npt.ArrayLike | None = None,
 ) -> None:
     """Write Figures 2 and 3 of PATE 2017 for these votes, and the teachers' accuracies, as HTML readable by its owner.
 
     Parameters
     ----------
-    file : Path
+    file : path-like
         Where to; replaced if it exists, mode 0600.
     votes : VoteHistogram
         The private votes.
@@ -63,7 +68,7 @@ def write_private_report(
         if right is None:
             raise InvalidDataError("`ballots` are compared with `labels`. Pass both.")
         drawings.append(teachers_figure(PrivateStatistics(ballots, right, votes.n_classes)))
-    with open_private(file) as out:
+    with open_private(Path(file)) as out:
         out.write(_page(rows, drawings).encode())
 
 

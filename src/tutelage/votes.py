@@ -8,7 +8,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import open_private, read_arrays
+from tutelage._files import array_in, open_private, read_arrays
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
@@ -139,12 +139,7 @@ class VoteHistogram:
             if n_teachers not in (None, votes.n_teachers):
                 raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
             return votes
-        name = array or ("counts" if "counts" in arrays else next(iter(arrays)))
-        if name not in arrays or (array is None and len(arrays) > 1 and name != "counts"):
-            raise InvalidDataError(
-                f"{path} holds the arrays {sorted(arrays)}; name the one with the vote counts. Got {array!r}."
-            )
-        counts = arrays[name]
+        counts = array_in(arrays, path, array, "counts")
         _check_counts(counts)
         return cls(counts, _teachers_from_row_sums(counts) if n_teachers is None else n_teachers)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, Ballots, FloatArray
 from tutelage._validation import integer_at_least, probability
@@ -192,6 +193,36 @@ class Accountant:
             if ballots is not None:
                 _check_ballots(ballots, votes)
         self._releases.append(_Release(kind, count, at_most, votes, exact, ballots, offsets))
+
+    def add_release(
+        self,
+        one: Event,
+        votes: VoteHistogram,
+        answered: npt.NDArray[np.bool_] | None = None,
+        offsets: FloatArray | None = None,
+    ) -> None:
+        """Add what a mechanism released on a batch of queries: its check, if it has one, and its answers.
+
+        Parameters
+        ----------
+        one : Event
+            What one query can be at most: `Mechanism.event_of_one`.
+        votes : VoteHistogram
+            Private votes, one row per query.
+        answered : boolean array of shape (queries,), optional
+            Which queries got an answer; by default all did.
+        offsets : array of shape (queries, classes), optional
+            For `InteractiveCheck`: the public offsets, in votes.
+        """
+        for part in data_independent.flatten(one):
+            if isinstance(part.event, _CHECK):
+                own = offsets if isinstance(part.event, InteractiveCheck) else None
+                self.add(Repeated(part.event, votes.n_queries), votes, offsets=own)
+            elif answered is None:
+                self.add(Repeated(part.event, votes.n_queries), votes)
+            else:
+                kept = votes.select(answered)
+                self.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
 
     def data_independent(self, delta: float) -> PublicEpsilon:
         """Return the smallest proved ε that holds for all votes, so that it may be published.

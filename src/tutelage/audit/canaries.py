@@ -31,7 +31,8 @@ def pate_canaries(
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; a copy of it is fitted, without its ledger. It must declare `classes`, and a `random_state`.
+        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, and a
+        `random_state`.
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
@@ -65,7 +66,16 @@ def pate_canaries(
 
     def score(included: npt.NDArray[np.bool_]) -> FloatArray:
         run: Any = clone(model)
-        run.set_params(ledger=None, epsilon=None, n_queries=None, selection=None, rounds=1)
+        run.set_params(
+            ledger=None,
+            epsilon=None,
+            checkpoints=None,
+            data_changed=False,
+            unit=None,
+            n_queries=None,
+            selection=None,
+            rounds=1,
+        )
         everybody = [str(name) for name in ids.tolist()] + [names[place] for place in np.flatnonzero(included)]
         run.fit(
             np.concatenate([rows, people[included]]),

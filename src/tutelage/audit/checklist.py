@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from tutelage._typing import Matrix
 from tutelage._validation import integer_at_least
+from tutelage.audit.fresh_noise import audit_fresh_noise, telling_probes
 from tutelage.audit.law import audit_law
 from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
@@ -30,6 +31,7 @@ from tutelage.noise import NoiseSource
 from tutelage.partition import as_column
 
 Verdict = Literal["pass", "fail", "note"]
+_ALONE = "There is one teacher, so no change could have reached a second one: nothing was shown."
 _CONFIDENCE = 1 - 1e-6  # of each check
 _DELTA = 0.01  # smaller ones show in rare events only, which take more draws
 _MOST_CLASSES = 4
@@ -105,6 +107,7 @@ def check_mechanism(
         right = f"labels are as frequent as the accounting takes them to be (p = {worst.p_value:.2g})."
         wrong = "labels are not as frequent as the accounting takes them to be: the noise is not what its event says."
         found.append(Checked("noise as configured", _verdict(worst.passed), seen + (right if worst.passed else wrong)))
+    found.append(_fresh_noise(mechanism, n_teachers, n_classes, noise))
     found.append(_claim("ε as configured", mechanism, part, draws, noise))
     sharp = [kind for kind in _SHARP if type(kind) is type(mechanism) and kind != mechanism]
     found += [_claim("ε of the same with little noise", one, part, draws, noise) for one in sharp]
@@ -145,12 +148,14 @@ def check_sensitivity(
         progress=progress,
     )
     nothing_seen = found.repeatable and found.most_changed == 0
-    verdict: Verdict = "note" if nothing_seen else _verdict(found.passed)
+    alone = found.passed and found.teachers < 2
+    verdict: Verdict = "note" if nothing_seen or alone else _verdict(found.passed)
     right = (
         f"{len(found.trials)} changes of single units ({found.unit}) on {len(rows):,} rows each changed one of "
-        f"{found.teachers} teachers at most, bit for bit."
+        f"{found.teachers:,} teachers at most, bit for bit."
     )
-    return Checked("one unit, one teacher", verdict, " ".join(found.reasons) or right, private=True)
+    reason = " ".join(found.reasons) or (_ALONE if alone else right)
+    return Checked("one unit, one teacher", verdict, reason, private=True)
 
 
 def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
@@ -170,7 +175,7 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
     if private.silos is not None and private.entity_ids is not None:
         _, silos = np.unique(private.silos, return_inverse=True)
         shared = entities_in_several_shards(silos, private.entity_ids)
-        text = f"{shared} have rows in several silos and would move several votes. Merge the silos that share people."
+        text = f"{shared:,} have rows in several silos and would move several votes. Merge the silos that share people."
         where = "one entity, one silo"
         found.append(Checked(where, _verdict(shared == 0), text if shared else "No entity is in two.", private=True))
     if private.entity_ids is None:
@@ -190,6 +195,15 @@ def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: Noise
         mechanism, neighbours, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
     )
     return Checked(name, _verdict(found.passed), _in_words(found))
+
+
+def _fresh_noise(mechanism: Mechanism, n_teachers: int, n_classes: int, noise: NoiseSource | None) -> Checked:
+    probes = telling_probes(mechanism, n_teachers, n_classes)
+    audits = [audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise) for kind, probe in probes]
+    wrong = [f"{audit.mechanism}: {' '.join(audit.reasons)}" for audit in audits if not audit.passed]
+    right = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
+    reason = f"{' '.join(wrong)} Do not release with it." if wrong else right
+    return Checked("noise of its own for every query", _verdict(not wrong), reason)
 
 
 def _in_words(found: MechanismAudit) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from tutelage._validation import integer_at_least, probability
-from tutelage.audit.mechanism import Neighbours, release_many
+from tutelage.audit.mechanism import Neighbours, check_draws, release_many
 from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
@@ -70,6 +70,8 @@ def audit_law(
 
     Raises
     ------
+    InvalidParameterError
+        If `confidence` or `draws` is out of range.
     UnsupportedEventError
         If the law of the mechanism's labels is not known here.
 
@@ -78,7 +80,7 @@ def audit_law(
     Exact binomial tests, one per label, corrected for their number after Bonferroni.
     """
     probability(confidence, "confidence", "audit_law")
-    integer_at_least(draws, 1, "draws", "audit_law")
+    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     law = label_law(mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False), np.array(counts))
     labels = release_many(
         mechanism, counts, Neighbours(counts, counts), "release", 1, draws, known_noise(noise, "audit_law")

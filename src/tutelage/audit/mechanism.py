@@ -23,6 +23,8 @@ from tutelage.noise import NoiseSource, known_noise
 from tutelage.votes import VoteHistogram
 
 Part = Literal["release", "check"]
+PARTS = ("release", "check")
+MOST_DRAWS = 10**7  # of all queries together; they are held in memory
 
 
 class Neighbours(NamedTuple):
@@ -114,19 +116,17 @@ def audit_mechanism(
     Raises
     ------
     InvalidParameterError
-        If the votes are no neighbours, or a parameter is out of range.
+        If the votes are no neighbours, a parameter is out of range, or there are more than 10⁷ draws in all.
 
     Notes
     -----
     Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
     Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
     """
-    number_between(delta, 0, 1, "delta", "audit_mechanism")
-    probability(confidence, "confidence", "audit_mechanism")
-    integer_at_least(draws, 4, "draws", "audit_mechanism")
-    integer_at_least(queries, 1, "queries", "audit_mechanism")
+    check_settings(mechanism, delta, part, draws, confidence, "audit_mechanism")
+    check_draws(draws * integer_at_least(queries, 1, "queries", "audit_mechanism"), "draws", "audit_mechanism")
     _check_neighbours(neighbours)
-    claimed = claimed_epsilon(announced(mechanism, neighbours, part, queries), delta) if claim is None else claim
+    claimed = claimed_epsilon(_announced(mechanism, neighbours, part, queries), delta) if claim is None else claim
     source = known_noise(noise, "audit_mechanism")
     here, there = (
         release_many(mechanism, votes, neighbours, part, queries, draws, source)
@@ -145,6 +145,54 @@ def audit_mechanism(
     )
 
 
+def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, confidence: float, owner: str) -> None:
+    """Refuse settings of an audit that make no sense.
+
+    Parameters
+    ----------
+    mechanism, delta, part, draws, confidence
+        As for `audit_mechanism`.
+    owner : str
+        The function whose settings they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is out of range, or the check is asked for of a mechanism that has none.
+    """
+    number_between(delta, 0, 1, "delta", owner)
+    probability(confidence, "confidence", owner)
+    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+    if part not in PARTS:
+        raise InvalidParameterError(f"`part` of {owner} must be 'release' or 'check'. Got {part!r}.")
+    if part == "check" and not isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed):
+        raise InvalidParameterError(
+            f"`part` of {owner} must be 'release' for a mechanism without a check. Got {part!r}."
+        )
+
+
+def check_draws(draws: int, name: str, owner: str) -> None:
+    """Refuse more draws, of all queries together, than fit into memory.
+
+    Parameters
+    ----------
+    draws : int
+        How many there are to be.
+    name, owner : str
+        The parameter, and whose it is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are more than 10⁷.
+    """
+    if draws > MOST_DRAWS:
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be at most {MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
+            f"{draws:,}."
+        )
+
+
 def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes.
 
@@ -160,31 +208,9 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     return sum(part.times * _pure_loss(part.event) for part in data_independent.flatten(event))
 
 
-def announced(mechanism: Mechanism, neighbours: Neighbours, part: Part, queries: int) -> Event:
-    """Return the event of so many queries with these votes, or of their checks alone.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What is released with.
-    neighbours : Neighbours
-        Made-up votes.
-    part : "release" or "check"
-        What is looked at.
-    queries : int
-        How many queries.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no check.
-    """
+def _announced(mechanism: Mechanism, neighbours: Neighbours, part: Part, queries: int) -> Event:
     one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
-    if part == "check":
-        if not isinstance(one, Composed):
-            raise InvalidParameterError(f"`part` must be 'release' for a mechanism without a check. Got {part!r}.")
-        one = one.events[0]
-    return Repeated(one, queries)
+    return Repeated(one.events[0] if part == "check" and isinstance(one, Composed) else one, queries)
 
 
 def _pure_loss(event: Event) -> float:

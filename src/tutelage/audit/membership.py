@@ -21,6 +21,7 @@ from tutelage.audit.intervals import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
 from tutelage.budget import round_up
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.figures import COLOURS, blank, save
 from tutelage.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _FEWEST_GUESSES, _FEWEST_ALARMS = 8, 5
 _PLANS = 40
 _REPORTED = (0.001, 0.01)  # false positive rates
 _AXIS_FROM, _POINTS = 3e-4, 120
-# Okabe and Ito's palette, which the colour-blind can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 @final
@@ -67,7 +66,7 @@ class MembershipResult:
     scores: FloatArray = field(repr=False)
     members: Members = field(repr=False)
     shadows: int
-    variant: str
+    variant: Variant
 
     def __post_init__(self) -> None:
         if self.scores.ndim != 2 or len(self.scores) < 2 or self.scores.shape != self.members.shape:
@@ -274,23 +273,16 @@ class RocFigure:
         InvalidParameterError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure as Canvas
-        except ModuleNotFoundError:
-            raise InvalidParameterError("Drawing needs matplotlib: pip install 'tutelage[report]'.") from None
-        canvas = Canvas(figsize=(5.2 * len(self.panels), 5.6), layout="constrained")
+        canvas = blank(5.2 * len(self.panels), 5.6)
         for panel, axes in zip(self.panels, canvas.subplots(1, len(self.panels), squeeze=False)[0], strict=True):
             _draw(axes, panel)
-        paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-        for path in paths:
-            canvas.savefig(path, dpi=160)
-        return paths
+        return save(canvas, folder, name)
 
 
 def _draw(axes: "Axes", panel: RocPanel) -> None:
     for place, (label, (fpr, tpr)) in enumerate(panel.curves.items()):
         shown = [rate if rate > 0 else float("nan") for rate in tpr]  # where nobody is found there is no logarithm
-        axes.plot(fpr, shown, color=_COLOURS[place % len(_COLOURS)], label=label, linewidth=1.5)
+        axes.plot(fpr, shown, color=COLOURS[place % len(COLOURS)], label=label, linewidth=1.5)
     rates = np.geomspace(_AXIS_FROM, 1, _POINTS)
     if panel.epsilon is not None:
         label = f"most that ε = {round_up(panel.epsilon, 2)} allows"

@@ -82,7 +82,7 @@ def audit_in_one_run(
     confidence : float
         Probability with which the bound is to hold.
     claim : float, optional
-        ε that the run claims.
+        ε that the run claims, at least 0; infinity claims nothing.
     random_state : int, optional
         Of the coins. Without one they come from the operating system.
 
@@ -101,6 +101,10 @@ def audit_in_one_run(
     guesses = integer_at_least(guesses, 1, "guesses", "audit_in_one_run")
     if guesses > canaries:
         raise InvalidParameterError(f"`guesses` of audit_in_one_run must be at most {canaries}. Got {guesses}.")
+    number_between(delta, 0, 1, "delta", "audit_in_one_run")
+    probability(confidence, "confidence", "audit_in_one_run")
+    if claim is not None and claim != np.inf:
+        number_between(claim, 0, np.inf, "claim", "audit_in_one_run")
     random = np.random.default_rng(random_state)
     included = random.integers(0, 2, canaries).astype(bool)
     scores = np.asarray(score(included.copy()), dtype=np.float64)
@@ -139,15 +143,23 @@ def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: fl
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
     `guesses` trials that succeed with probability e^ε/(1 + e^ε).
     """
-    canaries = integer_at_least(canaries, 1, "canaries", "p_value")
-    guesses = integer_at_least(guesses, 0, "guesses", "p_value")
-    correct = integer_at_least(correct, 0, "correct", "p_value")
+    _check_guesses(correct, guesses, canaries, delta, "p_value")
     number_between(epsilon, 0, np.inf, "epsilon", "p_value")
-    number_between(delta, 0, 1, "delta", "p_value")
+    return _p_value(correct, guesses, canaries, epsilon, delta)
+
+
+def _check_guesses(correct: int, guesses: int, canaries: int, delta: float, owner: str) -> None:
+    integer_at_least(canaries, 1, "canaries", owner)
+    integer_at_least(guesses, 0, "guesses", owner)
+    integer_at_least(correct, 0, "correct", owner)
+    number_between(delta, 0, 1, "delta", owner)
     if not correct <= guesses <= canaries:
         raise InvalidParameterError(
-            f"`correct`, `guesses` and `canaries` of p_value must not fall. Got {correct}, {guesses}, {canaries}."
+            f"`correct`, `guesses` and `canaries` of {owner} must not fall. Got {correct}, {guesses}, {canaries}."
         )
+
+
+def _p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     right = float(special.expit(epsilon))
     pure = float(stats.binom.sf(correct - 1, guesses, right))
     if delta == 0 or correct == 0:
@@ -168,15 +180,21 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
         δ ≥ 0.
     confidence : float
         Probability with which the bound is to hold.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
     """
+    _check_guesses(correct, guesses, canaries, delta, "epsilon_lower_bound")
     level = 1 - probability(confidence, "confidence", "epsilon_lower_bound")
-    if p_value(correct, guesses, canaries, 0.0, delta) >= level:
+    if _p_value(correct, guesses, canaries, 0.0, delta) >= level:
         return 0.0
     low, high = 0.0, 1.0
-    while high < _LARGEST and p_value(correct, guesses, canaries, high, delta) < level:
+    while high < _LARGEST and _p_value(correct, guesses, canaries, high, delta) < level:
         low, high = high, 2 * high
     while high - low > _TOLERANCE:
         middle = (low + high) / 2
-        refuted = p_value(correct, guesses, canaries, middle, delta) < level
+        refuted = _p_value(correct, guesses, canaries, middle, delta) < level
         low, high = (middle, high) if refuted else (low, middle)
     return low

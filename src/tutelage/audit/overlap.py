@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,13 @@ from scipy import stats
 from tutelage._typing import FloatArray
 from tutelage._validation import positive
 from tutelage.exceptions import InvalidDataError
+from tutelage.lints import lint
 from tutelage.partition import as_column
 
 _GRAIN = 0.01
 _NUMBERS = "buif"
 _CHUNK = 1024  # rows
-_LEVEL = 0.05  # of the test whether so many equal rows are chance
+_LEVEL = 0.01  # of each test whether so many rows alike are chance
 
 
 @final
@@ -36,7 +37,9 @@ class Overlap:
     near : int
         Public rows that equal one up to rounding and spelling; those that are equal included.
     alike_among_private : int
-        Private rows that equal the row of another entity: where there are such, rows are alike by chance.
+        Private rows that equal the row of another entity: where there are such, rows may be alike by chance.
+    by_chance, near_by_chance : bool
+        Whether chance explains those that are equal, and those that are near.
     """
 
     public_rows: int
@@ -44,37 +47,40 @@ class Overlap:
     equal: int
     near: int
     alike_among_private: int
-
-    @property
-    def by_chance(self) -> bool:
-        """Whether private rows of different entities are alike as often as public rows are like private ones."""
-        alike, rows = self.equal + self.alike_among_private, self.public_rows + self.private_rows
-        # Fisher's exact test: how likely that so many of those that are alike stand among the public rows.
-        return bool(stats.hypergeom.sf(self.equal - 1, rows, alike, self.public_rows) > _LEVEL)
+    by_chance: bool
+    near_by_chance: bool
 
     @property
     def passed(self) -> bool:
-        """Whether no public row is a private one, save for what chance explains."""
-        return self.equal == 0 or self.by_chance
+        """Whether no public row is a private one, up to rounding and spelling, save for what chance explains."""
+        return self.by_chance and self.near_by_chance
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """What is wrong or doubtful, why, and the fix; empty where nothing is."""
         found = []
-        if not self.passed:
+        if not self.by_chance:
+            (objection,) = lint(public_overlap=self.equal)
             found.append(
-                f"{self.equal} of {self.public_rows} public rows equal a private row, more than chance explains. What "
-                "is asked about them, and the student, may show people as they are. Take them out of the public rows."
+                f"{self.equal:,} of {self.public_rows:,} public rows equal a private row, more than chance explains. "
+                f"{objection.reason}"
             )
         elif self.equal > 0:
             found.append(
-                f"{self.equal} of {self.public_rows} public rows equal a private row, which may be chance: private "
+                f"{self.equal:,} of {self.public_rows:,} public rows equal a private row, which may be chance: private "
                 "rows of different entities are alike about as often. Check that the sources have no people in common."
             )
-        if self.near > self.equal:
+        if self.near > self.equal and self.by_chance and not self.near_by_chance:
+            (objection,) = lint(public_overlap=self.near)
             found.append(
-                f"{self.near - self.equal} more are equal up to rounding and spelling. Check where the public rows "
-                "come from."
+                f"{self.near:,} of {self.public_rows:,} public rows equal a private row up to rounding and spelling, "
+                f"more than chance explains. {objection.reason}"
+            )
+        elif self.near > self.equal:
+            more = self.near - self.equal
+            found.append(
+                f"{more:,} more {'is' if more == 1 else 'are'} equal up to rounding and spelling. Check where the "
+                "public rows come from."
             )
         return tuple(found)
 
@@ -118,14 +124,18 @@ def audit_overlap(
     numbers = private.dtype.kind in _NUMBERS and public.dtype.kind in _NUMBERS
     hashes = _hashes_of_numbers if numbers else _hashes_of_cells
     steps = _steps(public, positive(grain, "grain", "audit_overlap"))
-    key = secrets.token_bytes(32)
-    ours = hashes(private, key, None)
+    key, names = secrets.token_bytes(32), [str(name) for name in ids.tolist()]
+    equal, near = (
+        _Likeness.of(hashes(private, key, width), names, hashes(public, key, width)) for width in (None, steps)
+    )
     return Overlap(
         public_rows=len(public),
         private_rows=len(private),
-        equal=_among(hashes(public, key, None), ours),
-        near=_among(hashes(public, key, steps), hashes(private, key, steps)),
-        alike_among_private=_alike(ours, [str(name) for name in ids.tolist()]),
+        equal=equal.across,
+        near=near.across,
+        alike_among_private=equal.among_private,
+        by_chance=equal.is_chance(len(public), len(private)),
+        near_by_chance=near.is_chance(len(public), len(private)),
     )
 
 
@@ -151,17 +161,48 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
     return sum(shards > 1 for shards in Counter(name for name, _ in pairs).values())
 
 
-def _among(hashes: list[bytes], others: list[bytes]) -> int:
-    known = set(others)
-    return sum(row in known for row in hashes)
+class _Likeness(NamedTuple):
+    """How many rows are alike, and how many pairs of rows of different people."""
+
+    across: int  # public rows like a private one
+    among_private: int  # private rows like one of another entity
+    pairs_across: int
+    pairs_among_private: int
+    pairs_among_public: int
+
+    @classmethod
+    def of(cls, private: list[bytes], names: list[str], public: list[bytes]) -> "_Likeness":
+        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated."""
+        held = set(zip(private, names, strict=True))
+        owners, asked = Counter(row for row, _ in held), Counter(public)
+        return cls(
+            across=sum(row in owners for row in public),
+            among_private=sum(owners[row] > 1 for row in private),
+            pairs_across=sum(times * owners[row] for row, times in asked.items()),
+            pairs_among_private=sum(times * (times - 1) // 2 for times in owners.values()),
+            pairs_among_public=sum(times * (times - 1) // 2 for times in asked.values()),
+        )
+
+    def is_chance(self, public: int, private: int) -> bool:
+        """Return whether chance explains the public rows that are like private ones.
+
+        Two things must hold. Private rows of different entities are alike about as often, by Fisher's exact test. And
+        no more pairs are alike across than the two kinds of rows allow, each for itself, whatever their distributions
+        are: by Cauchy and Schwarz, Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²). So copies among the private rows excuse nothing
+        where public rows are never alike.
+        """
+        if self.across == 0:
+            return True
+        alike = self.across + self.among_private
+        likely = stats.hypergeom.sf(self.across - 1, public + private, alike, public) > _LEVEL
+        most = _rate_at_most(self.pairs_among_public, public) * _rate_at_most(self.pairs_among_private, private)
+        return bool(likely and (self.pairs_across / (public * private)) ** 2 <= most)
 
 
-def _alike(hashes: list[bytes], names: list[str]) -> int:
-    """Return how many rows equal a row of another entity."""
-    owners: dict[bytes, set[str]] = {}
-    for row, name in zip(hashes, names, strict=True):
-        owners.setdefault(row, set()).add(name)
-    return sum(len(owners[row]) > 1 for row in hashes)
+def _rate_at_most(pairs: int, rows: int) -> float:
+    """Return an upper confidence bound on how often two of the rows are alike, from a Poisson number of pairs."""
+    possible = rows * (rows - 1) / 2
+    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible) if possible else 1.0
 
 
 def _hashes_of_numbers(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:
@@ -190,9 +231,20 @@ def _exact(cell: Any) -> str:
 
 def _rounded(row: list[Any], steps: FloatArray) -> list[str]:
     return [
-        str(round(float(cell) / step)) if _is_number(cell) else " ".join(str(cell).casefold().split())
+        " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
         for cell, step in zip(row, steps.tolist(), strict=True)
     ]
+
+
+def _number(cell: Any) -> float | None:
+    """Return the number that a cell is, or that its text spells."""
+    if _is_number(cell):
+        return float(cell)
+    try:
+        number = float(cell) if isinstance(cell, str) else None
+    except ValueError:
+        return None
+    return number if number is not None and isfinite(number) else None
 
 
 def _is_number(cell: Any) -> bool:
@@ -203,7 +255,8 @@ def _steps(public: npt.NDArray[Any], grain: float) -> FloatArray:
     """Return the width of a rounding step of every column, from public rows alone; 1 where it holds no two numbers."""
     columns = public.reshape(len(public), -1).T
     if public.dtype.kind not in _NUMBERS:
-        columns = [np.array([float(cell) for cell in column if _is_number(cell)]) for column in columns.tolist()]
+        spelled = [[_number(cell) for cell in column] for column in columns.tolist()]
+        columns = [np.array([number for number in column if number is not None]) for column in spelled]
     widths = np.array([_width(np.asarray(column, dtype=np.float64)) for column in columns])
     return np.where(widths > 0, grain * widths, 1.0)
 

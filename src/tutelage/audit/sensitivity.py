@@ -94,7 +94,7 @@ class SensitivityAudit:
     def _causes(self) -> Iterator[str]:
         label, removed = self.worst(LABELS), self.worst(REMOVED)
         rows = max(self.worst(SWAPPED), self.worst(FAR))
-        yield f"One {self.unit} changed the ballots of {self.most_changed} of {self.teachers} teachers, not one."
+        yield f"One {self.unit} changed the ballots of {self.most_changed:,} of {self.teachers:,} teachers, not one."
         if min(label, rows) > 1:
             yield _SHARED if self._is_many(min(label, rows)) else _SEVERAL_SHARDS
         if rows > 1 and (label <= 1 or self._is_many(rows) > self._is_many(label)):

@@ -6,7 +6,7 @@ from math import ceil
 import numpy as np
 
 from tutelage._typing import FloatArray
-from tutelage.audit.mechanism import Neighbours, Part
+from tutelage.audit.mechanism import Neighbours, Part, check_settings
 from tutelage.audit.telling_events import best_event, log_ratio
 from tutelage.events import Composed, InteractiveCheck
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
@@ -31,9 +31,12 @@ def worst_neighbours(
 
     Raises
     ------
+    InvalidParameterError
+        If a parameter is out of range.
     UnsupportedEventError
         If the law of the mechanism's labels is not known here.
     """
+    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbours")
     half, level = draws // 2, 1 - confidence
 
     def expected(neighbours: Neighbours) -> float:

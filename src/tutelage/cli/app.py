@@ -31,6 +31,17 @@ class _Verbs(TyperGroup):
         verb.command(cmd_name)(found)
         return typer.main.get_command(verb)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # of which typer itself says nothing
+            typer.secho(
+                "tutelage: interrupted; what was not written yet is lost, and what a ledger was charged stays spent.",
+                err=True,
+                fg=typer.colors.YELLOW,
+            )
+            raise typer.Exit(130) from None
+
 
 app = typer.Typer(
     cls=_Verbs,

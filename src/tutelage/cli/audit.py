@@ -14,11 +14,12 @@ from sklearn.base import clone
 from tutelage._validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.audit.mechanism import check_draws
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.features import learn_features
-from tutelage.cli.sources import RunData, load_sources
+from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.events import Repeated
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
@@ -26,6 +27,7 @@ from tutelage.noise import SimulationNoise
 _CANDIDATES = 200  # units whose membership is attacked
 _SHADOWS, _TARGETS = 32, 8
 _CONFIDENCE = 0.999
+_FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLOURS = {"pass": "green", "note": "yellow", "fail": "bold red"}
 _FOR_THE_OWNER = (
     "Checks marked 'owner' looked at the private rows: what they say is for the data's owner, not for a card. No "
@@ -44,13 +46,14 @@ def audit(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Try to break the pipeline: its noise, its sensitivity, its public rows. Exit code 1 if something fails."""
-    integer_at_least(draws, 1_000, "--draws", "audit")
+    """Try to break the pipeline: its noise, its sensitivity, its public rows. Exit code 3 if a check fails."""
+    check_draws(integer_at_least(draws, 1_000, "--draws", "audit"), "--draws", "audit")
     integer_at_least(entities, 1, "--entities", "audit")
     settings = load_config(config)
     data = load_sources(settings)
+    check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
-    pool = data.X_public[: len(data.X_public) - (settings.public.evaluate_last or 0)]
+    pool = pool_of(settings, data)
     model = _classifier(settings, data, pool)
     teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
     found = check_mechanism(settings.mechanism, teachers, len(data.classes), draws=draws)
@@ -60,7 +63,7 @@ def audit(
         found.append(_membership(settings, model, data, pool, progress=not as_json))
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
-        raise typer.Exit(1)
+        raise typer.Exit(_FAILED)
 
 
 def _classifier(settings: RunConfig, data: RunData, pool: Any) -> PATEClassifier:

@@ -12,22 +12,24 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tutelage._files import read_arrays
+from tutelage._files import array_in, read_arrays
 from tutelage._typing import IntArray
 from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
+from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, PublicationTest
+from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.entries import Kind
 from tutelage.lints import Finding, lint
 from tutelage.private_report import write_private_report
 from tutelage.report import STATEMENTS, PrivacyCard, read_card
+from tutelage.report.content import NOT_STATED
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
-_UNSTATED = "not stated"
 
 
 def card(
@@ -41,6 +43,12 @@ def card(
         list[str] | None, typer.Option(help=f"TOPIC=TEXT to quote on the card; may be repeated. Topics: {_TOPICS}.")
     ] = None,
     statements: Annotated[Path | None, typer.Option(help="TOML file of such texts, one entry per topic.")] = None,
+    sanitised: Annotated[
+        Path | None,
+        typer.Option(
+            help="Claim of `tutelage publish test --output`, for the same --ledger: puts its epsilon on the card."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write to.  [default: the results folder]", show_default=False)
     ] = None,
@@ -59,7 +67,7 @@ def card(
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:
-        if results or ledger or state or statements or as_json:
+        if results or ledger or state or statements or sanitised or as_json:
             raise ConfigError(f"{_PRIVATE_REPORT} is no part of a card. Leave out what belongs to the card.")
         _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
         return
@@ -72,6 +80,8 @@ def card(
         folder, made = _folder(output, None), _from_ledger(ledger)
     else:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
+    if sanitised is not None:
+        made = _with_claim(made, sanitised, ledger)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
     paths = made.save(folder)
     if as_json:
@@ -91,11 +101,24 @@ def _from_results(file: Path, ledger: Path | None) -> PrivacyCard:
     if ledger is None:
         return made
     entries, now = _opened(ledger)
-    if made.budget["head"] not in {entry["hash"] for entry in entries}:
+    place = next((number for number, entry in enumerate(entries) if entry["hash"] == made.budget["head"]), None)
+    if place is None:
         raise InvalidDataError(
             f"{ledger} does not hold the head that the card names: it is another ledger, or was rolled back."
         )
+    if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
+        made = _with_guarantee(made, now)
     return replace(made, budget=now.as_dict(), batches=batches_of(entries))
+
+
+def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
+    """Return the card with the ε of everything in the ledger: what came later counts for those whom it is about."""
+    guarantee = now.guarantee()
+    findings = _judged_anew(made, guarantee)
+    if guarantee.simulated and not made.epsilon.simulated:  # then nothing that was said of real noise stands
+        return replace(made, epsilon=guarantee, sanitised=None, alone=None, frontier=(), findings=findings)
+    alone = made.alone if made.covers_ledger else made.epsilon
+    return replace(made, epsilon=guarantee, alone=alone, findings=findings)
 
 
 def _from_ledger(ledger: Path) -> PrivacyCard:
@@ -114,11 +137,11 @@ def _from_ledger(ledger: Path) -> PrivacyCard:
         queries=queries,
         answered=None,
         teachers=None,
-        selection=_UNSTATED,
+        selection=NOT_STATED,
         classes=(),
         features=(),
-        feature_map=_UNSTATED,
-        student=_UNSTATED,
+        feature_map=NOT_STATED,
+        student=NOT_STATED,
         student_accuracy=None,
         evaluation_rows=0,
         budget=now.as_dict(),
@@ -128,6 +151,21 @@ def _from_ledger(ledger: Path) -> PrivacyCard:
         versions={"tutelage": version("tutelage")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _with_claim(made: PrivacyCard, file: Path, ledger: Path | None) -> PrivacyCard:
+    """Return the card with an ε that was published since, and what holds for any votes, the test included."""
+    if ledger is None:
+        raise ConfigError("--sanitised is checked with the ledger that paid for the test. Name it with --ledger.")
+    claim = read_claim(file, _opened(ledger)[0])
+    epsilon = claim.data_independent
+    return replace(made, epsilon=epsilon, sanitised=claim.sanitised, findings=_judged_anew(made, epsilon))
+
+
+def _judged_anew(made: PrivacyCard, epsilon: PublicEpsilon) -> tuple[Finding, ...]:
+    """Return what to object to once the card's ε is another one."""
+    anew = tuple(one for one in _objections(made.event, epsilon, made.teachers) if one.code.startswith("epsilon"))
+    return tuple(one for one in made.findings or () if not one.code.startswith("epsilon")) + anew
 
 
 def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> tuple[Finding, ...]:
@@ -141,9 +179,9 @@ def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> t
 
 
 def _settings(event: Event) -> str:
-    """Return an event as its class and settings; those of a test of ε are a long table."""
+    """Return an event as its class and settings; those of a publication of ε may be a long table."""
     record = event.as_dict()
-    if isinstance(event, PublicationTest):
+    if isinstance(event, PUBLICATIONS):
         return record["event"]
     given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
     return f"{record['event']}({given})"
@@ -201,10 +239,7 @@ def _write_private(
 
 def _integers(path: Path, name: str) -> IntArray:
     """Return the only array of a file, or the one of that name."""
-    arrays = read_arrays(path)
-    if name not in arrays and len(arrays) > 1:
-        raise InvalidDataError(f"{path} holds several arrays. Call the one with the {name} {name!r}.")
-    found = arrays[name if name in arrays else next(iter(arrays))]
+    found = array_in(read_arrays(path), path, None, name)
     if not np.issubdtype(found.dtype, np.integer):
         raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {found.dtype}.")
     return found.astype(np.int64)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
 from tutelage.exceptions import ConfigError
+from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
@@ -97,12 +98,13 @@ class StudentSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: the budget (ε, δ), the ledger that keeps it, and a proposal of a smaller ε to be tested."""
+    """``[privacy]``: the budget (ε, δ), its ledger, a proposal of a smaller ε, and what was tuned on."""
 
     delta: float
     epsilon: float | None = None
     ledger: str | None = None
     proposal: str | None = None
+    tuned_on: str | None = None
 
 
 @final
@@ -314,6 +316,11 @@ def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
     if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
+    if config.privacy.tuned_on is not None and config.privacy.tuned_on not in TUNED_ON:
+        raise ConfigError(
+            f"`tuned_on` in [privacy] must be {', '.join(TUNED_ON[:-1])} or {TUNED_ON[-1]}. "
+            f"Got {config.privacy.tuned_on!r}."
+        )
     if config.mechanism.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
             "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "

@@ -5,7 +5,7 @@ import typer
 
 from tutelage.accounting import data_independent
 from tutelage.cli.config import RunConfig
-from tutelage.cli.sources import RunData
+from tutelage.cli.sources import RunData, pool_of
 from tutelage.events import Repeated
 from tutelage.lints import LARGE_EPSILON, Finding, lint
 from tutelage.mechanisms import InteractiveGNMax
@@ -63,6 +63,7 @@ def _of(
         classes=len(data.classes),
         threshold=getattr(settings.mechanism, "threshold", None),
         stopping="fixed" if settings.public.rounds == 1 else "data-independent",
+        tuned_on=settings.privacy.tuned_on,
         mechanism="interactive" if isinstance(settings.mechanism, InteractiveGNMax) else None,
     )
 
@@ -71,7 +72,7 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float:
     """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
     if settings.privacy.epsilon is not None:
         return settings.privacy.epsilon
-    queries = settings.public.queries or len(data.X_public) - (settings.public.evaluate_last or 0)
+    queries = settings.public.queries or len(pool_of(settings, data))
     event = Repeated(settings.mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
     bound = data_independent.rdp(event).to_epsilon(settings.privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.

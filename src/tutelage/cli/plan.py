@@ -1,17 +1,20 @@
 """``tutelage plan``: how many teachers, which noise and how many queries, for a wished guarantee."""
 
 import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from tutelage._validation import integer_at_least, positive
 from tutelage.budget import round_up
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidParameterError
+from tutelage.figures import Figure, Series
 from tutelage.planning import Plan, ProxyVotes, TeacherModel
 from tutelage.planning import plan as make_plan
-from tutelage.reproductions.figure import Figure, Series
 
 
 def plan(
@@ -34,7 +37,10 @@ def plan(
     proxy_rows: Annotated[
         list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if its file does not say.")
     ] = None,
-    label_accuracy: Annotated[float, typer.Option(help="Share of the released labels that should be right.")] = 0.9,
+    label_accuracy: Annotated[
+        float | None,
+        typer.Option(help="Share of the released labels that should be right.  [default: 2 points below no noise]"),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
     ] = None,
@@ -42,27 +48,32 @@ def plan(
 ) -> None:
     """Recommend teachers, noise and queries from public knowledge; no private row or vote is read."""
     model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
-    found = make_plan(
-        epsilon,
-        delta,
-        rows=rows,
-        classes=classes,
-        model=model,
-        queries=queries,
-        public_rows=public_rows,
-        teachers=teachers,
-        label_accuracy=label_accuracy,
-        progress=not as_json,
-    )
+    if output is not None:
+        _make_folder(output)
+    try:
+        found = make_plan(
+            epsilon,
+            delta,
+            rows=rows,
+            classes=classes,
+            model=model,
+            queries=queries,
+            public_rows=public_rows,
+            teachers=teachers,
+            label_accuracy=label_accuracy,
+            progress=not as_json,
+        )
+    except InvalidParameterError as error:
+        raise ConfigError(_by_option(str(error))) from None
     as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
     if as_json:
         typer.echo(as_text)
     else:
         _print(found)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         (output / "plan.json").write_text(as_text + "\n", encoding="utf-8")
-        for path in (output / "plan.json", *figure_of(found).save(output, "plan")):
+        drawn = figure_of(found).save(output, "plan") if _can_draw() else []
+        for path in (output / "plan.json", *drawn):
             typer.echo(f"Wrote {path}", err=True)
 
 
@@ -88,9 +99,28 @@ def figure_of(found: Plan) -> Figure:
     )
 
 
+def _make_folder(output: Path) -> None:
+    """Make the folder, and say before the planning if there will be no figure in it."""
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
+    output.mkdir(parents=True, exist_ok=True)
+    if not _can_draw():
+        typer.echo("No figure will be drawn, for that needs matplotlib: pip install 'tutelage[report]'.", err=True)
+
+
+def _can_draw() -> bool:
+    return find_spec("matplotlib") is not None
+
+
+def _by_option(sentence: str) -> str:
+    """Return a refusal of `make_plan` with its parameters called as on the command line."""
+    return re.sub(r"`(\w+)` of plan\b", lambda found: "--" + found[1].replace("_", "-"), sentence)
+
+
 def _model(
     classes: int, accuracies: list[str], files: list[Path], rows_per_teacher: list[float]
 ) -> TeacherModel | None:
+    integer_at_least(classes, 2, "--classes", "plan")
     if accuracies and files:
         raise ConfigError("--teacher-accuracy and --proxy-votes say the same. Give one of them.")
     if rows_per_teacher and len(rows_per_teacher) != len(files):
@@ -98,20 +128,31 @@ def _model(
             f"--proxy-rows must be given once per --proxy-votes. Got {len(rows_per_teacher)} and {len(files)}."
         )
     if files:
-        sizes = rows_per_teacher or [None] * len(files)
+        sizes = [positive(size, "--proxy-rows", "plan") for size in rows_per_teacher] or [None] * len(files)
         proxies = [ProxyVotes.load(path, rows_per_teacher=size) for path, size in zip(files, sizes, strict=True)]
+        for path, proxy in zip(files, proxies, strict=True):
+            if proxy.votes.n_classes != classes:
+                raise ConfigError(
+                    f"--proxy-votes must be on {classes} classes, by --classes. Got {proxy.votes.n_classes} in {path}."
+                )
         return TeacherModel.from_votes(proxies)
     if accuracies:
-        return TeacherModel.from_accuracies(dict(_point(text) for text in accuracies), classes)
+        return TeacherModel.from_accuracies(dict(_point(text, classes) for text in accuracies), classes)
     return None
 
 
-def _point(text: str) -> tuple[float, float]:
-    rows, _, accuracy = text.partition("=")
+def _point(text: str, classes: int) -> tuple[float, float]:
+    before, _, after = text.partition("=")
     try:
-        return float(rows), float(accuracy)
+        rows, accuracy = float(before), float(after)
     except ValueError:
         raise ConfigError(f"--teacher-accuracy must be ROWS=SHARE, such as 240=0.83. Got {text!r}.") from None
+    if not (0 < rows < float("inf") and 1 / classes < accuracy < 1):
+        raise ConfigError(
+            "--teacher-accuracy must be ROWS=SHARE, with a finite number of rows above 0 and a share above chance, "
+            f"1/{classes}, and below 1. Got {text!r}."
+        )
+    return rows, accuracy
 
 
 def _print(found: Plan) -> None:
@@ -121,7 +162,7 @@ def _print(found: Plan) -> None:
         console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)
     best, head = found.recommended, "Recommended" if found.possible else "Nearest to it"
     console.print(
-        f"{head}: {best.teachers:,} teachers, {best.mechanism}, {best.queries:,} queries. The proved ε is "
+        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved ε is "
         f"{round_up(found.epsilon.epsilon)} whatever the votes are, and may be published. To be expected: "
         f"{best.answers:,.0f} labels, {best.right:.1%} of them right; if the votes are as expected, an exact ε of "
         f"{round_up(found.private_epsilon)} by the votes, for the data's owner only.",

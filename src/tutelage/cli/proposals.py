@@ -10,12 +10,13 @@ from tutelage.accounting import Accountant, Proposal
 from tutelage.accounting.data_independent import flatten
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig
-from tutelage.events import Composed, ConfidenceCheck, Repeated
-from tutelage.exceptions import ConfigError
+from tutelage.events import Composed, Repeated
+from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
-from tutelage.publishing import Publication, publish_epsilon, recalled_publication
+from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
+from tutelage.publishing.earlier import check_share
 from tutelage.votes import VoteHistogram
 
 
@@ -25,39 +26,42 @@ def read_proposal(path: Path) -> Proposal:
     Raises
     ------
     ConfigError
-        If the file cannot be read.
-    InvalidParameterError
-        If it holds no proposal.
+        If the file cannot be read, or holds no proposal.
     """
     try:
         return Proposal.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = f"{error.strerror}."
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no proposal that `tutelage publish propose` wrote.") from None
+        reason = "It is not text."
+    except InvalidParameterError as error:
+        reason = str(error)
+    raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, mechanism: Mechanism, classes: int, queries: int, ledger: Path) -> None:
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, queries: int) -> None:
     """Refuse, before anything is spent, a run whose proposal could not be tested at its end.
 
     Parameters
     ----------
     proposal : Proposal
         What is to be tested.
-    mechanism : Mechanism
-        How labels will be released.
+    settings : RunConfig
+        The run.
     classes, queries : int
         Number of classes and of labels asked for.
-    ledger : path
-        The ledger that will pay.
 
     Raises
     ------
     ConfigError
-        If the mechanism needs predictions, or the ledger is not there yet or protects another unit.
-    BudgetExceededError
-        If nothing was spent yet, and labels and test do not both fit.
+        If the number of queries may follow from answers, or the ledger is not there yet, protects another unit or paid
+        for others.
+    BudgetExceededError, PublicationsExhaustedError
+        If labels and test do not both fit, or the proposal's δ does not.
     """
-    if isinstance(mechanism, InteractiveGNMax):
-        raise ConfigError("`proposal` in [privacy] cannot be tested after `interactive` answers. Leave it out.")
+    ledger, mechanism = settings.ledger, settings.mechanism
+    if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
+        raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
     if not ledger.exists():
         raise ConfigError(
             f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "
@@ -65,9 +69,15 @@ def check_proposal(proposal: Proposal, mechanism: Mechanism, classes: int, queri
         )
     paying = Ledger.open(ledger, read_only=True)
     same_unit(proposal, paying.unit)
-    if paying.state().spent == 0:  # later, answers are remembered, and what they cost is known when they are asked
+    if paying.state().spent == 0:
         labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
+        check_share(paying, proposal.delta)
         paying.require(Composed((labels, proposal.event())), 1)
+    elif proposal.event() not in publications_in(paying):
+        raise ConfigError(
+            "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
+            "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
+        )
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
@@ -83,12 +93,7 @@ def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDAr
         Which got an answer; by default all did.
     """
     accountant = Accountant()
-    for part in flatten(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)):
-        if isinstance(part.event, ConfidenceCheck) or answered is None:
-            accountant.add(Repeated(part.event, votes.n_queries), votes)
-        else:
-            kept = votes.select(answered)
-            accountant.add(Repeated(part.event, kept.n_queries), kept, at_most=votes.n_queries)
+    accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
     return accountant
 
 
@@ -109,16 +114,17 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     Raises
     ------
     ConfigError
-        If an earlier run released the labels, perhaps by other teachers, and did not test this proposal.
+        If an earlier run released the labels, perhaps by other teachers, and did not finish testing this proposal.
     """
     ledger = Ledger.open(settings.ledger)
-    released = released_once(settings.mechanism, model.votes_, model.release_.answered)
+    places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
+    once = sorted(places.values())  # equal rows are one query
+    released = released_once(settings.mechanism, model.votes_.select(np.array(once)), model.release_.answered[once])
     question = str(model.question)
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:
         return found
-    charged = max((part.times for part in flatten(model.release_.event)), default=0)
-    if charged < len(set(ledger.query_hashes({}, rows))):
+    if max((part.times for part in flatten(model.release_.event)), default=0) < len(once):
         raise ConfigError(
             "`proposal` in [privacy] cannot be tested: an earlier run released these labels, perhaps by other "
             "teachers. Leave it out."

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tutelage._files import read_arrays
+from tutelage._files import array_in, read_arrays
 from tutelage._typing import Matrix
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError
 from tutelage.ledger.entries import canonical
 from tutelage.tables import read_csv
 
@@ -54,10 +54,4 @@ def read_array(path: Path, name: str | None) -> Matrix:
     InvalidDataError
         If it is not there, or there are several and none is named.
     """
-    arrays = read_arrays(path)
-    known = ", ".join(sorted(arrays))
-    if name is not None and name not in arrays:
-        raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
-    if name is None and "X" not in arrays and len(arrays) > 1:
-        raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it X.")
-    return arrays[name or ("X" if "X" in arrays else known)]
+    return array_in(read_arrays(path), path, name, "X")

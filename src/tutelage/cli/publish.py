@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tutelage._files import read_arrays
 from tutelage._validation import probability
 from tutelage.accounting.release.proposal import Proposal
 from tutelage.accounting.release.proposing import propose as proposed
 from tutelage.budget import round_up
+from tutelage.cli.claims import write_claim
 from tutelage.cli.mechanisms import (
     MECHANISMS,
     Scale,
@@ -23,10 +25,12 @@ from tutelage.cli.mechanisms import (
 from tutelage.cli.outputs import check_output, spent_and_remaining
 from tutelage.cli.proposals import read_proposal, released_once, same_unit
 from tutelage.cli.public_rows import read_rows
+from tutelage.exceptions import InvalidDataError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.publishing import Publication, publish_epsilon
+from tutelage.publishing.earlier import check_share
 from tutelage.votes import VoteHistogram
 
 _PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
@@ -48,7 +52,10 @@ publish = typer.Typer(
 
 @publish.command()
 def propose(
-    proxy: Annotated[Path, typer.Argument(help="npz file with PUBLIC votes like those expected.", show_default=False)],
+    proxy: Annotated[
+        Path,
+        typer.Argument(help="npz file with PUBLIC votes like those expected: queries x classes.", show_default=False),
+    ],
     mechanism: MechanismOption,
     delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
@@ -60,7 +67,7 @@ def propose(
         int | None, typer.Option(help="Queries planned, if not as many as there are public votes.")
     ] = None,
     margin: Annotated[float, typer.Option(help="How many times the cost of the public votes is allowed.")] = 2.0,
-    refusal: Annotated[float, typer.Option(help="Chance to refuse although the cost is as allowed.")] = 0.05,
+    refusal: Annotated[float, typer.Option(help="Chance that the test refuses votes within the margin.")] = 0.05,
     scale: Scale = None,
     sigma: Sigma = None,
     threshold: Threshold = None,
@@ -75,8 +82,14 @@ def propose(
     released_by = build_mechanism(mechanism, given, as_option)
     check_output(output, proxy, *([] if ledger is None else [ledger]))
     paying = None if ledger is None else Ledger.open(ledger, read_only=True)
+    if "format" in read_arrays(proxy):
+        raise InvalidDataError(
+            f"{proxy} is a file of private votes, as `VoteHistogram.save` writes it. A proposal by private votes is a "
+            "release that nobody counts; store public votes as a bare array."
+        )
     votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
     if paying is not None:
+        check_share(paying, delta)
         votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
     imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
     planned = released_once(released_by, votes, imagined)
@@ -92,7 +105,11 @@ def propose(
     if paying is not None:
         state, cost = paying.state(), paying.share_of(proposal.event())
         typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
-    typer.echo(f"Next, once the labels are released: tutelage publish test {output} VOTES --ledger LEDGER …")
+    settings = " ".join(f"{as_option(name)} {value:g}" for name, value in given.items() if value is not None)
+    typer.echo(
+        f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
+        f"{ledger or 'LEDGER'} --mechanism {mechanism} {settings}"
+    )
 
 
 @publish.command("test")
@@ -110,18 +127,28 @@ def put_to_the_test(
     array: Array = None,
     public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
     teachers: Teachers = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write the claim to, for `tutelage card --sanitised`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Test PROPOSAL on the votes behind the labels of PUBLIC, once, and print the epsilon that may be published."""
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
+    if output is not None:
+        check_output(output, proposal, public, votes, ledger)
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
     same_unit(wanted, paying.unit)
     rows, about = read_rows(public, public_array, question)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     session = LabelingSession(histogram, released_by, paying, question=about)
-    publication = publish_epsilon(session.released(rows), paying, wanted, rows, question=about)
+    released = session.released(rows)
+    publication = publish_epsilon(released, paying, wanted, rows, question=about)
+    if output is not None:
+        write_claim(output, publication, released.charged(), wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
+    if output is not None and not as_json:
+        typer.echo(f"For the card: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")
 
 
 def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:

@@ -14,16 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
-from tutelage._typing import Matrix
 from tutelage.accounting import Proposal, bounds_2017
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
+from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.objections import objections_before, objections_on_card, say
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
-from tutelage.cli.sources import RunData, load_sources
+from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
@@ -56,7 +57,7 @@ def run(
             "spends from the same budget; name another folder, or pass --overwrite."
         )
     data = load_sources(settings)
-    _check_rows(settings, data)
+    check_public_rows(settings, data)
     say(objections_before(settings, data))
     proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
@@ -68,7 +69,7 @@ def run(
             model.fit(
                 data.X_private,
                 data.y_private,
-                X_public=_pool(settings, data),
+                X_public=pool_of(settings, data),
                 entity_ids=data.entity_ids,
                 silos=data.silos,
             )
@@ -94,15 +95,15 @@ def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
     if settings.privacy.proposal is None:
         return None
     proposal = read_proposal(settings.base / settings.privacy.proposal)
-    queries = settings.public.queries or len(_pool(settings, data))
-    check_proposal(proposal, settings.mechanism, len(data.classes), queries, settings.ledger)
+    queries = settings.public.queries or len(pool_of(settings, data))
+    check_proposal(proposal, settings, len(data.classes), queries)
     return proposal
 
 
 def _classifier(
     settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
 ) -> PATEClassifier:
-    features = learn_features(settings, _pool(settings, data))
+    features = learn_features(settings, pool_of(settings, data))
     return PATEClassifier(
         build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,
@@ -127,30 +128,13 @@ def _classifier(
     )
 
 
-def _check_rows(settings: RunConfig, data: RunData) -> None:
-    """Refuse, before anything is spent, to ask about or to score on rows that are not there."""
-    public = len(data.X_public)
-    queries, last = settings.public.queries, settings.public.evaluate_last or 0
-    if queries is not None and queries > public:
-        raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
-    if last > public - (queries or 1):
-        raise ConfigError(
-            f"`evaluate_last` in [public] must leave the {queries or 1} queried rows out of {public}. Got {last}."
-        )
-
-
-def _pool(settings: RunConfig, data: RunData) -> Matrix:
-    """Return the public rows that features, choice of queries and student may see: not those kept for scoring."""
-    return data.X_public[: len(data.X_public) - (settings.public.evaluate_last or 0)]
-
-
 def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
     """Return the student's accuracy by class on public labelled rows that were not asked about, if there are any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
-        scored[: len(_pool(settings, data))] = False
+        scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
         return ()
     truth = data.y_public[scored]
@@ -169,7 +153,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     return PrivacyCard(
         epsilon=independent,
         sanitised=sanitised,
-        event=release.event,
+        event=release.event if proposal is None else Composed((release.event, proposal.event())),
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
@@ -198,10 +182,11 @@ def _claims(
     """Return the ε that holds for any votes and, where a proposal passed its test, the smaller one."""
     if proposal is None:
         return model.epsilon_, None
-    found = tested(settings, model, proposal, _pool(settings, data)[model.queries_])
-    alone = model.epsilon_ != model.ledger_.guarantee()
-    independent = found.data_independent if alone else model.epsilon_  # the budget holds the test already
-    return independent, found.epsilon if found.passed and found.epsilon.epsilon < independent.epsilon else None
+    found = tested(settings, model, proposal, pool_of(settings, data)[model.queries_])
+    claim = claim_of(found)
+    if model.epsilon_ != model.ledger_.guarantee():
+        return claim.data_independent, claim.sanitised
+    return model.epsilon_, claim.sanitised  # the budget holds the test already
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
@@ -259,9 +244,10 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     elif settings.privacy.proposal is not None:
         row("ε proposed", "the test refused it, or it is not smaller")
     row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
-    ledger = model.ledger_
-    row("budget of these data (ε)", f"{ledger.budget:.4f}")
-    row("spent by this run, and in all", f"{round_up(model.release_.cost):.4f}, {round_up(ledger.spent):.4f}")
+    spent = card.budget["spent"]
+    by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
+    row("budget of these data (ε)", f"{card.budget['budget']:.4f}")
+    row("spent by this run, and in all", f"{round_up(by_this_run):.4f}, {round_up(spent):.4f}")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)
@@ -277,7 +263,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         console.print("No cost that depends on the votes is known here for this mechanism.")
     if model.release_.cost == 0:
         console.print("Every query had been answered before: the same answers again, at no cost.")
-    console.print(f"Ledger: {_shown(settings.ledger)}, head {ledger.head}", soft_wrap=True)
+    console.print(f"Ledger: {_shown(settings.ledger)}, head {card.budget['head']}", soft_wrap=True)
     if card.findings:
         console.print("Objections, on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", "card.json")

@@ -70,6 +70,44 @@ def load_sources(config: RunConfig) -> RunData:
     raise ConfigError("`file` in [private] and in [public] must both be .csv or both be .npz.")
 
 
+def check_public_rows(config: RunConfig, data: RunData) -> None:
+    """Refuse, before anything is spent, to ask about or to score on public rows that are not there.
+
+    Parameters
+    ----------
+    config : RunConfig
+        What is to be done.
+    data : RunData
+        On which rows.
+
+    Raises
+    ------
+    ConfigError
+        If there are too few public rows for `queries` or `evaluate_last`.
+    """
+    public = len(data.X_public)
+    queries, last = config.public.queries, config.public.evaluate_last or 0
+    if queries is not None and queries > public:
+        raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
+    if last > public - (queries or 1):
+        raise ConfigError(
+            f"`evaluate_last` in [public] must leave the {queries or 1} queried rows out of {public}. Got {last}."
+        )
+
+
+def pool_of(config: RunConfig, data: RunData) -> Matrix:
+    """Return the public rows that features, choice of queries and student may see: not those kept for scoring.
+
+    Parameters
+    ----------
+    config : RunConfig
+        How many are kept.
+    data : RunData
+        Of which rows.
+    """
+    return data.X_public[: len(data.X_public) - (config.public.evaluate_last or 0)]
+
+
 def _adult() -> RunData:
     adult = load_adult()
     names = np.array(adult.classes)

@@ -30,6 +30,7 @@ _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e6, 250)
 _NOISE = (1e-3, 1e9)  # searched, in votes
 _SLACK = 1.002  # ε may stay below the target by so much, or its square
 _DIGITS = 4
+_MOST_PURE = 10_000  # answers; of more, the exact composition takes minutes and gigabytes, and hardly helps
 
 
 @lru_cache(maxsize=2**10)
@@ -125,7 +126,9 @@ def _estimate(event: Event, delta: float) -> tuple[float, float]:
 
 def _pure_epsilon(event: Event, delta: float) -> float:
     match event:
-        case Repeated(event=NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale), count=count):
+        case Repeated(event=NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale), count=count) if (
+            count <= _MOST_PURE
+        ):
             return pure_dp_composition(2 / scale, count, delta)
     return np.inf
 

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least, number_between, positive, probability
-from tutelage.accounting import Accountant, data_independent
+from tutelage.accounting import data_independent
+from tutelage.accounting.curves import search_epsilon
 from tutelage.accounting.data_independent import flatten
+from tutelage.accounting.exact import ExactCosts
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.exceptions import InvalidParameterError
@@ -33,7 +36,8 @@ from tutelage.votes import VoteHistogram
 if TYPE_CHECKING:
     from rich.table import Table
 
-_GOAL = 0.9
+_BELOW_NOISELESS = 0.02  # the goal where none is named, and
+_AS_GOOD = 0.01  # what more answers may cost where no number of them reaches it: shares of right labels
 _QUERIES = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tried where none are named
 _WITHOUT_CHECKS = (GNMax, ExponentialMax, LNMax)  # the first is kept unless another is better by
 _WORTH = 0.03  # this much, for a check prefers easy queries, from which there is less to learn
@@ -79,7 +83,7 @@ class Option:
     right: float
 
     def in_short(self) -> str:
-        """Return the mechanism in one short line, noise in votes."""
+        """Return the mechanism in one short line: threshold T, noise σ (of the check first) or b, all in votes."""
         match self.mechanism:
             case GNMax(sigma=sigma):
                 return f"gnmax σ {sigma:.4g}"
@@ -97,7 +101,7 @@ class Option:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FrontierPoint:
+class PlanPoint:
     """Expected share of right labels of so many teachers at an ε that is estimated to a few per cent."""
 
     teachers: int
@@ -125,7 +129,7 @@ class Plan:
     private_epsilon : float
         What the exact ε by the votes would be if the votes were as expected. It is computed from public assumptions;
         the same number of real votes must not be published.
-    frontier : tuple of FrontierPoint
+    frontier : tuple of PlanPoint
         Accuracy against ε for several numbers of teachers.
     assumptions : tuple of str
         What the expectations rest on.
@@ -141,7 +145,7 @@ class Plan:
     options: tuple[Option, ...]
     epsilon: PublicEpsilon
     private_epsilon: float
-    frontier: tuple[FrontierPoint, ...]
+    frontier: tuple[PlanPoint, ...]
     assumptions: tuple[str, ...]
     obstacle: str | None
     findings: tuple[Finding, ...]
@@ -177,7 +181,10 @@ class Plan:
         from rich.table import Table
 
         title = f"ε = {round_up(self.target_epsilon):g} at δ = {self.epsilon.delta:g}, whatever the votes are"
-        caption = "Expected to be right: one teacher, all together without noise, the labels released."
+        caption = (
+            "Expected to be right: one teacher, all together without noise, the labels released. Threshold T and noise "
+            "σ or b in votes; σ of the check, then of the answer."
+        )
         table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD)
         table.padding, table.pad_edge = (0, 1, 0, 0), False
         for heading in ("teachers", "rows", "mechanism", "asked", "one", "all", "labels"):
@@ -217,7 +224,7 @@ def plan(
     queries: int | None = None,
     public_rows: int | None = None,
     teachers: int | None = None,
-    label_accuracy: float = _GOAL,
+    label_accuracy: float | None = None,
     unit: PrivacyUnit = ONE_TEACHER,
     progress: bool = False,
 ) -> Plan:
@@ -242,8 +249,9 @@ def plan(
         How many public rows there are to ask about.
     teachers : int, optional
         Number of teachers, where it is given: ten hospitals are ten teachers.
-    label_accuracy : float
+    label_accuracy : float, optional
         Share of the released labels that should be right; a student by label propagation stands a tenth of them wrong.
+        Default: two points below what such teachers would get right without noise.
     unit : PrivacyUnit
         Whom the guarantee is for.
     progress : bool
@@ -252,22 +260,20 @@ def plan(
     Raises
     ------
     InvalidParameterError
-        If a number is out of range, or the model is of another number of classes.
+        If a number is out of range, or the model is none or of another number of classes.
     """
-    model = TeacherModel.assumed(classes) if model is None else model
-    wish = _checked_wish(epsilon, delta, rows, queries, public_rows, teachers, unit)
-    number_between(label_accuracy, 1 / classes, 1, "label_accuracy", "plan")
-    if model.classes != integer_at_least(classes, 2, "classes", "plan"):
-        raise InvalidParameterError(f"`model` of plan is about {model.classes} classes. Got classes={classes}.")
+    model = _checked_model(model, classes)
+    wish = _checked_wish(epsilon, delta, rows, classes, queries, public_rows, teachers, unit)
     fewest = float(classes)  # rows per teacher
-    wish = _with_answers(wish, queries, model, label_accuracy, fewest)
+    goal = _checked_goal(label_accuracy, wish, model, fewest)
+    wish = _with_answers(wish, queries, model, goal, fewest)
     choices = [without_checks(wish, model, GNMax, n) for n in numbers_of_teachers(wish, fewest)]
     best = _best(choices)
     rivals = [without_checks(wish, model, kind, best.teachers) for kind in _WITHOUT_CHECKS[1:]]
     checked = with_checks(wish, model, best.teachers)
     rivals += [] if checked is None else [checked]
     better = max(rivals, key=lambda choice: choice.expected.right)
-    reached = best.expected.right >= label_accuracy or better.expected.right < label_accuracy
+    reached = best.expected.right >= goal or better.expected.right < goal
     taken = best if reached and better.expected.right <= best.expected.right + _WORTH else better
     compared = [*choices, *rivals]
     bar = progress_bar(compared, "Noise", len(compared), shown=progress)
@@ -277,24 +283,40 @@ def plan(
     proved = data_independent.epsilon(Repeated(one, recommended.queries), delta)
     return Plan(
         target_epsilon=epsilon,
-        label_accuracy=label_accuracy,
+        label_accuracy=goal,
         recommended=recommended,
         options=options,
         epsilon=proved,
         private_epsilon=_by_expected_votes(recommended, taken, wish, classes),
         frontier=_frontier(wish, model, choices, best),
         assumptions=model.assumptions,
-        obstacle=None
-        if recommended.right >= label_accuracy
-        else _obstacle(wish, model, recommended, label_accuracy, fewest),
+        obstacle=None if recommended.right >= goal else _obstacle(wish, model, recommended, goal, fewest),
         findings=_findings(recommended, proved, wish, classes),
     )
+
+
+def _checked_model(model: TeacherModel | None, classes: int) -> TeacherModel:
+    integer_at_least(classes, 2, "classes", "plan")
+    if model is None:
+        return TeacherModel.assumed(classes)
+    if not isinstance(model, TeacherModel):
+        raise InvalidParameterError(f"`model` of plan must be a TeacherModel. Got {type(model).__name__}.")
+    if model.classes != classes:
+        raise InvalidParameterError(f"`model` of plan is about {model.classes} classes. Got classes={classes}.")
+    return model
+
+
+def _checked_goal(label_accuracy: float | None, wish: Wish, model: TeacherModel, fewest: float) -> float:
+    if label_accuracy is not None:
+        return number_between(label_accuracy, 1 / model.classes, 1, "label_accuracy", "plan")
+    return max(1 / model.classes, right_without_noise(wish, model, fewest) - _BELOW_NOISELESS)
 
 
 def _checked_wish(
     epsilon: float,
     delta: float,
     rows: int,
+    classes: int,
     queries: int | None,
     public_rows: int | None,
     teachers: int | None,
@@ -304,8 +326,13 @@ def _checked_wish(
     for value, name in ((queries, "queries"), (public_rows, "public_rows"), (teachers, "teachers")):
         if value is not None:
             integer_at_least(value, 1, name, "plan")
-    if teachers is not None and teachers > rows:
-        raise InvalidParameterError(f"`teachers` of plan must be at most the {rows} rows. Got {teachers}.")
+    if rows < classes:
+        raise InvalidParameterError(f"`rows` of plan must be at least one for each of {classes:,} classes. Got {rows}.")
+    if teachers is not None and teachers > rows // classes:
+        raise InvalidParameterError(
+            f"`teachers` of plan must be at most {rows // classes:,}, so that {rows:,} rows give each one row of every "
+            f"class. Got {teachers}."
+        )
     if queries is not None and public_rows is not None and queries > public_rows:
         raise InvalidParameterError(f"`queries` of plan must be at most the {public_rows} public rows. Got {queries}.")
     return Wish(
@@ -320,14 +347,14 @@ def _checked_wish(
 
 
 def _with_answers(wish: Wish, queries: int | None, model: TeacherModel, goal: float, fewest: float) -> Wish:
-    """Return the wish with its number of answers: the named one, or the most that keep the goal, or the most right."""
+    """Return the wish with its number of answers: the named one, the most that keep the goal, or the most as good."""
     if queries is not None:
         return wish
     tried = [k for k in _QUERIES if wish.public_rows is None or k <= wish.public_rows] or [wish.public_rows or 1]
     wishes = [replace(wish, answers=k) for k in tried]
     right = [best_right(changed, model, fewest) for changed in wishes]
-    good = [changed for changed, share in zip(wishes, right, strict=True) if share >= goal]
-    return good[-1] if good else wishes[int(np.argmax(right))]
+    least = goal if max(right) >= goal else max(right) - _AS_GOOD
+    return [changed for changed, share in zip(wishes, right, strict=True) if share >= least][-1]
 
 
 def _best(choices: list[Choice]) -> Choice:
@@ -357,18 +384,22 @@ def _settled(wish: Wish, model: TeacherModel, choice: Choice) -> Option:
 
 
 def _by_expected_votes(option: Option, choice: Choice, wish: Wish, classes: int) -> float:
-    counts = typical_counts(choice.votes)
-    places = np.linspace(0, len(counts) - 1, option.queries).round().astype(int)
-    votes = VoteHistogram(counts[places], option.teachers, wish.unit)
-    accountant = Accountant()
+    votes = VoteHistogram(typical_counts(choice.votes), option.teachers, wish.unit)
+    middles = np.arange(votes.n_queries + 1) - 0.5
+    parts = []
     for part in flatten(option.mechanism.event_of_one(classes, wish.unit, simulated=False)):
-        times = option.queries if isinstance(part.event, ConfidenceCheck) else max(1, round(option.answers))
-        easiest = votes.select(np.arange(option.queries - times, option.queries))  # which a check lets through
-        accountant.add(Repeated(part.event, times), easiest)
-    return accountant.exact(wish.delta).reveal()
+        times = option.queries if isinstance(part.event, ConfidenceCheck) else max(1.0, option.answers)
+        # Of all queries, each typical one stands for those around it; a check lets the easiest through.
+        edges = np.clip(middles / (votes.n_queries - 1), 1 - times / option.queries, 1)
+        parts.append((option.queries * np.diff(edges), ExactCosts(part.event, votes)))
+
+    def total(orders: FloatArray) -> FloatArray:
+        return np.sum([times @ costs.per_query(orders) for times, costs in parts], axis=0)
+
+    return search_epsilon(total, wish.delta).epsilon
 
 
-def _frontier(wish: Wish, model: TeacherModel, choices: list[Choice], best: Choice) -> tuple[FrontierPoint, ...]:
+def _frontier(wish: Wish, model: TeacherModel, choices: list[Choice], best: Choice) -> tuple[PlanPoint, ...]:
     """Return points of a few numbers of teachers around the best, at a tenth to ten times the target."""
     middle, step = choices.index(best), max(1, len(choices) // (2 * _ON_FRONTIER))
     places = range(middle - step * (_ON_FRONTIER // 2), middle + step * (_ON_FRONTIER // 2) + 1, step)
@@ -376,7 +407,7 @@ def _frontier(wish: Wish, model: TeacherModel, choices: list[Choice], best: Choi
     for n in [choices[place].teachers for place in places if 0 <= place < len(choices)]:
         for epsilon in (wish.epsilon * _FRONTIER).tolist():
             choice = without_checks(replace(wish, epsilon=epsilon), model, GNMax, n)
-            points.append(FrontierPoint(n, epsilon, choice.expected.right))
+            points.append(PlanPoint(n, epsilon, choice.expected.right))
     return tuple(points)
 
 

@@ -77,14 +77,14 @@ class ProxyVotes:
                 f"{path} is a file of private votes, as `VoteHistogram.save` writes it. A plan by private votes is a "
                 "release that nobody counts; store public votes as a bare array `counts`."
             )
-        rows: Any = arrays.get("rows_per_teacher", rows_per_teacher)
-        if rows is None or np.size(rows) != 1:
+        rows = np.asarray(arrays.get("rows_per_teacher", np.nan if rows_per_teacher is None else rows_per_teacher))
+        if rows.size != 1 or rows.dtype.kind not in "iuf" or not 0 < rows.item() < np.inf:
             raise InvalidDataError(
                 f"{path} does not say how many rows each proxy teacher learned from. Say it: --proxy-rows, or an array "
-                "`rows_per_teacher`."
+                "`rows_per_teacher` of one number above 0."
             )
         votes = VoteHistogram.load(path, array="counts" if "counts" in arrays else None)
-        return cls(votes, float(np.asarray(rows).item()), arrays.get("labels"))
+        return cls(votes, float(rows.item()), arrays.get("labels"))
 
     def accuracy(self) -> float:
         """Return the share of votes that are right; of all alike, a little less than all."""

@@ -32,9 +32,9 @@ class TeacherModel:
     """How teachers of so many rows each vote on public queries.
 
     A query of margin z, normal with mean Φ⁻¹(`limit`) and variance 1, has the right votes of a share
-    ``chance + (1 − chance)·(2f − 1)`` of the teachers that know its class, f = Φ(√(s/`half`)·z) ≥ 1/2, or of
-    ``2f·chance`` where f < 1/2; chance is 1/`classes`. A teacher knows a class if one of its rows, 1 in `classes`, is
-    of it.
+    ``1/k + (1 − 1/k)·(2f − 1)`` of the teachers that know k classes, the right one among them, where
+    f = Φ(√(s/`half`)·z) ≥ 1/2, and of ``2f/k`` where f < 1/2. A teacher knows a class if one of its rows, 1 in
+    `classes`, is of it.
 
     Parameters
     ----------
@@ -182,9 +182,10 @@ class TeacherModel:
 def _right_shares(margin: float, half: float, rows: float, classes: int) -> FloatArray:
     chance = 1 / classes
     seen = special.ndtr(np.sqrt(rows / half) * (margin + _MARGINS))
-    right = np.where(seen > 0.5, chance + (1 - chance) * (2 * seen - 1), 2 * seen * chance)
-    known = -np.expm1(-rows * chance)  # a keyed hash gives a shard a Poisson number of rows of a class
-    return right * known
+    # A keyed hash gives a shard a Poisson number of rows of a class: how likely it has one, and has any at all.
+    known, voting = -np.expm1([-rows * chance, -rows])
+    guessed = chance * voting  # the mean of 1/k over the shards that have the right class, times their share
+    return np.where(seen > 0.5, guessed + (known - guessed) * (2 * seen - 1), 2 * seen * guessed)
 
 
 def _mean_shares(margin: float, half: float, rows: FloatArray, classes: int) -> FloatArray:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import Event, NoisedCost, PublicationTest, event_from_dict
+from tutelage.events import PUBLICATIONS, Event, NoisedCost, PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import Ledger, Reservation
 
@@ -39,7 +39,7 @@ def check_paid(released: Accountant, ledger: Ledger) -> None:
     accounted = Counter[Event]()
     for event, votes, _ in released.voted():
         accounted[event] += votes.n_queries
-    answers = {event for event in reserved if not isinstance(event, Published)}
+    answers = {event for event in reserved if not isinstance(event, PUBLICATIONS)}
     if accounted - reserved or any(accounted[event] < happened[event] for event in answers):
         raise LedgerMismatchError(
             "An epsilon is published of everything that the ledger paid for, and of nothing else. Account for all its "
@@ -57,9 +57,14 @@ def earlier_publications(ledger: Ledger, but: Event) -> tuple[Event, ...]:
     but : Event
         The publication at hand, which is in the ledger itself.
     """
-    found: list[Event] = [event for _, event in _publications(ledger)]
+    found: list[Event] = list(publications_in(ledger))
     del found[found.index(but)]
     return tuple(found)
+
+
+def publications_in(ledger: Ledger) -> tuple[Published, ...]:
+    """Return every test and noised cost that a ledger was charged for, whether answered or interrupted."""
+    return tuple(event for _, event in _publications(ledger))
 
 
 def check_share(ledger: Ledger, delta: float, reservation: Reservation | None = None) -> None:
@@ -93,4 +98,4 @@ def check_share(ledger: Ledger, delta: float, reservation: Reservation | None = 
 
 def _publications(ledger: Ledger) -> list[tuple[int, Published]]:
     reserved = [(entry["number"], event_from_dict(entry["event"])) for entry in ledger.export() if "event" in entry]
-    return [(number, event) for number, event in reserved if isinstance(event, Published)]
+    return [(number, event) for number, event in reserved if isinstance(event, PUBLICATIONS)]

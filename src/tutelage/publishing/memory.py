@@ -1,5 +1,6 @@
-"""What a publication is remembered by: public values only, for what is remembered shows in what is spent."""
+"""A publication is charged, drawn once, and remembered by public values only, for spending shows what is remembered."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
+from tutelage.publishing.earlier import Published, check_share
 
 
 def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
@@ -30,3 +32,30 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
     if rows.ndim == 0 or not len(rows):
         raise InvalidDataError("`queries` of a publication must hold the public rows that were asked. Got none.")
     return ledger.query_hashes(about, rows[None])[0]
+
+
+def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:
+    """Return what a publication that is not remembered yet comes to: charged first, then drawn, then stored.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Which pays and remembers; what another process stored in the meantime counts.
+    event : PublicationTest or NoisedCost
+        What is charged.
+    query : bytes
+        From `publication_key`.
+    draw : callable
+        Draws the outcome, a whole number.
+
+    Raises
+    ------
+    PublicationsExhaustedError
+        If the ledger's δ has no room; nothing is drawn then.
+    BudgetExceededError
+        If its budget has none.
+    """
+    check_share(ledger, event.delta)
+    reservation = ledger.reserve(event, 1)
+    check_share(ledger, event.delta, reservation)  # another process may have been quicker
+    return ledger.settle(reservation, {query: (draw(),)}, event).labels[query][0]

@@ -14,8 +14,8 @@ from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import check_paid, check_share, earlier_publications
-from tutelage.publishing.memory import publication_key
+from tutelage.publishing.earlier import check_paid, earlier_publications
+from tutelage.publishing.memory import drawn_once, publication_key
 
 METHOD = (
     "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
@@ -94,15 +94,12 @@ def publish_smoothed(
     event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
     about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
     query = publication_key(ledger, about, queries)
-    answer = ledger.recall([query]).get(query)
-    if answer is None:
+    remembered = ledger.recall([query]).get(query)
+    if remembered is None:
         check_paid(released, ledger)
-        check_share(ledger, plan.delta)
         costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
-        reservation = ledger.reserve(event, 1)
-        check_share(ledger, plan.delta, reservation)  # another process may have been quicker
-        answer = ledger.settle(reservation, {query: (_noised(costs, plan, noise),)}, event).labels[query]
-    return _claimed(answer[0], plan, labels, event, earlier_publications(ledger, event), ledger.delta)
+        remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
+    return _claimed(remembered[0], plan, labels, event, earlier_publications(ledger, event), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
@@ -119,7 +116,7 @@ def _claimed(
     independent = data_independent.epsilon(whole, delta)
     before = float(data_independent.rdp(Composed(earlier), np.array([plan.order])).values[0]) if earlier else 0.0
     claims = [
-        PublicEpsilon(plan.epsilon(noised, before), delta, plan.unit, METHOD, plan.order, whole.is_simulated),
+        PublicEpsilon(plan.epsilon(noised, before), delta, plan.unit, METHOD, plan.order, whole.is_simulated, True),
         _otherwise(whole, plan, delta),
     ]
     return SmoothedPublication(noised, min(claims, key=lambda claim: claim.epsilon), independent)

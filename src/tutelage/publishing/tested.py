@@ -13,8 +13,8 @@ from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import check_paid, check_share, earlier_publications
-from tutelage.publishing.memory import publication_key
+from tutelage.publishing.earlier import check_paid, earlier_publications
+from tutelage.publishing.memory import drawn_once, publication_key
 
 METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
@@ -88,16 +88,14 @@ def publish_epsilon(
     """
     noise = known_noise(noise, "publish_epsilon")
     labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    passed = ledger.recall([query]).get(query)
-    if passed is None:
+    remembered = ledger.recall([query]).get(query)
+    if remembered is None:
         check_paid(released, ledger)
-        check_share(ledger, proposal.delta)
         reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
-        reservation = ledger.reserve(test, 1)
-        check_share(ledger, proposal.delta, reservation)  # another process may have been quicker
-        drawn = noise.happens(proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))])
-        passed = ledger.settle(reservation, {query: (int(drawn),)}, test).labels[query]
-    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test), ledger.delta)
+        chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
+        remembered = (drawn_once(ledger, test, query, lambda: int(noise.happens(chance))),)
+    earlier = earlier_publications(ledger, test)
+    return _claimed(bool(remembered[0]), proposal, labels, test, earlier, ledger.delta)
 
 
 def recalled_publication(
@@ -146,7 +144,7 @@ def _claimed(
         before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
         proposed = proposal.epsilon + float(before)
         claims = [
-            PublicEpsilon(proposed, delta, proposal.unit, METHOD, proposal.order, whole.is_simulated),
+            PublicEpsilon(proposed, delta, proposal.unit, METHOD, proposal.order, whole.is_simulated, True),
             replace(otherwise, delta=delta),
         ]
     independent = data_independent.epsilon(whole, delta)

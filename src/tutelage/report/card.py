@@ -1,6 +1,7 @@
 """The privacy card: the page that says what was protected, how, and at which cost."""
 
 import json
+import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
@@ -13,9 +14,16 @@ from tutelage.lints import Finding
 from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.report.html import page_of
 from tutelage.report.markdown import markdown_of
-from tutelage.report.publishable import check_all, check_budget, check_kinds, check_public, check_table
+from tutelage.report.publishable import (
+    check_all,
+    check_budget,
+    check_kinds,
+    check_number,
+    check_public,
+    check_table,
+)
 from tutelage.report.sections import NOT_PROTECTED, kind_of, pages_of
-from tutelage.report.statements import check_statements
+from tutelage.report.statements import check_statements, check_words
 
 FORMAT = 2
 
@@ -32,6 +40,9 @@ class PrivacyCard:
     sanitised : PublicEpsilon, optional
         A second, smaller ε that the votes were looked at for, and that noise or a private test made publishable. It
         stands beside the first and never in its place.
+    alone : PublicEpsilon, optional
+        ε of this release by itself, where `epsilon` is that of everything released through its ledger; `sanitised` is
+        then of this release too.
     event : Event
         What was released.
     mechanism : str
@@ -78,13 +89,15 @@ class PrivacyCard:
     Raises
     ------
     NotPublishableError
-        If anything in it is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array.
+        If anything in it is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array. If
+        an ε that holds for the outcome at hand only stands anywhere but in `sanitised`, or is not the smaller one.
     InvalidParameterError
-        If a number is not finite, or a statement promises more than any ε does.
+        If a number is not finite or out of range, or words promise more than any ε does.
     """
 
     epsilon: PublicEpsilon
     sanitised: PublicEpsilon | None = None
+    alone: PublicEpsilon | None = None
     event: Event
     mechanism: str
     noise_source: str
@@ -112,7 +125,10 @@ class PrivacyCard:
         for item in fields(self):
             check_public(getattr(self, item.name), item.name)
         self._check_shapes()
+        self._check_ranges()
         check_statements(self.statements)
+        for name in ("mechanism", "noise_source", "selection", "feature_map", "student"):
+            check_words(getattr(self, name), f"`{name}` of a card")
         self._check_costs()
         if self.event.is_simulated and not self.epsilon.simulated:
             raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
@@ -126,7 +142,8 @@ class PrivacyCard:
         for name in ("answered", "teachers"):
             check_kinds(getattr(self, name), (int, NoneType), name)
         check_kinds(self.student_accuracy, (float, int, NoneType), "student_accuracy")
-        check_kinds(self.sanitised, (PublicEpsilon, NoneType), "sanitised")
+        for name in ("sanitised", "alone"):
+            check_kinds(getattr(self, name), (PublicEpsilon, NoneType), name)
         if not isinstance(self.event, Event):
             raise NotPublishableError(f"`event` of a card must be an Event. Got a {type(self.event).__name__}.")
         tuples = {
@@ -141,29 +158,62 @@ class PrivacyCard:
         check_table(self.statements, (str,), "statements")
         check_table(self.versions, (str,), "versions")
 
+    def _check_ranges(self) -> None:
+        """Refuse numbers that cannot be what they are said to be."""
+        for name in ("queries", "answered", "teachers", "evaluation_rows"):
+            check_number(getattr(self, name), name)
+        check_number(self.student_accuracy, "student_accuracy", 1)
+        if self.answered is not None:
+            check_number(self.answered, "answered", self.queries)
+        for entry in self.accuracy_by_class:
+            check_number(entry.right, "accuracy_by_class.right", entry.rows)
+        for cost in (self.epsilon, self.sanitised, self.alone, *(point.epsilon for point in self.frontier)):
+            if cost is not None:
+                check_number(cost.delta, "delta", 1)
+
     def _check_costs(self) -> None:
-        """Refuse costs beside the guarantee that are about something else."""
-        beside = [*(point.epsilon for point in self.frontier), *([] if self.sanitised is None else [self.sanitised])]
+        """Refuse costs in the place of others, or about something else."""
+        alone, sanitised = ([] if cost is None else [cost] for cost in (self.alone, self.sanitised))
+        always = [*(point.epsilon for point in self.frontier), *alone]
+        if any(cost.output_dependent for cost in (self.epsilon, *always)):
+            raise NotPublishableError(
+                "`epsilon`, `alone` and `frontier` of a card must hold for any votes and outcome. An ε that holds for "
+                "the outcome at hand goes into `sanitised`."
+            )
+        first = self.epsilon if self.alone is None else self.alone
+        if any(not cost.output_dependent or cost.epsilon >= first.epsilon for cost in sanitised):
+            raise NotPublishableError(
+                "`sanitised` of a card must be an ε that holds for the outcome at hand, and smaller than the one that "
+                "always holds. Leave it out, or put the smaller one that always holds into `epsilon`."
+            )
+        beside = [*always, *sanitised]
         for cost in beside:
             if (cost.unit, cost.simulated) != (self.epsilon.unit, self.epsilon.simulated):
                 raise NotPublishableError(
-                    "`sanitised` and `frontier` of a card must be about the same unit of privacy as its `epsilon`, and "
-                    "simulated only where that is."
+                    "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
+                    "`epsilon`, and simulated only where that is."
                 )
+
+    @property
+    def covers_ledger(self) -> bool:
+        """Whether `epsilon` bounds everything that is ever released through the ledger, and not this release alone."""
+        return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the card as plain JSON-ready values."""
-        epsilon, sanitised = self.epsilon, self.sanitised
+        epsilon, sanitised, alone = self.epsilon, self.sanitised, self.alone
         return {
             "format": FORMAT,
             "created": self.created,
             "private": not epsilon.simulated,
+            "noise": "simulated" if epsilon.simulated else "real",
             "public_epsilon": epsilon.epsilon,
             "delta": epsilon.delta,
             "epsilon_kind": kind_of(epsilon),
             "epsilon_method": epsilon.method,
             "epsilon_order": epsilon.order,
             "sanitised": None if sanitised is None else _epsilon_as_dict(sanitised),
+            "alone": None if alone is None else _epsilon_as_dict(alone),
             "unit": epsilon.unit.name,
             "neighbouring": str(epsilon.unit.neighboring),
             "mechanism": self.mechanism,
@@ -197,13 +247,13 @@ class PrivacyCard:
         """Return the card as one self-contained page: figures and style inside, no scripts, nothing fetched."""
         return page_of(pages_of(self))
 
-    def save(self, folder: Path) -> tuple[Path, Path, Path]:
+    def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         contents = {"card.json": text + "\n", "card.md": self.as_markdown(), "card.html": self.as_html()}
-        for name, content in contents.items():
-            (folder / name).write_text(content, encoding="utf-8")
-        as_json, as_markdown, as_html = (folder / name for name in contents)
+        as_json, as_markdown, as_html = (Path(folder) / name for name in contents)
+        for path, content in zip((as_json, as_markdown, as_html), contents.values(), strict=True):
+            path.write_text(content, encoding="utf-8")
         return as_json, as_markdown, as_html
 
 

@@ -6,6 +6,8 @@ from typing import final
 from tutelage.lints import Finding
 from tutelage.report.svg import Drawing
 
+NOT_STATED = "not stated"
+
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ class Batch:
     written : str
         When it was reserved, as an ISO 8601 date and time.
     queries : int
-        How many were asked; 0 for the test of an ε.
+        How many were asked; 0 for the publication of an ε.
     checks, answers : float
-        What its checks and tests, and what its answers took, as shares of the budget's ε.
+        What its checks or the publication, and what its answers took, as shares of the budget's ε.
     """
 
     written: str

@@ -31,7 +31,6 @@ _MOST_CLASSES = 24
 _LONGEST_NAME = 26
 _BAR = 18
 _Z = 1.96
-_COSTS = (("fill-accent", "answers"), ("fill-second", "checks and tests"), ("fill-rest", "not spent"))
 _SHARE = "share of the budget's ε, by costs that hold for all votes"
 
 
@@ -80,13 +79,14 @@ def spending_figure(batches: Sequence[Batch], budget: float) -> Drawing:
 def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
     """Return which batches took how much of the budget, for checks and for answers."""
     shown = merged(batches, _MOST_BARS)
-    spent = sum(batch.share for batch in batches)
-    names = [f"{_day(batch)} · {f'{batch.queries:,} queries' if batch.queries else 'test of ε'}" for batch in shown]
+    spent, checks = sum(batch.share for batch in batches), sum(batch.checks for batch in batches)
+    names = [f"{_day(batch)} · {f'{batch.queries:,} queries' if batch.queries else 'publishing ε'}" for batch in shown]
     left = 20 + LETTER * max(len(name) for name in [*names, "not spent"])
     rest = max(0.0, budget - spent)
     x = Scale(0, max(rest, *(batch.share for batch in shown)), left, _RIGHT - 50)
     bottom = _TOP + (len(shown) + 1) * (_BAR + 8)
-    marks = legend(_COSTS, left, 14)
+    beside = [("fill-second", "checks and publishing")] if checks > 0 else []
+    marks = legend([("fill-accent", "answers"), *beside, ("fill-rest", "not spent")], left, 14)
     for number, (name, batch) in enumerate(zip(names, shown, strict=True)):
         top = _TOP + number * (_BAR + 8)
         marks += _bar(x, top, name, [("fill-accent", batch.answers), ("fill-second", batch.checks)], batch.share)
@@ -95,8 +95,8 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
         segment(left, _TOP - 4, left, bottom, "rule"),
         write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
     ]
-    checks = sum(batch.checks for batch in batches)
-    caption = f"Answers took {round_up(spent - checks)} of ε, checks and tests {round_up(checks)}."
+    caption = f"Answers took {round_up(spent - checks)} of ε"
+    caption += f", checks and publishing {round_up(checks)}." if beside else "."
     if len(shown) < len(batches):
         caption += f" {len(batches):,} batches, neighbours in time put together."
     return drawing("Where the budget went", caption, bottom + 30, marks)

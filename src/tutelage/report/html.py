@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 from tutelage.report.content import (
+    NOT_STATED,
     Answer,
     Answers,
     Block,
@@ -19,7 +20,7 @@ from tutelage.report.svg import Drawing, escape
 
 # A browser that opens the file runs no script, fetches nothing and sends no form, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_MISSING = '<span class="missing">not stated</span>'
+_MISSING = f'<span class="missing">{NOT_STATED}</span>'
 
 
 def page_of(page: Page) -> str:
@@ -103,8 +104,9 @@ def _findings(findings: Findings) -> str:
         inside = "<p>None: the checks of the settings objected to nothing.</p>"
     else:
         entries = (
-            f'<li class="{entry.severity}"><strong>{entry.severity}</strong> {escape(entry.reason)}</li>'
+            f'<li class="{severity}"><strong>{severity}</strong> {escape(entry.reason)}</li>'
             for entry in findings.entries
+            for severity in (escape(entry.severity),)
         )
         inside = f"<ul>{''.join(entries)}</ul>"
     return f'<section class="findings"><h2>Findings</h2>{inside}</section>'

@@ -2,10 +2,9 @@
 
 import re
 
-from tutelage.report.content import Answer, Answers, Block, Bullets, Facts, Findings, Page, Prose, Statement
-from tutelage.report.svg import Drawing
+from tutelage.report.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Findings, Page, Prose, Statement
+from tutelage.report.svg import Drawing, straight
 
-_NOT_STATED = "not stated"
 _SIGNS = re.compile(r"([\\|<\[`])")
 
 
@@ -26,8 +25,8 @@ def markdown_of(page: Page) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text in one line that opens no tag, table cell, link or code."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+    """Return text in one line that opens no tag, table cell, link or code, and runs one way."""
+    return _SIGNS.sub(r"\\\1", straight(" ".join(text.split())))
 
 
 def _lines(block: Block) -> list[str]:
@@ -39,7 +38,7 @@ def _lines(block: Block) -> list[str]:
         case Bullets(sentences):
             return [f"- {plain(sentence)}" for sentence in sentences]
         case Statement(about, text):
-            return [f"*Stated by the filer, {about}:* {_NOT_STATED if text is None else plain(text)}"]
+            return [f"*Stated by the filer, {about}:* {NOT_STATED if text is None else plain(text)}"]
         case Answers(entries):
             return [line for number, entry in enumerate(entries, 1) for line in _answer(number, entry)]
         case Drawing(title, caption):
@@ -52,7 +51,7 @@ def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
 
 def _answer(number: int, entry: Answer) -> list[str]:
     said = " ".join(plain(text) for text in (entry.known, entry.stated) if text is not None)
-    return [f"{number}. **{entry.question}** {said or _NOT_STATED}"]
+    return [f"{number}. **{entry.question}** {said or NOT_STATED}"]
 
 
 def _findings(findings: Findings) -> list[str]:
@@ -60,4 +59,8 @@ def _findings(findings: Findings) -> list[str]:
         return ["Findings: the settings were not checked."]
     if not findings.entries:
         return ["Findings: none."]
-    return ["Findings:", "", *(f"- **{finding.severity}**: {plain(finding.reason)}" for finding in findings.entries)]
+    return [
+        "Findings:",
+        "",
+        *(f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings.entries),
+    ]

@@ -52,19 +52,20 @@ def percent(share: float) -> str:
     return f"{min(100.0, round_up(100 * share, 1)):.1f}"
 
 
-def likelihood(epsilon: PublicEpsilon) -> str:
-    """Return the definition of the guarantee in a sentence."""
+def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
+    """Return the definition of the guarantee in a sentence; `whole` where it covers all that its ledger pays for."""
     if epsilon.simulated:
         return "Nothing is guaranteed: the noise can be replayed. The values say what real noise would have cost."
+    outcome = "everything released through this ledger" if whole else "the labels of this release, the student"
     return (
-        "Any outcome (the released labels, the student, this card) is at most "
+        f"Any outcome ({outcome}, this card) is at most "
         f"e^{round_up(epsilon.epsilon, 2)} times as likely, plus {epsilon.delta:g}, as on neighbouring data, "
         "whatever else the observer knows."
     )
 
 
-def guessing(epsilon: PublicEpsilon) -> str:
-    """Return what the guarantee means to someone who guesses, in a worked sentence."""
+def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
+    """Return what the guarantee means to someone who guesses, in a worked sentence; `whole` as for `likelihood`."""
     if epsilon.simulated:
         return "Someone who knows the seed takes the noise away and sees the votes."
     right = right_guesses(epsilon.epsilon, epsilon.delta)
@@ -75,9 +76,10 @@ def guessing(epsilon: PublicEpsilon) -> str:
             f"they name the right one in at most {percent(right)} of 100 such cases: odds of 50:50 become at most "
             f"{percent(right)}:{100 - float(percent(right)):.1f}"
         )
+    seen = "everything released through this ledger" if whole else "this release"
     return (
         f"Take someone who knows all private data but one unit ({epsilon.unit.name}), and holds two versions of it for "
-        f"equally likely (50:50), one of them true. After seeing everything that was released, {verdict}."
+        f"equally likely (50:50), one of them true. After seeing {seen}, {verdict}."
     )
 
 

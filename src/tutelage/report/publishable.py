@@ -5,14 +5,23 @@ from dataclasses import fields
 from types import NoneType
 
 from tutelage.budget import PublicEpsilon
-from tutelage.events import Event
-from tutelage.exceptions import InvalidParameterError, NotPublishableError
+from tutelage.events import Composed, Event, Repeated, event_from_dict
+from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.lints import Finding
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint
 
 _PLAIN = (str, bool, int, float, NoneType, NeighboringRelation)
-_RECORDS = (PublicEpsilon, PrivacyUnit, Finding, Batch, FrontierPoint, ClassAccuracy)
+_NUMBER = (float, int)
+# The kinds of the fields of every record, in their order: in a field of any kind, a list of private numbers could hide.
+_RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
+    PublicEpsilon: (_NUMBER, _NUMBER, (PrivacyUnit,), (str,), (*_NUMBER, NoneType), (bool,), (bool,)),
+    PrivacyUnit: ((str,), (NeighboringRelation,)),
+    Finding: ((str,), (str,), (str,)),
+    Batch: ((str,), (int,), _NUMBER, _NUMBER),
+    FrontierPoint: ((int,), (PublicEpsilon,)),
+    ClassAccuracy: ((str,), (int,), (int,)),
+}
 
 # What a ledger says of itself; the first five are needed.
 BUDGET: dict[str, tuple[type, ...]] = {
@@ -39,7 +48,7 @@ def check_public(value: object, where: str) -> None:
         If it is, or holds, anything but plain values, public epsilons, events and the records of a card: votes, arrays
         and private epsilons among them. The message names the place and the type, never the value.
     InvalidParameterError
-        If it holds a number that is not finite, or text that no file can hold.
+        If it holds a number that is not finite, a record with a number below 0, or text that no file can hold.
     """
     kind = type(value)
     if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
@@ -63,6 +72,23 @@ def check_kinds(value: object, kinds: tuple[type, ...], where: str) -> None:
     if type(value) not in kinds:
         allowed = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
         raise _refusal(where, f"takes {allowed} only", value)
+
+
+def check_number(value: object, where: str, most: float = math.inf) -> None:
+    """Refuse a number that is not from 0 to `most`; what is no number is not judged.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is one; the message names the place, never the value, except one that is not finite.
+    """
+    if type(value) not in _NUMBER:
+        return
+    if not math.isfinite(value):  # type: ignore[arg-type]
+        raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
+    if not 0 <= value <= most:  # type: ignore[operator]
+        limits = "at least 0" if most == math.inf else f"from 0 to {most:g}"
+        raise InvalidParameterError(f"`{where}` of a card must be {limits}.")
 
 
 def check_all(values: object, kinds: tuple[type, ...], where: str) -> None:
@@ -114,13 +140,45 @@ def check_budget(values: object) -> None:
 
 def _parts(value: object, where: str) -> list[tuple[str, object]]:
     """Return what an allowed container holds, with the name of each place."""
-    if isinstance(value, Event) or type(value) in _RECORDS:
-        return [(f"{where}.{item.name}", getattr(value, item.name)) for item in fields(value)]  # type: ignore[arg-type]
+    if isinstance(value, Event):
+        return _parts_of_event(value, where)
+    if type(value) in _RECORDS:
+        parts = [(f"{where}.{item.name}", getattr(value, item.name)) for item in fields(value)]  # type: ignore[arg-type]
+        for (name, part), kinds in zip(parts, _RECORDS[type(value)], strict=True):
+            check_kinds(part, kinds, name)
+            check_number(part, name)
+        return parts
     if type(value) in (tuple, list):
         return [(f"{where}[{number}]", part) for number, part in enumerate(value)]  # type: ignore[arg-type]
     if type(value) is dict and all(type(name) is str for name in value):
         return [(f"{where}[{name!r}]", part) for name, part in value.items()]
     raise _refusal(where, "takes public values only", value)
+
+
+def _parts_of_event(event: Event, where: str) -> list[tuple[str, object]]:
+    """Return the fields of an event of `tutelage.events`; another one could call anything its settings."""
+    parts = [(f"{where}.{item.name}", getattr(event, item.name)) for item in fields(event)]
+    if type(event) in (Repeated, Composed):
+        for name, part in parts:
+            held = part if type(part) is tuple else (part,)
+            if name.endswith(".count"):
+                check_kinds(part, (int,), name)
+            elif not all(isinstance(one, Event) for one in held):
+                raise _refusal(name, "takes events only", part)
+        return parts
+    for name, part in parts:
+        field = name.rpartition(".")[2]
+        if field == "chances":
+            check_all(part, (int,), name)
+        else:
+            check_kinds(part, {"unit": (PrivacyUnit,), "simulated": (bool,)}.get(field, _NUMBER), name)
+    try:
+        known = type(event_from_dict(event.as_dict())) is type(event)
+    except UnsupportedEventError:
+        known = False
+    if not known:
+        raise _refusal(where, "takes the events of `tutelage.events` only", event)
+    return parts
 
 
 def _refusal(where: str, takes: str, value: object) -> NotPublishableError:

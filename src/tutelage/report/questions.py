@@ -56,7 +56,7 @@ def _ledger(card: "PrivacyCard") -> str:
 
 
 def _side_channels(card: "PrivacyCard") -> str:
-    return f"Noise: {card.noise_source}. Errors, logs and progress bars show no votes. Timing is not hidden."
+    return f"Noise: {card.noise_source}. {' '.join(SIDE_CHANNELS)}"
 
 
 def _fairness(card: "PrivacyCard") -> str | None:
@@ -72,16 +72,21 @@ def _composition(card: "PrivacyCard") -> str:
 
 
 SPENT_STAYS_SPENT = "What was released stays released, and its budget spent, whoever withdraws later."
-_TRUST = (
-    "Whoever runs the software holds the private rows and the votes, and is trusted with them. Whoever receives "
-    "labels, student or card is not trusted."
+TRUST = (
+    "Central: whoever runs the software holds private rows, teachers and votes, and is trusted with them. Whoever "
+    "receives labels, student or card may know anything else, and is not trusted."
+)
+SIDE_CHANNELS = (
+    "Votes and noise are whole numbers, so that no floating-point rounding of a released value gives votes away.",
+    "Errors, logs and progress bars show no votes; files of arrays are read without running what they hold.",
+    "Timing is not hidden: give outsiders the released files, not the machine that makes them.",
 )
 _HEADINGS = "The headings of this card are the components of the differential privacy pyramid of NIST SP 800-226."
 _EXIT = "The software is open source and calls no network to release; its versions are on this card."
 _QUESTIONS: tuple[tuple[str, str, Callable[["PrivacyCard"], str | None] | str | None], ...] = (
     ("What is the unit of privacy: record, encounter, patient, or site?", "", _unit),
     ("What exactly leaves each site?", "leaves_site", _leaves),
-    ("Who is trusted with what?", "trust", _TRUST),
+    ("Who is trusted with what?", "trust", TRUST),
     ("Which ε, δ, neighbours and accountant; and why this ε?", "why_epsilon", _parameters),
     ("Is the reported ε itself safe to publish?", "", publishable),
     ("Who spent which budget, and can that be tampered with?", "", _ledger),

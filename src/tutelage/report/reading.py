@@ -1,7 +1,9 @@
 """A card read back from its JSON file, with suspicion: the file may have been edited, or made to harm."""
 
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn
@@ -21,12 +23,12 @@ _MOST = 1e15  # whole numbers up to it are floats exactly
 _MAYBE_NUMBER = (float, int, NoneType)
 
 
-def read_card(path: Path) -> PrivacyCard:
+def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
     """Return the card that `PrivacyCard.save` wrote as JSON.
 
     Parameters
     ----------
-    path : Path
+    path : path-like
         ``card.json``, of this version of tutelage or an earlier one.
 
     Raises
@@ -34,6 +36,7 @@ def read_card(path: Path) -> PrivacyCard:
     InvalidDataError
         If the file is missing, above 16 MiB, or no card; the message names the entry.
     """
+    path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidDataError(f"{path} is above {_MOST_BYTES} bytes, which no card is.")
@@ -65,7 +68,10 @@ def card_from_dict(record: object) -> PrivacyCard:
         raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")
     event = event_from_dict(card.one("event", dict))
     unit = PrivacyUnit(card.one("unit", str), _relation(card.one("neighbouring", str)))
-    simulated = event.is_simulated or not card.one("private", bool)
+    noise = card.one("noise", str, otherwise="real")
+    if noise not in ("real", "simulated"):
+        raise InvalidDataError("`noise` must be real or simulated.")
+    simulated = event.is_simulated or not card.one("private", bool) or noise == "simulated"
 
     def epsilon(values: _Entries, name: str = "epsilon", prefix: str = "") -> PublicEpsilon:
         value, delta = values.number(name), values.number("delta", 1.0)
@@ -75,7 +81,8 @@ def card_from_dict(record: object) -> PrivacyCard:
 
     return PrivacyCard(
         epsilon=epsilon(card, "public_epsilon", "epsilon_"),
-        sanitised=next((epsilon(values) for values in card.nested("sanitised")), None),
+        sanitised=next((replace(epsilon(values), output_dependent=True) for values in card.nested("sanitised")), None),
+        alone=next((epsilon(values) for values in card.nested("alone")), None),
         event=event,
         mechanism=card.one("mechanism", str),
         noise_source=card.one("noise_source", str),

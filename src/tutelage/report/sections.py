@@ -3,10 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.report.content import Answers, Block, Bullets, Facts, Findings, Page, Part, Prose, Section, Statement
+from tutelage.report.content import (
+    NOT_STATED,
+    Answers,
+    Block,
+    Bullets,
+    Facts,
+    Findings,
+    Page,
+    Part,
+    Prose,
+    Section,
+    Statement,
+)
 from tutelage.report.figures import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
 from tutelage.report.meaning import advantage, bayes_factor, exception, guarantee, guessing, likelihood
-from tutelage.report.questions import SPENT_STAYS_SPENT, answers_of, publishable
+from tutelage.report.questions import SIDE_CHANNELS, SPENT_STAYS_SPENT, TRUST, answers_of, publishable
 from tutelage.report.statements import STATEMENTS
 
 if TYPE_CHECKING:
@@ -33,7 +45,10 @@ def pages_of(card: "PrivacyCard") -> Page:
         title="Privacy card",
         subtitle=f"Made {card.created}",
         alarm=_ALARM if card.epsilon.simulated else None,
-        claim=("not private" if card.epsilon.simulated else _claim(card.epsilon), guessing(card.epsilon)),
+        claim=(
+            "not private" if card.epsilon.simulated else _claim(card.epsilon),
+            guessing(card.epsilon, whole=card.covers_ledger),
+        ),
         highlights=_highlights(card),
         picture=odds_figure(card.epsilon),
         findings=Findings(card.findings),
@@ -79,15 +94,15 @@ def _highlights(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
         ("Kind of ε", kind_of(card.epsilon)),
         ("Budget left", f"{left:.4g} of {round_up(budget['budget'])}"),
         ("Queries", _queries(card)),
-        ("Teachers", "not stated" if card.teachers is None else f"{card.teachers:,}"),
+        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
         ("Student", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%} right"),
     )
 
 
 def _parameters(card: "PrivacyCard") -> Section:
     epsilon = card.epsilon
-    rows = [("Guarantee", guarantee(epsilon)), ("Kind of ε", kind_of(epsilon)), ("Proved by", epsilon.method)]
-    blocks: list[Block] = [Prose(likelihood(epsilon))]
+    rows = [("Guarantee", guarantee(epsilon)), ("Proved by", epsilon.method)]
+    blocks: list[Block] = [Prose(likelihood(epsilon, whole=card.covers_ledger))]
     if not epsilon.simulated:
         most = round_up(advantage(epsilon.epsilon, epsilon.delta), 3)
         rows += [
@@ -96,9 +111,11 @@ def _parameters(card: "PrivacyCard") -> Section:
         ]
         blocks += [Prose(exception(epsilon.delta))]
     rows.append(("May ε be published?", publishable(card)))
+    if card.alone is not None:
+        rows.append(("ε of this release by itself", f"{_claim(card.alone)}; proved by: {card.alone.method}"))
     if card.sanitised is not None:
         rows += [
-            ("Second ε, sanitised", _claim(card.sanitised)),
+            ("Second ε, sanitised", f"{_claim(card.sanitised)}, of what was released until then"),
             ("What made it publishable", card.sanitised.method),
         ]
     return Section("Privacy parameters", (Facts(tuple(rows)), *blocks, _statement(card, "why_epsilon")))
@@ -134,7 +151,7 @@ def _algorithms(card: "PrivacyCard") -> Section:
     rows = (
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
-        ("Teachers", "not stated" if card.teachers is None else f"{card.teachers:,}"),
+        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
         ("Queries", _queries(card)),
         ("Queries chosen", card.selection),
     )
@@ -168,20 +185,11 @@ def _bias(card: "PrivacyCard") -> Section:
 
 
 def _trust_model(card: "PrivacyCard") -> Section:
-    text = (
-        "Central: whoever runs the software holds private rows, teachers and votes, and is trusted with them. Whoever "
-        "receives labels, student or card may know anything else, and is not trusted."
-    )
-    return Section("Trust model", (Prose(text), _statement(card, "trust"), _statement(card, "leaves_site")))
+    return Section("Trust model", (Prose(TRUST), _statement(card, "trust"), _statement(card, "leaves_site")))
 
 
 def _side_channels(card: "PrivacyCard") -> Section:
-    sentences = (
-        "Votes and noise are whole numbers, so that no floating-point rounding of a released value gives votes away.",
-        "Errors, logs and progress bars show no votes; files of arrays are read without running what they hold.",
-        "Timing is not hidden: give outsiders the released files, not the machine that makes them.",
-    )
-    return Section("Side channels", (Bullets(sentences), _statement(card, "side_channels")))
+    return Section("Side channels", (Bullets(SIDE_CHANNELS), _statement(card, "side_channels")))
 
 
 def _security(card: "PrivacyCard") -> Section:
@@ -201,8 +209,7 @@ def _exposure(card: "PrivacyCard") -> Section:
 def _about(card: "PrivacyCard") -> Section:
     rows = (
         ("Made", card.created),
-        ("With", ", ".join(f"{name} {version}" for name, version in card.versions.items()) or "not stated"),
-        ("Event", str(card.event.as_dict()["event"])),
+        ("With", ", ".join(f"{name} {version}" for name, version in card.versions.items()) or NOT_STATED),
     )
     text = (
         "A card is a statement and no proof. To check it, verify the ledger of the private data and compare its head: "
@@ -223,7 +230,7 @@ def _queries(card: "PrivacyCard") -> str:
 def _listed(names: tuple[str, ...]) -> str:
     """Return the names, of very many only the first and their number; the JSON card has them all."""
     if not names:
-        return "not stated"
+        return NOT_STATED
     shown = ", ".join(names[:_MOST_LISTED])
     return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
 

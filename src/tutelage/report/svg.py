@@ -14,9 +14,14 @@ _DIRECTIONS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2
 _CONTROLS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
+def straight(text: str) -> str:
+    """Return text that neither turns the line around nor holds control characters."""
+    return text.translate(_DIRECTIONS | _CONTROLS)
+
+
 def escape(text: str) -> str:
     """Return text as it may stand in a page or drawing: it can neither open a tag nor turn the line around."""
-    return html.escape(text.translate(_DIRECTIONS | _CONTROLS), quote=True)
+    return html.escape(straight(text), quote=True)
 
 
 def shortened(text: str, most: int) -> str:

@@ -17,12 +17,12 @@ from tutelage.budget import round_up
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, glyph_features
+from tutelage.figures import Figure, Series
 from tutelage.mechanisms import GNMax
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.reproductions.figure import Figure, Series
 from tutelage.reproductions.protocol import Split, paper_split, shuffled_folds
 from tutelage.reproductions.record import Record, Row, mean
 from tutelage.students import LabelPropagationStudent, fit_student

@@ -54,7 +54,7 @@ class _Case(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return what is published, beside what holds for any votes; `quick` leaves out 1,000 queries and the checks."""
     mnist = VoteHistogram.load(published_votes(), array="mnist_250_teachers")
-    public = votes_of_public_teachers(download=download)
+    public = public_mnist_votes(download=download)
     laplace = NoisyArgmaxLaplace(_SCALE, _CLASSES, ONE_TEACHER)
     gaussian = NoisyArgmaxGaussian(40.0, _CLASSES, ONE_TEACHER)
     cases = (
@@ -81,7 +81,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     )
 
 
-def votes_of_public_teachers(*, download: bool = False) -> VoteHistogram:
+def public_mnist_votes(*, download: bool = False) -> VoteHistogram:
     """Return votes of 250 teachers trained on public MNIST images on 1,000 others.
 
     Parameters
@@ -186,9 +186,6 @@ def _confident_rows(public: VoteHistogram, votes: VoteHistogram) -> Iterator[Row
 def _asked(mechanism: Mechanism, votes: VoteHistogram, *, seed: int) -> Accountant:
     """Return what one simulated run through a mechanism with a check was charged."""
     answered = mechanism.release(votes, SimulationNoise(seed), None).answered
-    check, answer = data_independent.flatten(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False))
     accountant = Accountant()
-    accountant.add(Repeated(check.event, votes.n_queries), votes)
-    kept = np.flatnonzero(answered)
-    accountant.add(Repeated(answer.event, len(kept)), votes.select(kept), at_most=votes.n_queries)
+    accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
     return accountant

@@ -9,19 +9,21 @@ import numpy as np
 from scipy import special, stats
 
 from tutelage._typing import FloatArray
-from tutelage.accounting import bounds_2017, data_independent
+from tutelage.accounting import Accountant, bounds_2017, data_independent
 from tutelage.accounting.curves import RenyiCurve, classic
+from tutelage.accounting.release.smooth_sensitivity import SmoothCosts
 from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
 from tutelage.audit.planted_faults.fault import Fault
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms import LNMax
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.testing.laws import label_law
+from tutelage.votes import VoteHistogram
 
 LogMoments = Callable[[FloatArray, float, FloatArray], FloatArray]
 ManyAnswers = Callable[[Event, int, float], float]
 Conversion = Callable[[RenyiCurve, float], float]
-Cost = Callable[[tuple[int, ...]], float]
+SmoothCost = Callable[[tuple[int, ...]], tuple[float, float]]
 
 _TOLERANCE = 1e-9
 _VOTES = ((2, 1), (2, 2), (3, 1, 0), (6, 0))
@@ -80,13 +82,13 @@ def compositions_hold(epsilon_of: ManyAnswers) -> bool:
     return True
 
 
-def smooth_sensitivity_is_smooth(cost: Cost) -> bool:
-    """Return whether the smooth sensitivity made of `cost` covers every step of the true cost, and is smooth."""
-    smooth = {counts: _smooth_sensitivity(cost, counts) for counts in _all_votes()}
+def smooth_sensitivity_is_smooth(smooth_cost: SmoothCost) -> bool:
+    """Return whether the smooth sensitivity beside a cost covers every step of the cost, and is smooth."""
+    found = {counts: smooth_cost(counts) for counts in _all_votes()}
     for counts, others in _steps().items():
-        for other in others:
-            step = abs(_cost_of_the_plurality(counts) - _cost_of_the_plurality(other))
-            if smooth[counts] < step - _TOLERANCE or smooth[counts] > np.exp(_BETA) * smooth[other] + _TOLERANCE:
+        cost, smooth = found[counts]
+        for other_cost, other_smooth in (found[other] for other in others):
+            if smooth < abs(cost - other_cost) - _TOLERANCE or smooth > np.exp(_BETA) * other_smooth + _TOLERANCE:
                 return False
     return True
 
@@ -147,7 +149,7 @@ def _delta_for_each(event: Event, count: int, delta: float) -> float:
     return count * data_independent.epsilon(event, delta).epsilon
 
 
-_TEACHERS, _BETA, _SCALE, _MOMENT = 7, 0.2, 2.0, 4.0
+_TEACHERS, _BETA, _SCALE, _MOMENT = 7, 0.2, 0.5, 4.0
 
 
 def _all_votes() -> list[tuple[int, ...]]:
@@ -158,13 +160,24 @@ def _steps() -> dict[tuple[int, ...], list[tuple[int, ...]]]:
     return {votes: [tuple(other.tolist()) for other in _moved(votes)] for votes in _all_votes()}
 
 
-def _smooth_sensitivity(cost: Cost, counts: tuple[int, ...]) -> float:
-    """Return max e^{−βd} · the largest step of `cost` at distance d (Nissim et al. 2007, Definition 2.2)."""
-    steps = _steps()
-    local = {votes: max(abs(cost(votes) - cost(other)) for other in others) for votes, others in steps.items()}
-    return max(
+def _as_published(counts: tuple[int, ...]) -> tuple[float, float]:
+    """Return the cost and its smooth sensitivity as `tutelage.accounting.release` computes them."""
+    votes, released = VoteHistogram(np.array([counts]), _TEACHERS), Accountant()
+    released.add(NoisyArgmaxLaplace(_SCALE, len(counts), votes.unit), votes)
+    costs = SmoothCosts(released, _MOMENT + 1)
+    return costs.cost(), costs.smooth_sensitivity(_BETA)
+
+
+def _of_unsorted_counts(counts: tuple[int, ...]) -> tuple[float, float]:
+    """Return the cost, and max e^{−βd} · the largest step at distance d (Nissim et al. 2007) of a wrong one."""
+    local = {
+        votes: max(abs(_cost_as_if_sorted(votes) - _cost_as_if_sorted(other)) for other in others)
+        for votes, others in _steps().items()
+    }
+    smooth = max(
         float(np.exp(-_BETA * np.abs(np.subtract(votes, counts)).sum() / 2)) * step for votes, step in local.items()
     )
+    return _cost_of_the_plurality(counts), smooth
 
 
 def _cost_behind(winner: int, counts: tuple[int, ...]) -> float:
@@ -235,8 +248,8 @@ UNSORTED_VOTES = Fault(
     planted="the first class is taken for the plurality",
     caught_by="definition of smooth sensitivity, on all votes of seven teachers",
     check=smooth_sensitivity_is_smooth,
-    right=_cost_of_the_plurality,
-    wrong=_cost_as_if_sorted,
+    right=_as_published,
+    wrong=_of_unsorted_counts,
 )
 BASE_TEN = Fault(
     name="logarithm to base ten",

@@ -1,4 +1,4 @@
-"""A figure as plain numbers, and its drawing; needs the report extra to be drawn."""
+"""Figures as plain numbers, and how they are drawn into files; drawing needs the report extra."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +8,13 @@ from tutelage.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 _INCHES = (7.5, 4.8)
 _PIXELS_PER_INCH = 160
 _DASHES = ("-", "--", "-.", ":")
 # Okabe and Ito's palette, which the colour-blind can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 @final
@@ -78,25 +79,41 @@ class Figure:
         InvalidParameterError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure as Canvas
-        except ModuleNotFoundError:
-            raise InvalidParameterError("Drawing needs matplotlib: pip install 'tutelage[report]'.") from None
-        canvas = Canvas(figsize=_INCHES, layout="constrained")
+        canvas = blank(*_INCHES)
         axes = canvas.subplots()
         for number, series in enumerate(self.series):
             place = number if series.colour is None else series.colour
-            _draw(axes, series, _COLOURS[place % len(_COLOURS)])
+            _draw(axes, series, COLOURS[place % len(COLOURS)])
         axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
         axes.set_xscale("log" if self.logarithmic else "linear")
         if self.y_range is not None:
             axes.set_ylim(self.y_range)
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=9, loc="lower right")
-        paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-        for path in paths:
-            canvas.savefig(path, dpi=_PIXELS_PER_INCH)
-        return paths
+        return save(canvas, folder, name)
+
+
+def blank(width: float, height: float) -> "Canvas":
+    """Return an empty figure of this size, in inches.
+
+    Raises
+    ------
+    InvalidParameterError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure as Canvas
+    except ModuleNotFoundError:
+        raise InvalidParameterError("Drawing needs matplotlib: pip install 'tutelage[report]'.") from None
+    return Canvas(figsize=(width, height), layout="constrained")
+
+
+def save(canvas: "Canvas", folder: Path, name: str) -> list[Path]:
+    """Write a figure into `folder` as png and svg, and return their paths."""
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    for path in paths:
+        canvas.savefig(path, dpi=_PIXELS_PER_INCH)
+    return paths
 
 
 def _draw(axes: "Axes", series: Series, colour: str) -> None:

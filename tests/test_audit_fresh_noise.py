@@ -1,0 +1,130 @@
+"""Whether every query gets noise of its own: right mechanisms pass, and each planted reuse is found by name."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
+from tutelage._typing import IntArray
+from tutelage.audit.checklist import check_mechanism
+from tutelage.audit.fresh_noise import Probe, audit_fresh_noise, law_p_value, telling_probes
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
+from tutelage.noise import NoiseSource
+from tutelage.votes import VoteHistogram
+
+CONFIDENCE = 1 - 1e-6
+Draw = Callable[[float, VoteHistogram, NoiseSource], IntArray]
+
+
+def replayed(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    return SimulationNoise(0).discrete_gaussian(sigma, votes.counts.shape)
+
+
+def one_for_two_neighbours(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    queries, classes = votes.counts.shape
+    return np.repeat(noise.discrete_gaussian(sigma, (-(-queries // 2), classes)), 2, axis=0)[:queries]
+
+
+def one_for_both_halves(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    queries, classes = votes.counts.shape
+    return np.tile(noise.discrete_gaussian(sigma, (-(-queries // 2), classes)), (2, 1))[:queries]
+
+
+def mirrored(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    drawn = noise.discrete_gaussian(sigma, votes.counts.shape)
+    half = len(drawn) // 2
+    return np.concatenate([drawn[: len(drawn) - half], drawn[:half][::-1]])
+
+
+def none_below_100_rows(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    drawn = noise.discrete_gaussian(sigma, votes.counts.shape)
+    return drawn if votes.n_queries >= 100 else 0 * drawn
+
+
+def none_on_unanimous_votes(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    drawn = noise.discrete_gaussian(sigma, votes.counts.shape)
+    return np.where(votes.counts.max(axis=1, keepdims=True) == votes.n_teachers, 0, drawn)
+
+
+FAULTS = {
+    replayed: "noise is replayed",
+    one_for_two_neighbours: "share noise",
+    one_for_both_halves: "share noise",
+    mirrored: "share noise",
+    none_below_100_rows: "In batches of less than 100 queries",
+    none_on_unanimous_votes: "not as frequent",
+}
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, draw: Draw) -> None:
+    """Let every GNMax draw its noise so."""
+
+    def release(self: GNMax, votes: VoteHistogram, noise: NoiseSource, predictions: object = None) -> Release:
+        labels = np.argmax(votes.counts + draw(self.sigma, votes, noise), axis=1)
+        return Release(labels, self.event(votes, simulated=noise.simulated))
+
+    monkeypatch.setattr(GNMax, "release", release)
+
+
+def verdicts(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
+    found = check_mechanism(mechanism, 50, 3, draws=2_000, noise=SimulationNoise(1))
+    return {one.check: (one.verdict, one.reason) for one in found}
+
+
+@pytest.mark.parametrize("draw", FAULTS)
+def test_the_audit_of_a_configuration_finds_missing_and_reused_noise(draw, monkeypatch):
+    plant(monkeypatch, draw)
+    verdict, reason = verdicts(GNMax(10.0))["noise of its own for every query"]
+    assert verdict == "fail"
+    assert FAULTS[draw] in reason
+
+
+def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
+    plant(monkeypatch, lambda sigma, votes, noise: noise.discrete_gaussian(sigma, votes.counts.shape))
+    assert {verdict for verdict, _ in verdicts(GNMax(10.0)).values()} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LNMax(5.0), GNMax(1e-3), GNMax(40.0), ExponentialMax(5.0), PermuteAndFlip(5.0), ConfidentGNMax(30.0, 20.0, 5.0),
+        ConfidentGNMax(-3.0, 2.0, 2.0), InteractiveGNMax(10.0, 8.0, 5.0, 0.4),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("teachers", "classes"), [(50, 3), (2, 2)])
+def test_right_mechanisms_pass_with_few_teachers_and_little_noise(mechanism, teachers, classes):
+    for kind, probe in telling_probes(mechanism, teachers, classes):
+        found = audit_fresh_noise(kind, probe, confidence=CONFIDENCE, noise=SimulationNoise(3))
+        assert found.passed, found
+
+
+def test_a_check_that_shares_its_noise_is_found(monkeypatch):
+    def release(self, votes, noise, predictions=None):
+        shared = noise.discrete_gaussian(self.sigma_threshold, (1,))
+        passed = votes.counts.max(axis=1) + shared >= self.threshold
+        labels = np.argmax(votes.counts + noise.discrete_gaussian(self.sigma_vote, votes.counts.shape), axis=1)
+        return Release(np.where(passed, labels, -1), self.event(votes, simulated=noise.simulated), by_vote=passed)
+
+    monkeypatch.setattr(ConfidentGNMax, "release", release)
+    found = audit_fresh_noise(
+        ConfidentGNMax(30.0, 20.0, 5.0), Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0)
+    )
+    assert any("share noise" in reason for reason in found.reasons)
+
+
+def test_right_labels_have_p_values_that_are_no_smaller_than_chance():
+    law, random = np.array([0.6, 0.3, 0.1]), np.random.default_rng(0)
+    labels = random.choice([0, 1, -1], p=law, size=(400, 300))
+    values = np.array([law_p_value(one, law) for one in labels])
+    below = int(np.sum(values <= 0.05))
+    assert stats.binomtest(below, len(values), 0.05, alternative="greater").pvalue > 1e-3
+    assert law_p_value(np.zeros(300, dtype=np.int64), law) < 1e-20
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, float("nan"), "high"])
+def test_a_confidence_is_a_probability(confidence):
+    with pytest.raises(InvalidParameterError, match="`confidence` of audit_fresh_noise"):
+        audit_fresh_noise(GNMax(1.0), Probe((1, 1)), confidence=confidence)

@@ -1,0 +1,132 @@
+"""From a test on the command line to the card: which claims a ledger bears out, and which it does not."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_cli_card import refusal
+from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.report import read_card
+
+AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
+TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)
+LNMAX = ("--mechanism", "lnmax", "--scale", "5")
+ON_CARD = ("card", "--ledger", "l.db", "--sanitised", "claim.json", "--output", ".")
+
+
+@pytest.fixture
+def tested(called, tmp_path):
+    """A function that labels 40 rows by given votes, tests a proposal that refuses one in 10⁶, and files the claim."""
+
+    def test(counts: np.ndarray = AGREEING, mechanism: tuple[str, ...] = LNMAX) -> Path:
+        np.savez(tmp_path / "proxy.npz", votes=AGREEING)
+        np.savez(tmp_path / "votes.npz", votes=counts)
+        np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
+        proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json")
+        files = ("--votes", "votes.npz", "--ledger", "l.db")
+        for call in (
+            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5"),
+            ("publish", "propose", "proxy.npz", *mechanism, *proposal),
+            ("label", "rows.npz", *files, *mechanism, "--output", "labels.csv"),
+            ("publish", "test", "p.json", "rows.npz", *files, *mechanism, "--output", "claim.json"),
+        ):
+            result = called(*call, cwd=tmp_path)
+            assert result.returncode == 0, result.stderr
+        return tmp_path
+
+    return test
+
+
+def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(called, tested):
+    folder = tested()
+    result = called(*ON_CARD, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    card, claim = read_card(folder / "card.json"), json.loads((folder / "claim.json").read_text())
+    assert card.sanitised is not None
+    assert card.sanitised.epsilon == pytest.approx(json.loads((folder / "p.json").read_text())["epsilon"])
+    assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > card.sanitised.epsilon
+    assert (card.queries, [batch.queries for batch in card.batches]) == (40, [40, 0])
+    assert card.findings is not None
+    assert [finding.code for finding in card.findings] == ["epsilon-large"]  # as 8 is, and not 20, the budget
+    assert "borne out by a private test that passed" in (folder / "card.md").read_text()
+
+
+def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
+    folder = tested(TORN)
+    assert json.loads((folder / "claim.json").read_text())["sanitised"] is None
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+    card = read_card(folder / "card.json")
+    assert card.sanitised is None
+    assert card.epsilon.epsilon < 20
+
+
+def test_a_batch_that_was_interrupted_gave_no_answer_and_spoils_no_claim(called, tested):
+    folder = tested()
+    Ledger.open(folder / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+
+
+def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
+    folder = tested()
+    votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
+    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+    files = ("--votes", "votes.npz", "--ledger", "l.db")
+    again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
+    assert again.returncode == 0  # the same test is remembered; its claim is not about the later answer either
+    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+
+
+def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
+    check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
+    options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
+    folder = tested(TORN, options)
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+    votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
+    release = LabelingSession(votes, check, Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
+    assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
+    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+
+
+def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
+    folder = tested()
+    claim = json.loads((folder / "claim.json").read_text())
+    (folder / "other").mkdir()
+    Ledger.create(folder / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
+    votes = VoteHistogram(AGREEING, 150)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "other" / "l.db")).ask(np.arange(40.0)[:, None])
+    elsewhere = called("card", "--ledger", "other/l.db", "--sanitised", "claim.json", "--output", ".", cwd=folder)
+    assert "it is another, or rolled back" in refusal(elsewhere, 1)
+    for changes, message in (
+        ({"test": {**claim["test"], "delta": 1e-6}}, "does not hold the test"),
+        ({"data_independent": {**claim["data_independent"], "epsilon": 3.0}}, "paid for more"),
+        ({"labels": Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()}, "paid for more"),
+        ({"ledger": "0" * 64}, "another, or rolled back"),
+        ({"format": 2}, "no claim"),
+        ({"sanitised": {**claim["data_independent"], "epsilon": float("nan")}}, "no claim"),
+        ({"sanitised": {"epsilon": 1.0}}, "no claim"),
+        ({"test": NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER).as_dict()}, "no claim"),
+    ):
+        (folder / "claim.json").write_text(json.dumps({**claim, **changes}))
+        assert message in refusal(called(*ON_CARD, cwd=folder), 1)
+    (folder / "claim.json").write_text("[]")
+    assert "no claim" in refusal(called(*ON_CARD, cwd=folder), 1)
+    (folder / "claim.json").unlink()
+    assert "cannot be read" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert not (folder / "card.json").exists()
+
+
+def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
+    folder = tested()
+    assert called("card", "--ledger", "l.db", "--output", ".", cwd=folder).returncode == 0
+    alone = called("card", "card.json", "--sanitised", "claim.json", cwd=folder)
+    assert "Name it with --ledger" in refusal(alone, 2)
+    assert called("card", "card.json", *ON_CARD[1:], cwd=folder).returncode == 0
+    assert read_card(folder / "card.json").sanitised is not None
+    files = ("--votes", "votes.npz", "--ledger", "l.db")
+    over = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "votes.npz", cwd=folder)
+    assert "--output must be a file of its own" in refusal(over, 2)
