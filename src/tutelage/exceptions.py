@@ -16,6 +16,11 @@
     │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
     │   ├── LedgerLockedError      another process holds it for too long
     │   └── LedgerStorageError     its file is missing, no ledger, read-only or cannot grow
+    ├── FederationError            a consortium's protocol cannot go on
+    │   ├── ForgedMessageError     a message is not what its sender signed for this recipient and batch
+    │   ├── StaleBatchError        a batch is closed, another consortium's, or not the one begun
+    │   ├── QuorumError            too few entities answered; nothing was opened
+    │   └── PartyLostError         a computing party failed or fell silent; nothing was opened
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
@@ -100,6 +105,26 @@ class LedgerLockedError(LedgerError):
 
 class LedgerStorageError(LedgerError):
     """The ledger's file cannot be used: missing, no ledger, of a later format, read-only, or without room to grow."""
+
+
+class FederationError(TutelageError):
+    """A consortium's protocol cannot go on; no vote was opened."""
+
+
+class ForgedMessageError(FederationError):
+    """A message is not what its claimed sender signed for this recipient, consortium and batch."""
+
+
+class StaleBatchError(FederationError):
+    """A batch is closed already, of another consortium, or not the one whose computation was begun."""
+
+
+class QuorumError(FederationError):
+    """Fewer entities answered than the noise was sized for; nothing was opened."""
+
+
+class PartyLostError(FederationError):
+    """A computing party failed, fell silent or was no peer; nothing was opened, and the same shares may be tried again."""
 
 
 class BudgetContinuedWarning(UserWarning):
