@@ -156,6 +156,21 @@ def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     ledger.verify()
 
 
+def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
+    assert ledger.reserved_for("first") is None
+    reservation = ledger.reserve(ANSWER, 3, batch="first")
+    spent = ledger.state().spent
+    assert ledger.reserve(ANSWER, 3, batch="first") == ledger.reserved_for("first") == reservation
+    assert ledger.state().spent == spent
+    assert not ledger.is_settled(reservation)
+    ledger.settle(reservation, {}, Repeated(ANSWER, 3))
+    assert ledger.is_settled(reservation)
+    assert ledger.reserve(ANSWER, 3, batch="first") == reservation
+    assert ledger.reserve(ANSWER, 3, batch="second") != reservation
+    with pytest.raises(LedgerError, match="Batch first was reserved in .* as something else. Name another"):
+        ledger.reserve(ANSWER, 4, batch="first")
+
+
 def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
     first, second = ledger.reserve(ANSWER, 1), ledger.reserve(ANSWER, 1)
     assert ledger.settle(first, {b"q" * 32: (3,)}, ANSWER).labels == {b"q" * 32: (3,)}

@@ -320,7 +320,7 @@ class Ledger:
         with self._held() as read:
             return self._filter.fitting(event, read.last().spent)
 
-    def reserve(self, event: Event, queries: int) -> Reservation:
+    def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
 
         Parameters
@@ -329,11 +329,16 @@ class Ledger:
             The most that one query can be.
         queries : int
             How many, at least 1. All of them are reserved, or none.
+        batch : str, optional
+            A name for them that `reserved_for` finds again after a crash. A batch is paid for once: naming it again
+            returns the same reservation.
 
         Raises
         ------
         BudgetExceededError
             If they do not all fit; it says how many would. Nothing is spent then.
+        LedgerError
+            If the batch was reserved as something else.
         LedgerMismatchError
             If the event protects another unit than the budget.
         UnsupportedEventError
@@ -344,17 +349,31 @@ class Ledger:
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_unit(event)
         _check_storable(event)
-        cost = queries * self._filter.cost(event)
+        cost, named = queries * self._filter.cost(event), {} if batch is None else {"batch": batch}
         with self._held(write=True) as write:
+            known = None if batch is None else _reservation_of(write, batch)
+            if known is not None:
+                if (known.event, known.queries) != (event, queries):
+                    raise LedgerError(f"Batch {batch} was reserved in {self._name} as something else. Name another.")
+                return known
             last = write.last()
             if last.spent + cost > self._filter.capacity:
                 raise self._exceeded(event, queries, last.spent)
-            entry = Entry.after(
-                last, Kind.RESERVED, last.spent + cost, event=event.as_dict(), queries=queries, cost=cost
-            )
+            fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
+            entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
             write.append(entry)
         self._newest = entry
         return Reservation(entry.number, entry.hash, event, queries, cost)
+
+    def reserved_for(self, batch: str) -> Reservation | None:
+        """Return the reservation that was named `batch`, or None."""
+        with self._held() as read:
+            return _reservation_of(read, batch)
+
+    def is_settled(self, reservation: Reservation) -> bool:
+        """Return whether a reservation of this ledger was settled."""
+        with self._held() as read:
+            return read.is_settled(reservation.number)
 
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
@@ -561,6 +580,15 @@ def _check_storable(event: Event) -> None:
         stored = None
     if stored != event:
         raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
+
+
+def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
+    for entry, _ in read.entries():
+        if entry.kind is Kind.RESERVED and entry.content.get("batch") == batch:
+            content = entry.content
+            event = event_from_dict(content["event"])
+            return Reservation(entry.number, entry.hash, event, content["queries"], content["cost"])
+    return None
 
 
 def _is_open(read: Transaction, reservation: Reservation) -> bool:
