@@ -154,6 +154,16 @@ def test_the_documented_students_work():
     assert np.mean(names["final"].predict(names["X_public"]) == digits.y_test) > 0.7
 
 
+def test_the_documented_entities_vote_locally(capsys):
+    names: dict[str, Any] = {}
+    (example,) = blocks("docs/local.md", "python")
+    exec(example, names)  # noqa: S102  our own documentation
+    assert np.mean(names["labels"] == 0) > 0.8  # of 40 labels, each is wrong with a probability of 1e-4
+    page = (REPOSITORY / "docs" / "local.md").read_text()
+    for printed in capsys.readouterr().out.strip().splitlines():
+        assert f"`{printed}`" in page
+
+
 def test_the_documented_publication_works(capsys):
     names: dict[str, Any] = {}
     (example,) = blocks("docs/publishing.md", "python")

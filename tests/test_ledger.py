@@ -167,7 +167,7 @@ def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
     assert ledger.is_settled(reservation)
     assert ledger.reserve(ANSWER, 3, batch="first") == reservation
     assert ledger.reserve(ANSWER, 3, batch="second") != reservation
-    with pytest.raises(LedgerError, match="Batch first was reserved in .* as something else. Name another"):
+    with pytest.raises(LedgerError, match=r"Batch first was reserved in .* as something else. Name another"):
         ledger.reserve(ANSWER, 4, batch="first")
 
 

@@ -20,6 +20,7 @@ from tutelage.reproductions import (
     mnist_teachers,
     protocol,
     repeat_attack,
+    zhao,
 )
 from tutelage.reproductions.record import mean, share
 from tutelage.votes import VoteHistogram
@@ -130,6 +131,26 @@ def test_repeating_a_query_gives_the_votes_away_without_memory_only(called, monk
     wrong = {row["name"]: row["ours"] for row in record["rows"]}
     assert wrong["asked 300 times without memory: votes wrong"] < 15
     assert wrong["asked 300 times with the ledger: votes wrong"] > 30
+
+
+def test_local_mechanisms_are_compared_by_what_they_get_right(called, monkeypatch, tmp_path):
+    monkeypatch.setattr(zhao, "_QUICK_QUERIES", 300)
+    monkeypatch.setattr(zhao, "_EPSILONS", (1.0, 4.0))
+    printed = called("reproduce", "zhao", "--quick", "--output", tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    found = {row["name"]: row for row in json.loads((tmp_path / "zhao.json").read_text())["rows"]}
+    right = {name.removesuffix(": right, %"): row["ours"] for name, row in found.items() if name.endswith("right, %")}
+    assert len(right) == 2 * 12
+    assert right["k-RR, plurality, ε = 1"] > 97
+    corrected = "truncated geometric, "
+    plurality, inverse, likelihood = (right[f"{corrected}{by}, ε = 4"] for by in ("plurality", "inverse", "likelihood"))
+    assert plurality < 70 < 80 < inverse < likelihood
+    assert right["central: LNMax, ε = 1"] == right["central: GNMax, ε = 1"] == 100
+    zero = found["equation (2), ε = 1: chance that class 1 is reported as 0"]
+    assert zero["ours"] == pytest.approx(zero["published"], abs=5e-4)
+    assert found["equation (2), ε = 1: largest privacy loss"]["ours"] == pytest.approx(0.9)
+    assert found["100 responses at ε = 0.1: any pure mechanism, δ = 1e-05"]["ours"] == pytest.approx(4.307, abs=5e-4)
+    assert (tmp_path / "zhao.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_published_votes_that_are_missing_are_named(called, monkeypatch, tmp_path):

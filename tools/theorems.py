@@ -56,6 +56,11 @@ THEOREMS = {
         ("A budget at one order holds for adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
+    "local.md": [
+        ("The worst pair of votes under a local response", "accounting.local_responses:response_rdp"),
+        ("Composition of local responses", "accounting.local_responses:response_composition"),
+        ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
+    ],
     "release.md": [
         ("Costs within changed ballots", "accounting.release.reach:reach"),
         ("The same for any number of classes", "accounting.release.reach:reach"),

@@ -5,6 +5,7 @@ from numbers import Integral, Real
 from tutelage.exceptions import InvalidParameterError
 
 MOST_VOTES = 1e15
+_LOCAL_RANGE = (1e-6, 100.0)
 _NOISE_RANGE = (1e-6, MOST_VOTES)  # P(|noise| > 2^62) is below e^-4000 at the upper end
 
 
@@ -18,6 +19,19 @@ def noise_scale(value: object, name: str, owner: str) -> float:
     if not _is_real(value) or not low <= float(value) <= high:  # type: ignore[arg-type]
         raise InvalidParameterError(
             f"`{name}` of {owner} must be a number of votes between {low:g} and {high:g}. Got {value!r}."
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def local_epsilon(value: object, owner: str) -> float:
+    """Return `value` as a float if it is a usable pure loss of one local response.
+
+    Above the upper end a response hides nothing; below the lower end it says nothing.
+    """
+    low, high = _LOCAL_RANGE
+    if not _is_real(value) or not low <= float(value) <= high:  # type: ignore[arg-type]
+        raise InvalidParameterError(
+            f"`epsilon` of {owner} must be a number of nats between {low:g} and {high:g}. Got {value!r}."
         )
     return float(value)  # type: ignore[arg-type]
 

@@ -8,13 +8,16 @@ Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says
 """
 
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from itertools import pairwise
+from math import inf, nextafter, sqrt
 from typing import Any, final
 
-from tutelage._validation import integer_at_least, noise_scale, number_of_votes, positive, probability
+from tutelage._validation import integer_at_least, local_epsilon, noise_scale, number_of_votes, positive, probability
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
+LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 
@@ -261,6 +264,88 @@ class InteractiveCheck(Event):
 
 @final
 @dataclass(frozen=True, slots=True)
+class RandomizedResponse(Event):
+    """One entity's vote, kept with probability e^ε/(e^ε + m − 1) at most, or else any other class, all equally likely.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure loss ε of one response, in nats.
+    classes : int
+        Number of classes m.
+    unit : PrivacyUnit
+        What changes the vote; whether there is one must not depend on it.
+    simulated : bool
+        True where the response was drawn from a seeded generator, which protects nobody.
+    """
+
+    epsilon: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "RandomizedResponse"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "RandomizedResponse"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TruncatedGeometricResponse(Event):
+    """One entity's vote as a number 1, …, m, plus Z, clamped to a range around them; P(Z = k) ∝ exp(−|k|/scale).
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of the discrete Laplace variable Z, in classes; α of the truncated geometric mechanism is e^(−1/b), and
+        the pure loss is (m − 1)/b.
+    classes : int
+        Number of classes m.
+    unit : PrivacyUnit
+        What changes the vote; whether there is one must not depend on it.
+    simulated : bool
+        True where the response was drawn from a seeded generator, which protects nobody.
+    """
+
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "TruncatedGeometricResponse"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "TruncatedGeometricResponse"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisyBallot(Event):
+    """One entity's vote as a vector of one 1 and m − 1 zeros, plus independent Z_j, P(Z_j = k) ∝ exp(−k²/2σ²).
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of each discrete Gaussian variable, in votes.
+    classes : int
+        Number of classes m.
+    unit : PrivacyUnit
+        What changes the vote; whether there is one must not depend on it.
+    simulated : bool
+        True where the noise came from a seeded generator, which protects nobody.
+    """
+
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "NoisyBallot"))
+        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyBallot"))
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class PublicationTest(Event):
     """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
 
@@ -329,6 +414,83 @@ class NoisedCost(Event):
 PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish an ε; no queries
 
 
+Summable = NoisyArgmaxGaussian | ConfidenceCheck | InteractiveCheck  # what may have its noise from several owners
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SummedNoise(Event):
+    """The same event, each of its noise variables the sum of independent shares of several owners.
+
+    No owner knows the sum, so what protects is the noise of those who keep theirs to themselves. Noise of further
+    owners on top of it only hides more: it is post-processing.
+
+    Parameters
+    ----------
+    event : NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck
+        What was done; its σ is that of the whole noise of the owners who are counted.
+    shares : int
+        Owners h who are counted: as many as are certain to add a share and to tell it to nobody. Each draws discrete
+        Gaussians with parameter σ/√h.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the event is of another kind, or σ/√h is below 2 votes for more than one share: their sum would then differ
+        noticeably from one discrete Gaussian.
+    """
+
+    event: Summable
+    shares: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Summable):
+            raise InvalidParameterError(
+                "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck. "
+                f"Got a {type(self.event).__name__}."
+            )
+        object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
+        least = LEAST_SHARE * sqrt(self.shares)
+        if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
+            raise InvalidParameterError(
+                f"`event` of SummedNoise must have a sigma of at least {LEAST_SHARE:g} votes times the root of its "
+                f"shares, {least:.6g}. Got {self.event.sigma:g}; take more noise or fewer shares."
+            )
+
+    @property
+    def sigma_of_share(self) -> float:
+        """Parameter of one share's noise, in votes: the least double whose square is at least σ²/shares."""
+        whole = Fraction(self.event.sigma) ** 2
+        share = nextafter(self.event.sigma / sqrt(self.shares), 0)
+        while Fraction(share) ** 2 * self.shares < whole:
+            share = nextafter(share, inf)
+        return share
+
+    @property
+    def classes(self) -> int:
+        """Number of counts m."""
+        return self.event.classes
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What moves one ballot."""
+        return self.event.unit
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any part was made with seeded noise."""
+        return self.event.is_simulated
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
+        return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
+
+
+def without_shares(event: Event) -> Event:
+    """Return the event as if its noise were drawn whole: what is inside a `SummedNoise`, or the event itself."""
+    return event.event if isinstance(event, SummedNoise) else event
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
@@ -385,6 +547,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
     try:
         name, fields = record["event"], {key: value for key, value in record.items() if key != "event"}
         match name:
+            case "SummedNoise":
+                return SummedNoise(event_from_dict(fields["of"]), fields["shares"])  # type: ignore[arg-type]
             case "Repeated":
                 return Repeated(event_from_dict(fields["of"]), fields["count"])
             case "Composed":
@@ -407,6 +571,9 @@ _BY_NAME: dict[str, type[Event]] = {
         ContinuousArgmaxGaussian,
         ConfidenceCheck,
         InteractiveCheck,
+        RandomizedResponse,
+        TruncatedGeometricResponse,
+        NoisyBallot,
         PublicationTest,
         NoisedCost,
     )

@@ -25,6 +25,7 @@
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
     TeacherLostWarning             a teacher could not be trained         (a UserWarning)
+    AsPrintedWarning               a paper's equation is used as printed, though it is wrong  (a UserWarning)
 
 An error is an output: messages name parameters, columns and files, never a count, a private label or a row.
 """
@@ -124,7 +125,7 @@ class QuorumError(FederationError):
 
 
 class PartyLostError(FederationError):
-    """A computing party failed, fell silent or was no peer; nothing was opened, and the same shares may be tried again."""
+    """A computing party failed, fell silent or was no peer; nothing was opened. The same shares may be tried again."""
 
 
 class BudgetContinuedWarning(UserWarning):
@@ -133,6 +134,10 @@ class BudgetContinuedWarning(UserWarning):
 
 class TeacherLostWarning(UserWarning):
     """A teacher's training killed its process whenever it was tried, so that it abstains."""
+
+
+class AsPrintedWarning(UserWarning):
+    """An equation of a paper is used as it is printed, though it does not do what the paper says of it."""
 
 
 class NotPublishableError(TutelageError, TypeError):

@@ -62,6 +62,10 @@ class Figure:
         Whether the horizontal axis is.
     y_range : tuple of two float, optional
         Ends of the vertical axis.
+    ticks : tuple of float
+        What the horizontal axis is marked at. Default: where matplotlib marks it.
+    legend_beside : bool
+        Whether the legend stands beside the curves, where there is no room among them.
     """
 
     title: str
@@ -70,6 +74,8 @@ class Figure:
     series: tuple[Series, ...]
     logarithmic: bool = False
     y_range: tuple[float, float] | None = None
+    ticks: tuple[float, ...] = ()
+    legend_beside: bool = False
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Draw the figure into `folder` as png and svg, and return their paths.
@@ -88,8 +94,14 @@ class Figure:
         axes.set_xscale("log" if self.logarithmic else "linear")
         if self.y_range is not None:
             axes.set_ylim(self.y_range)
+        if self.ticks:
+            axes.minorticks_off()
+            axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        if self.legend_beside:
+            canvas.legend(frameon=False, fontsize=9, loc="outside right upper")
+        else:
+            axes.legend(frameon=False, fontsize=9, loc="lower right")
         return save(canvas, folder, name)
 
 

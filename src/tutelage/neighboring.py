@@ -41,3 +41,4 @@ class PrivacyUnit:
 
 
 ONE_TEACHER = PrivacyUnit("one teacher's data", NeighboringRelation.CHANGE_ONE_BALLOT)
+ONE_ENTITY = PrivacyUnit("one entity's whole data", NeighboringRelation.CHANGE_ONE_BALLOT)

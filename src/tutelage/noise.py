@@ -8,16 +8,23 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import floor
 from typing import Any, Protocol, final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._typing import IntArray
-from tutelage._validation import noise_scale
+from tutelage._validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
 
 _FEATURES = threading.Lock()
 _CHANCE_BITS = 60
+_WORD_BITS = 64
+_MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
+_DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -47,6 +54,10 @@ class NoiseSource(Protocol):
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        ...
+
+    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
+        """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
         ...
 
 
@@ -84,6 +95,16 @@ class SystemNoise:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         noise_scale(scale, "scale", "SystemNoise")
         return _draw_winners(lambda dp: dp.max_divergence(), counts, scale)
+
+    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
+        """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
+
+        Exact: 60 uniform bits are compared, and words that would favour some of the others are drawn again.
+        """
+        chance = keep_chance(epsilon, n_classes)
+        kept = (_words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)) < np.uint64(chance)
+        steps = _uniform_below(n_classes - 1, int(np.count_nonzero(~kept))) + 1
+        return _respond(classes, n_classes, kept, steps)
 
 
 @final
@@ -140,6 +161,35 @@ class SimulationNoise:
         won = self._generator.random(counts.shape) < np.take_along_axis(chance, order, axis=1)
         return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
 
+    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
+        """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
+        chance = keep_chance(epsilon, n_classes)
+        kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
+        steps = self._generator.integers(1, n_classes, size=int(np.count_nonzero(~kept)))
+        return _respond(classes, n_classes, kept, steps)
+
+
+def keep_chance(epsilon: float, n_classes: int) -> int:
+    """Return the probability of randomised response to keep a class, e^ε/(e^ε + classes − 1), in units of 2⁻⁶⁰.
+
+    Rounded downward, so that the loss that is drawn, log(chance·(classes − 1)/(2⁶⁰ − chance)), never exceeds ε; it
+    stays above 1/classes, so that the loss of the other direction does not either.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure loss ε of one response, in nats.
+    n_classes : int
+        Number of classes, at most 2³².
+    """
+    epsilon = local_epsilon(epsilon, "SystemNoise")
+    integer_at_least(n_classes, 2, "n_classes", "SystemNoise")
+    if n_classes > _MOST_CLASSES:
+        raise InvalidParameterError(f"`n_classes` of SystemNoise must be at most {_MOST_CLASSES}. Got {n_classes}.")
+    below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))  # the 60 digits are those nearest to e^ε
+    odds = Fraction(below)
+    return floor(odds / (odds + n_classes - 1) * 2**_CHANCE_BITS)
+
 
 def known_noise(noise: object, owner: str) -> NoiseSource:
     """Return `noise`, or the system's where it is None; any other source would have to be believed.
@@ -158,6 +208,27 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
     if isinstance(noise, SimulationNoise) and not noise.simulated:
         raise InvalidParameterError(f"`noise` of {owner} is simulated and must say so.")
     return noise
+
+
+def _respond(classes: IntArray, n_classes: int, kept: npt.NDArray[np.bool_], steps: IntArray) -> IntArray:
+    """Return the classes, those not kept moved on by so many steps around the circle of classes."""
+    moved = np.zeros(classes.size, dtype=np.int64)
+    moved[~kept] = steps
+    return (classes.astype(np.int64) + moved.reshape(classes.shape)) % n_classes
+
+
+def _words(count: int) -> npt.NDArray[np.uint64]:
+    """Draw uniform 64-bit words from the operating system."""
+    return np.frombuffer(secrets.token_bytes(count * _WORD_BITS // 8), dtype=np.uint64)
+
+
+def _uniform_below(limit: int, count: int) -> IntArray:
+    """Draw integers that are exactly uniform below `limit`: a word beyond the last whole multiple is drawn again."""
+    words = _words(count).copy()
+    last = np.uint64((2**_WORD_BITS // limit) * limit - 1)
+    while (beyond := np.flatnonzero(words > last)).size:
+        words[beyond] = _words(beyond.size)
+    return (words % np.uint64(limit)).astype(np.int64)
 
 
 def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:

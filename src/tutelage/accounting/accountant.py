@@ -21,6 +21,8 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxLaplace,
     Repeated,
+    SummedNoise,
+    without_shares,
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.neighboring import PrivacyUnit
@@ -178,7 +180,8 @@ class Accountant:
         InvalidDataError
             If the votes do not fit the event, or the ballots do not add up to the votes.
         UnsupportedEventError
-            If the event is a composition of several kinds: add each with its own votes.
+            If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
+            that was summed from shares: its owners know none, so only costs that hold for all votes exist.
         """
         kind, count = _single(event)
         if at_most is not None:
@@ -187,6 +190,11 @@ class Accountant:
         if votes is None and (offsets is not None or ballots is not None):
             raise InvalidDataError("`offsets` and `ballots` go with `votes`. Pass them together.")
         if votes is not None:
+            if isinstance(kind, SummedNoise):
+                raise UnsupportedEventError(
+                    "Nobody knows the votes under noise that several owners summed, so it has no cost that depends on "
+                    "them. Add it without `votes`."
+                )
             if votes.n_queries != count:
                 raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
@@ -246,7 +254,7 @@ class Accountant:
             If checks decided which queries were answered and no limit on the answers was named.
         """
         self._refuse_if_empty()
-        answers = [release for release in self._releases if not isinstance(release.event, _CHECK)]
+        answers = [release for release in self._releases if not isinstance(without_shares(release.event), _CHECK)]
         checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
         unlimited = any(release.at_most is None for release in answers)
         if unlimited and sum(release.charged for release in answers) < checks:

@@ -5,19 +5,21 @@ holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.m
 """
 
 from functools import lru_cache
+from math import fsum
 from typing import NamedTuple
 
 import numpy as np
 
 from tutelage._typing import FloatArray
 from tutelage._validation import probability
-from tutelage.accounting import three_outcomes
+from tutelage.accounting import summed_noise, three_outcomes
 from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.accounting.exact_composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
 )
+from tutelage.accounting.local_responses import PureResponse, pure_epsilon, response_composition, response_rdp
 from tutelage.budget import PublicEpsilon
 from tutelage.events import (
     CERTAIN,
@@ -31,9 +33,12 @@ from tutelage.events import (
     NoisedCost,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
+    NoisyBallot,
     PermuteAndFlip,
     PublicationTest,
     Repeated,
+    SummedNoise,
+    without_shares,
 )
 from tutelage.exceptions import UnsupportedEventError
 
@@ -41,9 +46,10 @@ _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of cha
 
 PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
 GaussianArgmax = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
+LocalResponse = PureResponse | NoisyBallot
 Check = ConfidenceCheck | InteractiveCheck
-Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check
-Single = PureArgmax | GaussianArgmax | Check | PublicationTest | NoisedCost
+Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
+Single = PureArgmax | GaussianArgmax | Check | PublicationTest | NoisedCost | SummedNoise | LocalResponse
 
 
 class Releases(NamedTuple):
@@ -73,13 +79,41 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     unit = releases[0].event.unit
     if any(part.event.unit != unit for part in releases):
         raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+    apart = sum(part.times * summed_noise.log_distance(part.event) for part in releases)
+    whole = Composed(tuple(Repeated(without_shares(part.event), part.times) for part in releases)) if apart else event
+    at = summed_noise.moved_delta(delta, apart)
     candidates = [
-        _by_renyi(event, delta),
-        *_by_three_outcomes(event, releases, delta),
-        *_by_exact_composition(releases, delta),
+        _by_renyi(whole, at),
+        *_by_three_outcomes(whole, releases, at),
+        *_by_exact_composition(releases, at),
     ]
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
-    return PublicEpsilon(value, delta, unit, method, order, event.is_simulated)
+    summed = "; noise summed from shares" if apart else ""
+    value = summed_noise.moved_epsilon(value, apart)
+    return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
+
+
+def basic_epsilon(event: Event) -> PublicEpsilon:
+    """Return the sum of the pure losses of all releases, T·ε: what each costs, added up, at δ = 0.
+
+    The total cost T_n·ε_n of Zhao's distributed teachers. `epsilon` is smaller at any δ > 0 worth naming.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the event holds a release without a pure loss, or two different units of privacy.
+    """
+    releases = flatten(event)
+    unit = releases[0].event.unit
+    if any(part.event.unit != unit for part in releases):
+        raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+    total = fsum(part.times * _pure_loss(part.event) for part in releases)
+    return PublicEpsilon(total, 0.0, unit, "basic composition of pure losses", None, event.is_simulated)
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
@@ -221,10 +255,15 @@ def noised_cost_rdp(event: NoisedCost, orders: FloatArray) -> FloatArray:
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
+    if isinstance(event, SummedNoise):
+        surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), orders)
+        return _rdp_of_one_release(event.event, orders) + surcharge
     if isinstance(event, PureArgmax):
         pure = pure_dp_renyi(2 / event.scale, orders)
         # Losses of the exponential mechanism span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
         return np.minimum(pure, orders / (2 * event.scale**2)) if isinstance(event, ExponentialArgmax) else pure
+    if isinstance(event, PureResponse):
+        return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
     if isinstance(event, PublicationTest):
         return publication_test_rdp(event, orders)
     if isinstance(event, NoisedCost):
@@ -233,6 +272,14 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         return orders / (2 * event.sigma**2)
     # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
     return orders / event.sigma**2
+
+
+def _pure_loss(event: Single) -> float:
+    if isinstance(event, PureArgmax):
+        return 2 / event.scale
+    if isinstance(event, PureResponse):
+        return pure_epsilon(event)
+    raise UnsupportedEventError(f"A {type(event).__name__} has no pure loss, at δ = 0. Take `epsilon` at a δ above 0.")
 
 
 @lru_cache(maxsize=2**14)
@@ -244,6 +291,9 @@ def _rdp_by_search(event: Single, order: float) -> float:
             return three_outcomes.gaussian_argmax(sigma, order)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return three_outcomes.gaussian_check(sigma, order)
+        case SummedNoise(event=whole):
+            surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), np.array([order]))
+            return _rdp_by_search(whole, order) + float(surcharge[0])
     return np.inf
 
 
@@ -261,14 +311,23 @@ def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> 
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
     """Return the exact compositions that apply: those for many answers of one and the same mechanism."""
-    kinds = {part.event for part in releases}
+    kinds = {without_shares(part.event) for part in releases}
     if len(kinds) != 1:
         return []
     kind, count = kinds.pop(), sum(part.times for part in releases)
     if isinstance(kind, PureArgmax):
         value = pure_dp_composition(2 / kind.scale, count, delta)
         return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]
-    if isinstance(kind, NoisyArgmaxGaussian):
+    if isinstance(kind, PureResponse):
+        return [
+            (response_composition(kind, count, delta), "exact composition of local responses", None),
+            (
+                pure_dp_composition(pure_epsilon(kind), count, delta),
+                "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)",
+                None,
+            ),
+        ]
+    if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         value = gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of discrete Gaussian noise", None)]
     if isinstance(kind, ContinuousArgmaxGaussian):

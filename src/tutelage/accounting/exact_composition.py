@@ -17,6 +17,8 @@ _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
 _LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
 _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
+_MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
+_LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
 _FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalising log E[cos θX], which only σ < 2 needs
 _FFT_REACH = 12.0  # the sum is followed to 12 standard deviations, beyond which its mass is below 1e-30
@@ -54,6 +56,38 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
         return float(mass @ -np.expm1(np.minimum(0, target - losses)))
 
     return _smallest_epsilon(delta_at, delta, upper=count * epsilon)
+
+
+def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
+    """Return the exact ε of `count` adaptive releases, the loss of each dominated by one law on a lattice.
+
+    Parameters
+    ----------
+    masses : array of shape (losses,)
+        Probability of loss top − i·step under the law that dominates.
+    top, step : float
+        Largest loss, and the distance between losses, in nats.
+    count : int
+        Number of releases.
+    delta : float
+        Target δ in (0, 1).
+
+    Returns
+    -------
+    float
+        ε in nats, rounded upward, or infinity where there are more losses than are summed one by one or δ is below
+        1e-280.
+    """
+    count = integer_at_least(count, 0, "count", "lattice_composition")
+    if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
+        return np.inf
+    mass = _convolution_power(masses, count) * (1 + _SLACK)
+    losses = count * top - step * np.arange(len(mass))
+
+    def delta_at(target: float) -> float:
+        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
+
+    return _smallest_epsilon(delta_at, delta, upper=count * top)
 
 
 def gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -125,6 +159,16 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
         return float(special.ndtr(-target / mu + mu / 2) - lost)
 
     return _smallest_epsilon(delta_at, delta, upper=mu**2 / 2 + mu * sqrt(2 * log(1 / delta)))
+
+
+def _convolution_power(masses: FloatArray, count: int) -> FloatArray:
+    """Return the masses of a sum of `count` variables; only positive numbers are added, so digits stay."""
+    power = np.ones(1)
+    for bit in bin(count)[2:]:
+        power = np.convolve(power, power)
+        if bit == "1":
+            power = np.convolve(power, masses)
+    return power
 
 
 def _log_characteristic(sigma: float, points: int) -> FloatArray:

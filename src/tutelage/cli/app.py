@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-_VERBS = ("plan", "run", "label", "account", "publish", "card", "ledger", "audit", "reproduce")
+_VERBS = ("plan", "run", "label", "account", "publish", "card", "ledger", "audit", "federate", "reproduce")
 
 
 class _Verbs(TyperGroup):

@@ -29,7 +29,7 @@ class Neighbours(StrEnum):
     BALLOT = "ballot"
 
 
-_RELATIONS = {
+RELATIONS = {
     Neighbours.ENTITY: NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
     Neighbours.ROW: NeighboringRelation.CHANGE_ONE_ROW,
     Neighbours.SILO: NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
@@ -65,9 +65,7 @@ def init(
 ) -> None:
     """Make the ledger of a data set. Its budget is fixed from then on."""
     name = unit or _UNITS.get(neighbours, "one teacher's data")
-    made = Ledger.create(
-        file, epsilon=epsilon, delta=delta, unit=PrivacyUnit(name, _RELATIONS[neighbours]), order=order
-    )
+    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=PrivacyUnit(name, RELATIONS[neighbours]), order=order)
     _print(made.state(), file, as_json=as_json)
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import final
 
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, without_shares
 
 _CHECKS = ConfidenceCheck | InteractiveCheck
 
@@ -34,11 +34,12 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
         ran[part.event] += part.times
     if ran - allowed:
         return "ran more than it had announced"
-    checks = [event for event in allowed if isinstance(event, _CHECKS)]
+    checks = [event for event in allowed if isinstance(without_shares(event), _CHECKS)]
     if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
         return "reports fewer checks, or fewer answers without a check, than it had announced"
-    answers = sum(times for event, times in ran.items() if not isinstance(event, _CHECKS))
-    confirms = any(isinstance(event, InteractiveCheck) for event in checks)  # some labels are then the student's own
+    answers = sum(times for event, times in ran.items() if not isinstance(without_shares(event), _CHECKS))
+    # Where a student is confirmed, some labels are its own.
+    confirms = any(isinstance(without_shares(event), InteractiveCheck) for event in checks)
     if given > answers and not confirms:
         return "gives more labels than it reports answers"
     return None

@@ -2,17 +2,35 @@
 
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.local import (
+    ClassResponse,
+    Decoder,
+    KRandomizedResponse,
+    LocalGaussian,
+    LocalMechanism,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+    decode,
+)
 from tutelage.mechanisms.multi_label import MultiLabel
 from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
 
 __all__ = [
+    "ClassResponse",
     "ConfidentGNMax",
+    "Decoder",
     "ExponentialMax",
     "GNMax",
     "InteractiveGNMax",
+    "KRandomizedResponse",
     "LNMax",
+    "LocalGaussian",
+    "LocalMechanism",
     "Mechanism",
     "MultiLabel",
     "PermuteAndFlip",
     "Release",
+    "TruncatedGeometric",
+    "TruncatedGeometricAsPrinted",
+    "decode",
 ]

@@ -21,6 +21,7 @@ NAMES = (
     "membership",
     "mechanism-audits",
     "planted-faults",
+    "zhao",
 )
 
 

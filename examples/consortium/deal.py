@@ -1,0 +1,34 @@
+"""Deal the published hospital stays to ten hospitals.
+
+The published table does not say which hospital a stay was in. So patients are dealt to hospitals by a keyed hash of
+their number: all stays of a patient are in one hospital, and hospitals differ by chance only. Real ones differ more.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from tutelage.datasets.diabetes import DiabetesSplit
+from tutelage.partition import Shards
+
+HOSPITALS = tuple(f"hospital-{number:02}" for number in range(1, 11))
+
+
+def deal(split: DiabetesSplit, folder: Path, *, key: bytes) -> None:
+    """Write ``<hospital>/stays.npz``, each hospital's own stays, and ``public.npy``, the public rows without labels.
+
+    Parameters
+    ----------
+    split : DiabetesSplit
+        Its private part is dealt out.
+    folder : path
+        Where the hospitals' folders are made.
+    key : bytes
+        Key of the hash that deals patients to hospitals; not the split's.
+    """
+    hospitals = Shards.of_entities(split.private.patients, len(HOSPITALS), key=key, name="patient_nbr")
+    for name, rows in zip(HOSPITALS, hospitals.rows, strict=True):
+        own = split.private.select(rows)
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(folder / name / "stays.npz", X=own.X, y=own.y, patients=own.patients)
+    np.save(folder / "public.npy", split.public.X)

@@ -1,0 +1,193 @@
+"""Ten hospitals, three computing parties and an aggregator, as processes of this machine that share one folder.
+
+python examples/consortium/run.py [FOLDER]
+
+README.md, next to this file, says what happens and who learns what.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from deal import HOSPITALS, deal
+from hospital import TEACHERS, classifier
+from stays import Encoder, Numbers
+
+from tutelage.budget import round_up
+from tutelage.datasets.diabetes import DiabetesSplit, load_diabetes, split_by_patient
+from tutelage.exceptions import InvalidDataError
+
+PARTIES = ("north", "centre", "south")
+AGGREGATOR = "registry"
+QUERIES = 300
+SIGMA = 80  # votes; the most noise that matters: 300 answers cost ε = 0.99 at δ = 1e-5
+EPSILON, DELTA = 1.0, 1e-5  # per patient
+QUORUM, COLLUDING = 7, 2  # the noise of five hospitals hides a patient whatever the others do
+STARTED = time.perf_counter()
+KEYS = b"split of the play", b"hospitals of the play"  # published, so that every run deals the same patients
+
+TERMS = f"""\
+name = "readmission within 30 days"
+classes = 2
+teachers_per_entity = {TEACHERS}
+quorum = {QUORUM}
+colluding = {COLLUDING}
+members = {[f"{name}/{name}.public.json" for name in (*HOSPITALS, *PARTIES, AGGREGATOR)]}
+
+[mechanism]
+name = "gnmax"
+sigma = {SIGMA}
+
+[unit]
+name = "patient_nbr"
+neighbours = "silo"
+"""
+
+
+def main(folder: Path) -> None:
+    """Play everything in `folder`, and say what the student learned and what that cost a patient."""
+    split = split_by_patient(load_diabetes(), key=KEYS[0])
+    deal(split, folder, key=KEYS[1])
+    encode = Encoder(np.load(folder / "public.npy"))
+    mailbox = folder / "mailbox"
+
+    say("keys, terms and budgets")
+    assemble(folder, mailbox)
+    say(f"{AGGREGATOR} asks {QUERIES} public stays")
+    batch = ask(folder, mailbox, drawn(encode(split.public.X)))
+    say(f"{len(HOSPITALS)} hospitals train {TEACHERS} teachers each, and vote")
+    places = [mailbox, folder / "public.npy", batch]
+    program = Path(__file__).with_name("hospital.py")
+    side_by_side([[sys.executable, program, folder / name, *places] for name in HOSPITALS], os.cpu_count() or 1)
+    say(f"{', '.join(PARTIES)} compute the labels on shares")
+    parties = [federate("compute", "--home", folder / name, "--mailbox", mailbox) for name in PARTIES]
+    side_by_side(parties, len(PARTIES))
+    say(f"{AGGREGATOR} opens the labels")
+    rows, labels, epsilon = collect(folder, mailbox)
+    say("done\n")
+    with np.load(folder / HOSPITALS[0] / "stays.npz") as own:
+        one_hospital = encode(own["X"]), own["y"]
+    compare(split, encode, one_hospital, rows, labels)
+    print(f"The labels cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, whatever the votes were.")
+    print(f"Everything lies in {folder}.")
+
+
+def assemble(folder: Path, mailbox: Path) -> None:
+    """Make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget."""
+    addresses = free_addresses(len(PARTIES))
+    roles = dict.fromkeys(HOSPITALS, ("entity",)) | {AGGREGATOR: ("aggregator",)}
+    roles |= {name: ("computing", "--address", address) for name, address in zip(PARTIES, addresses, strict=True)}
+    at_once = os.cpu_count() or 1
+    side_by_side(
+        [federate("keygen", name, "--home", folder / name, "--role", *role) for name, role in roles.items()], at_once
+    )
+    (folder / "terms.toml").write_text(TERMS)
+    terms = json.loads(output(federate("init", folder / "terms.toml", "--mailbox", mailbox, "--json")))
+    # Where members are strangers, they read the fingerprint to each other by another way than the shared folder.
+    joining = ["--mailbox", mailbox, "--fingerprint", terms["fingerprint"]]
+    side_by_side([federate("join", "--home", folder / name, *joining) for name in roles], at_once)
+    budget = ["--epsilon", EPSILON, "--delta", DELTA, "--neighbours", "silo", "--unit", "patient_nbr"]
+    side_by_side(
+        [tutelage("ledger", "init", folder / name / "ledger.sqlite", *budget) for name in (*HOSPITALS, AGGREGATOR)],
+        at_once,
+    )
+
+
+def drawn(rows: Numbers) -> Numbers:
+    """Return the public rows to ask about: any, but each once."""
+    return np.random.default_rng(0).permutation(np.unique(rows, axis=0))[:QUERIES]
+
+
+def ask(folder: Path, mailbox: Path, rows: Numbers) -> str:
+    """Announce a batch, paid from the aggregator's ledger, and return its identifier."""
+    np.save(folder / AGGREGATOR / "rows.npy", rows)
+    places = ["--home", folder / AGGREGATOR, "--mailbox", mailbox, "--ledger", folder / AGGREGATOR / "ledger.sqlite"]
+    announced = json.loads(output(federate("ask", folder / AGGREGATOR / "rows.npy", *places, "--json")))
+    return announced["batch"]
+
+
+def collect(folder: Path, mailbox: Path) -> tuple[Numbers, npt.NDArray[np.int64], float]:
+    """Return the rows that were asked, their labels, and the ε that they cost each patient."""
+    home = folder / AGGREGATOR
+    places = ["--home", home, "--mailbox", mailbox, "--ledger", home / "ledger.sqlite"]
+    collected = json.loads(output(federate("collect", *places, "--output", home / "labels.npz", "--json")))
+    with np.load(home / "labels.npz") as released:
+        return released["rows"], released["labels"], collected["ledger"]["spent"]
+
+
+def compare(
+    split: DiabetesSplit,
+    encode: Encoder,
+    one_hospital: tuple[Numbers, npt.NDArray[np.int64]],
+    rows: Numbers,
+    labels: npt.NDArray[np.int64],
+) -> None:
+    """Print the student's accuracy beside what the same model learns where nobody needs protection."""
+    X, y = encode(split.test.X), split.test.y
+    public = {row.tobytes(): label for row, label in zip(encode(split.public.X), split.public.y, strict=True)}
+    taught = {
+        f"student, taught by {len(labels)} released labels": (rows, labels),
+        "taught by the true labels of these rows": (rows, np.array([public[row.tobytes()] for row in rows])),
+        "taught by one hospital's stays, unprotected": one_hospital,
+        "taught by all hospitals' stays, unprotected": (encode(split.private.X), split.private.y),
+    }
+    print(f"Readmitted within 30 days or not, of {len(y):,} stays of other patients (chance is 50 %):")
+    for name, (known, answers) in taught.items():
+        print(f"  {100 * classifier().fit(known, answers).score(X, y):.1f} %  {name}")
+    print(f"These are exact to about {100 / np.sqrt(len(y)):.1f} points either way.")
+
+
+def federate(*arguments: object) -> list[object]:
+    """Return the command line of a verb of ``tutelage federate``."""
+    return tutelage("federate", *arguments)
+
+
+def tutelage(*arguments: object) -> list[object]:
+    """Return a command line of tutelage, for this Python."""
+    return [sys.executable, "-m", "tutelage", *arguments]
+
+
+def output(command: Sequence[object]) -> str:
+    """Run a command and return what it prints; leave if it fails, since it said why."""
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)  # noqa: S603  our own words
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command[2:5]))} failed.")
+    return done.stdout
+
+
+def side_by_side(commands: Iterable[Sequence[object]], at_once: int) -> list[str]:
+    """Run commands as processes, so many at a time, and return what they print."""
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(output, commands))
+
+
+def free_addresses(count: int) -> list[str]:
+    """Return addresses of this machine at which nobody listens."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return ["{}:{}".format(*open_socket.getsockname()) for open_socket in sockets]
+    finally:
+        for open_socket in sockets:
+            open_socket.close()
+
+
+def say(step: str) -> None:
+    """Print what happens next, and how many seconds after the start."""
+    print(f"{time.perf_counter() - STARTED:4.0f} s  {step}", flush=True)
+
+
+if __name__ == "__main__":
+    os.umask(0o077)  # every file of the play is for this user only
+    try:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="consortium-")))
+    except InvalidDataError as missing:
+        sys.exit(f"{missing}")

@@ -1,0 +1,276 @@
+"""The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
+
+import json
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import ABSTAIN, IntArray
+from tutelage.accounting.data_independent import flatten
+from tutelage.events import Composed, Event, Repeated
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    QuorumError,
+    StaleBatchError,
+)
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import Header, Kind, unseal
+from tutelage.federation.guarantee import event_of_query
+from tutelage.federation.home import Home
+from tutelage.federation.keys import Role
+from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.reports import read_reports
+from tutelage.federation.sharing import recombine
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import ConfidentGNMax
+from tutelage.mechanisms.local import Decoder, LocalMechanism, decode
+
+_ASKED = "asked"
+_BATCH = "batch"
+
+
+class Asked(NamedTuple):
+    """What became of rows that were asked about.
+
+    Parameters
+    ----------
+    batch : Batch or None
+        What was announced; None where every row had been answered before.
+    new : int
+        How many of the rows it holds.
+    """
+
+    batch: Batch | None
+    new: int
+
+
+class Collected(NamedTuple):
+    """The outcome of a batch; public.
+
+    Parameters
+    ----------
+    labels : integer array of shape (queries,)
+        Class index, or −1 where the mechanism, or every entity, abstained.
+    entities : tuple of str
+        Whose votes are in them.
+    """
+
+    labels: IntArray
+    entities: tuple[str, ...]
+
+
+@final
+class Aggregator:
+    """Who wants labels: announces signed batches of public queries, and keeps the budget of the secure model.
+
+    In the secure model a batch is charged to the aggregator's ledger before it is announced, once, however often its
+    computation is tried; a row that was answered is never asked again. In the local model every entity keeps a budget
+    of its own and the aggregator needs none.
+
+    Parameters
+    ----------
+    home : Home
+        Its folder.
+    ledger : Ledger or None
+        The consortium's budget for everything that is ever opened; None in the local model.
+
+    Raises
+    ------
+    FederationError
+        If the home's member is not the aggregator of a consortium.
+    InvalidParameterError
+        If there is a ledger in the local model, or none in the secure one.
+    LedgerMismatchError
+        If the ledger protects another unit than the consortium's terms.
+    """
+
+    def __init__(self, home: Home, ledger: Ledger | None) -> None:
+        self._home, self._ledger = home, ledger
+        self._consortium = terms = home.consortium_as(Role.AGGREGATOR)
+        if (ledger is None) != terms.is_local:
+            raise InvalidParameterError(
+                "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
+                if terms.is_local
+                else "`ledger` of Aggregator must be a Ledger: the secure model pays for what is opened. Got None."
+            )
+        if ledger is not None and ledger.unit != terms.unit:
+            raise LedgerMismatchError(
+                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
+                f"'{terms.unit.name}' ({terms.unit.neighboring}). Make a ledger for this consortium."
+            )
+
+    @property
+    def consortium(self) -> Consortium:
+        """The terms it asks under."""
+        return self._consortium
+
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox) -> Asked:
+        """Announce those of the rows that were not answered yet, as one batch that is paid for.
+
+        Parameters
+        ----------
+        rows : array of shape (queries, ...)
+            Public rows.
+        mailbox : Mailbox
+            Where the announcement goes.
+
+        Raises
+        ------
+        BudgetExceededError
+            If they do not all fit. Nothing was spent and nothing announced.
+        InvalidDataError
+            If the rows are no plain array.
+        """
+        asked = self._unanswered(np.asarray(rows))
+        if not len(asked):
+            return Asked(None, 0)
+        draft = Batch.make(self._home.identity, self._consortium, asked)
+        # Kept by its content, so that asking again after a crash announces, and pays for, the same batch.
+        kept = self._home.keep(_ASKED, draft.query_hash, {_BATCH: draft.to_bytes()})
+        batch = Batch.from_bytes(kept[_BATCH], self._consortium)
+        if self._ledger is not None:
+            self._ledger.reserve(event_of_query(self._consortium), batch.n_queries, batch=batch.identifier)
+        mailbox.put_batch(batch)
+        return Asked(batch, batch.n_queries)
+
+    def collect(self, batch: Batch, mailbox: Mailbox, *, decoder: Decoder | None = None) -> Collected:
+        """Return the labels of a batch: recombined from the computing parties' shares, or decoded from ballots.
+
+        Parameters
+        ----------
+        batch : Batch
+            The batch.
+        mailbox : Mailbox
+            Where envelopes lie.
+        decoder : Decoder, optional
+            How perturbed ballots become labels, in the local model. Default: as for `mechanisms.local.decode`.
+
+        Raises
+        ------
+        QuorumError
+            If too few entities answered, or a computing party has not.
+        ForgedMessageError
+            If an answer is not what its sender signed, or the shares do not fit each other.
+        """
+        if isinstance(self._consortium.mechanism, LocalMechanism):
+            return self._decoded(self._consortium.mechanism, batch, mailbox, decoder)
+        if decoder is not None:
+            raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
+        return self._recombined(batch, mailbox)
+
+    def _unanswered(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if rows.ndim == 0 or len(rows) == 0:
+            raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {rows.shape}.")
+        if self._ledger is None:
+            return rows
+        hashes = self._hashes(rows)
+        answered, fresh = self._ledger.recall(hashes), {}
+        for place, query in enumerate(hashes):
+            if query not in answered:
+                fresh.setdefault(query, place)
+        return rows[list(fresh.values())]
+
+    def _hashes(self, rows: npt.NDArray[Any]) -> list[bytes]:
+        if self._ledger is None:
+            return []
+        terms = {"consortium": self._consortium.digest}
+        return self._ledger.query_hashes(terms, rows)
+
+    def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:
+        answers = _of_one_run(self._opened(batch, mailbox), len(self._consortium.computing_parties))
+        shares = [answers[party.name].share for party in self._consortium.computing_parties]
+        opened = recombine(shares, (batch.n_queries,))
+        if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
+            raise ForgedMessageError(
+                "The computing parties' shares make no labels: one of them did not keep to the rules."
+            )
+        labels, entities = opened - 1, next(iter(answers.values())).entities
+        return Collected(self._settled(batch, labels), entities)
+
+    def _opened(self, batch: Batch, mailbox: Mailbox) -> list["_Answer"]:
+        me, terms = self._home.identity, self._consortium
+        found = []
+        for party in terms.computing_parties:
+            header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
+            envelopes = mailbox.labels(batch, party.name)
+            found += [_Answer.read(party.name, unseal(me, party, header, envelope)) for envelope in envelopes]
+        return found
+
+    def _settled(self, batch: Batch, labels: IntArray) -> IntArray:
+        """Return the labels that count, with the ledger charged for what was answered."""
+        ledger = self._ledger
+        reservation = None if ledger is None else ledger.reserved_for(batch.identifier)
+        if ledger is None or reservation is None:
+            raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
+        hashes = self._hashes(batch.rows)
+        if not ledger.is_settled(reservation):
+            answers = {query: (label,) for query, label in zip(hashes, labels.tolist(), strict=True)}
+            ledger.settle(reservation, answers, self._happened(len(labels), int(np.sum(labels != ABSTAIN))))
+        remembered = ledger.recall(hashes)
+        return np.array([remembered[query][0] for query in hashes], dtype=np.int64)
+
+    def _happened(self, queries: int, answered: int) -> Event:
+        """Return a check for every query, and an answer for those that passed it, or for all."""
+        one = event_of_query(self._consortium)
+        if not isinstance(self._consortium.mechanism, ConfidentGNMax):
+            return Repeated(one, queries)
+        check, answer = (part.event for part in flatten(one))
+        return Composed((Repeated(check, queries), Repeated(answer, answered)))
+
+    def _decoded(self, mechanism: LocalMechanism, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:
+        me, terms = self._home.identity, self._consortium
+        reports = {}
+        for entity in terms.entities:
+            envelope = mailbox.ballots(batch, entity.name)
+            if envelope is not None:
+                header = Header.of(terms, batch, Kind.BALLOTS, entity.name, me.member.name)
+                payload = unseal(me, entity, header, envelope)
+                reports[entity.name] = read_reports(payload, mechanism, batch.n_queries, terms.n_classes)
+        if len(reports) < terms.quorum:
+            raise QuorumError(
+                f"{len(reports)} entities answered, and the terms ask for {terms.quorum}. Wait for more, and try again."
+            )
+        labels = decode(np.stack(list(reports.values())), mechanism, terms.n_classes, decoder)
+        return Collected(labels, tuple(reports))
+
+
+class _Answer(NamedTuple):
+    """What one computing party sent: its share of the labels of one run."""
+
+    party: str
+    run: str
+    entities: tuple[str, ...]
+    share: bytes
+
+    @classmethod
+    def read(cls, party: str, payload: bytes) -> "_Answer":
+        head, _, share = payload.partition(b"\n")
+        try:
+            found = json.loads(head)
+            run, entities = found["run"], tuple(found["entities"])
+            if isinstance(run, str) and all(isinstance(name, str) for name in entities):
+                return cls(party, run, entities, share)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise ForgedMessageError(f"The labels of {party} are not in the form in which this version writes them.")
+
+
+def _of_one_run(answers: list[_Answer], parties: int) -> dict[str, _Answer]:
+    """Return every party's answer of one and the same run; any run will do, they have one outcome."""
+    runs: dict[str, dict[str, _Answer]] = {}
+    for answer in answers:
+        runs.setdefault(answer.run, {})[answer.party] = answer
+    whole = [run for run in runs.values() if len(run) == parties]
+    if not whole:
+        raise QuorumError(
+            f"The labels of this batch are not complete: all {parties} computing parties must have sent theirs of one "
+            "and the same computation. Wait, or let all of them compute it again."
+        )
+    if len({answer.entities for answer in whole[0].values()}) > 1:
+        raise ForgedMessageError("The computing parties do not agree on whose votes are in the labels.")
+    return whole[0]

@@ -1,0 +1,184 @@
+"""Files of a consortium: written once and whole, read within a limit, and JSON taken only as it was written."""
+
+import json
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
+
+MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+
+def member_name(value: object, name: str, owner: str) -> str:
+    """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', beginning with a letter or digit.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it cannot, so that no path made of it leaves its folder.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit. "
+            f"Got {_short(value)}."
+        )
+    return value
+
+
+def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
+    """Return `value` if it is a string of so many lower-case hexadecimal digits.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not.
+    """
+    if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be {digits} lower-case hexadecimal digits. Got {_short(value)}."
+        )
+    return value
+
+
+def write_once(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is there with other bytes, or cannot be written. The same bytes again are no error.
+    """
+    part = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(part, data, 0o644)
+        try:
+            _place(part, path)
+        except FileExistsError:
+            _require_equal(path, data)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write `data` to a file that is not there yet, with these permissions, through to the disk.
+
+    Raises
+    ------
+    OSError
+        If it is there, or cannot be written.
+    """
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_within(path: Path, most: int) -> bytes:
+    """Return the bytes of the plain file at `path`, of at most `most` bytes; a pipe is not waited for.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is missing, no plain file, longer, or cannot be read.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidDataError(f"{path} is no plain file. Name a file.")
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise InvalidDataError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(data) > most:
+        raise InvalidDataError(f"{path} is longer than {most} bytes, the most that is read.")
+    return data
+
+
+def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[str, Any]:
+    """Return the entries of a JSON document that says it is a `file` of format `version`, without these two.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is such a file of another format.
+    TutelageError
+        `damaged`, if it is no such document: no JSON object, an entry twice, a number that is none.
+    """
+    try:
+        content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if not isinstance(content, dict) or content.pop("file", None) != file:
+        raise damaged
+    found = content.pop("format", None)
+    if type(found) is not int:
+        raise damaged
+    if found != version:
+        raise InvalidDataError(f"A {file} file of format {found} was given; this version reads {version}. Upgrade.")
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _place(part: Path, path: Path) -> None:
+    """Give `part` its name, atomically and only where the name is free; the part may remain."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except (OSError, AttributeError):  # network shares and sticks without hard links
+        if path.exists():
+            raise FileExistsError from None
+        part.rename(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a power cut, where the system can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_equal(path: Path, data: bytes) -> None:
+    try:
+        same = read_within(path, len(data)) == data
+    except InvalidDataError:
+        same = False
+    if not same:
+        raise InvalidDataError(f"{path} is there already with other content, and is never overwritten. Keep it.")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError
+    return content
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError
+
+
+def _short(value: object) -> str:
+    shown = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

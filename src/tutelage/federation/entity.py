@@ -1,0 +1,182 @@
+"""The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
+
+import secrets
+from typing import NamedTuple, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import ABSTAIN, Ballots, IntArray
+from tutelage.events import Repeated
+from tutelage.exceptions import InvalidDataError, LedgerMismatchError, StaleBatchError
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.guarantee import event_of_query
+from tutelage.federation.home import Home
+from tutelage.federation.keys import Role
+from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
+from tutelage.federation.reports import write_reports
+from tutelage.federation.sharing import split
+from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import Reservation
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.noise import SystemNoise
+from tutelage.votes import tally
+
+_VOTES = "votes"
+SPLIT_BYTES = 32  # a random name of one splitting into shares, the same in all three of them
+
+
+class Vote(NamedTuple):
+    """What leaves an entity for one batch.
+
+    Parameters
+    ----------
+    envelopes : dict of str to bytes
+        Signed and sealed, by the recipient's name.
+    queries : int
+        How many queries were answered and paid for; the first ones of the batch.
+    """
+
+    envelopes: dict[str, bytes]
+    queries: int
+
+
+@final
+class Entity:
+    """An owner of data: answers batches of public queries as long as its own budget allows.
+
+    What makes it private: in the secure model each entity adds its share of the noise before it splits its votes, so
+    that nothing unnoised ever exists outside; in the local model each ballot is perturbed by itself. The batch is
+    charged to the entity's own ledger before any noise is drawn, and what was made for a batch is stored before it
+    leaves: asked again, the same bytes leave again, never fresh noise.
+
+    Parameters
+    ----------
+    home : Home
+        Its folder.
+    ledger : Ledger
+        The budget of this entity's own data.
+
+    Raises
+    ------
+    FederationError
+        If the home's member is no entity of a consortium.
+    LedgerMismatchError
+        If the ledger protects another unit than the consortium's terms.
+    """
+
+    def __init__(self, home: Home, ledger: Ledger) -> None:
+        self._home, self._ledger = home, ledger
+        self._consortium = home.consortium_as(Role.ENTITY)
+        if ledger.unit != self._consortium.unit:
+            raise LedgerMismatchError(
+                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
+                f"'{self._consortium.unit.name}' ({self._consortium.unit.neighboring}). Make a ledger for that."
+            )
+
+    @property
+    def consortium(self) -> Consortium:
+        """The terms it votes under."""
+        return self._consortium
+
+    def vote(self, batch: Batch, ballots: npt.ArrayLike) -> Vote:
+        """Return sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
+
+        Parameters
+        ----------
+        batch : Batch
+            The aggregator's queries.
+        ballots : integer array of shape (teachers, queries)
+            Class index per teacher of this entity and query, or −1 for an abstention; private. One row in the local
+            model, without abstentions.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the entity's own budget does not allow it: for the whole batch in the secure model, for one more query in
+            the local one. Nothing was spent.
+        InvalidDataError
+            If the ballots do not fit the batch and the consortium's terms. Nothing was spent.
+        StaleBatchError
+            If the batch was voted on already and what was sent is lost: fresh noise would be a second release.
+        """
+        stored = self._home.kept(_VOTES, batch.identifier)
+        if stored is None:
+            checked = self._checked(batch, ballots)
+            reservation = self._reserved(batch)
+            if self._ledger.is_settled(reservation):
+                raise StaleBatchError(
+                    f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
+                    "them; new ones would hold fresh noise, which is another release."
+                )
+            stored = self._home.keep(_VOTES, batch.identifier, self._sealed(batch, checked, reservation.queries))
+        reservation = self._reserved(batch)
+        if not self._ledger.is_settled(reservation):
+            self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
+        return Vote(stored, reservation.queries)
+
+    def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
+        found = np.asarray(ballots)
+        most = self._consortium.teachers_per_entity
+        if found.ndim != 2 or not np.issubdtype(found.dtype, np.integer) or found.shape[1] != batch.n_queries:
+            raise InvalidDataError(
+                f"`ballots` must be whole numbers of shape (teachers, {batch.n_queries}), one column per query of the "
+                f"batch. Got {found.dtype} of shape {found.shape}."
+            )
+        if not 1 <= len(found) <= most:
+            raise InvalidDataError(
+                f"`ballots` must be of 1 to {most} teachers, as the consortium's terms say. Got {len(found)}."
+            )
+        if found.min(initial=0) < ABSTAIN or found.max(initial=0) >= self._consortium.n_classes:
+            raise InvalidDataError(
+                f"A ballot must be {ABSTAIN} (abstain) or a class index below {self._consortium.n_classes}."
+            )
+        if self._consortium.is_local and np.any(found == ABSTAIN):
+            raise InvalidDataError("No ballot may abstain in the local model: silence is not perturbed, and tells.")
+        return found.astype(np.int64)
+
+    def _reserved(self, batch: Batch) -> Reservation:
+        """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit."""
+        known = self._ledger.reserved_for(batch.identifier)
+        if known is not None:
+            return known
+        event, queries = event_of_query(self._consortium), batch.n_queries
+        if self._consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
+            queries = min(queries, max(1, self._ledger.fitting(event)))
+        return self._ledger.reserve(event, queries, batch=batch.identifier)
+
+    def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
+        terms = self._consortium
+        if isinstance(terms.mechanism, LocalMechanism):
+            payloads = {terms.aggregator.name: self._perturbed(terms.mechanism, ballots, queries)}
+            kind = Kind.BALLOTS
+        else:
+            parties = (party.name for party in terms.computing_parties)
+            payloads, kind = dict(zip(parties, self._shares(terms.mechanism, ballots), strict=True)), Kind.SHARES
+        return {
+            recipient: seal(
+                self._home.identity,
+                terms.member(recipient),
+                Header.of(terms, batch, kind, self._home.identity.member.name, recipient),
+                payload,
+            )
+            for recipient, payload in payloads.items()
+        }
+
+    def _perturbed(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
+        taking_part = ballots[:, :queries]
+        reports = mechanism.perturb(taking_part, self._consortium.n_classes, SystemNoise())
+        return write_reports(reports[0])
+
+    def _shares(self, mechanism: SharedMechanism, ballots: IntArray) -> list[bytes]:
+        """Return one party's payload each: the name of this splitting, then its shares of every block."""
+        terms, noise = self._consortium, SystemNoise()
+        counts = tally(cast("Ballots", ballots), terms.n_classes, terms.unit).counts
+        vote, *check = share_sigmas(mechanism, terms.honest)
+        blocks = [counts + noise.discrete_gaussian(vote, counts.shape)]
+        # One draw per query, the same for every class: the check compares the largest count plus one noise.
+        blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
+        name = secrets.token_bytes(SPLIT_BYTES)
+        return [name + shares for shares in split(np.stack(blocks))]

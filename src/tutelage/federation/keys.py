@@ -1,0 +1,370 @@
+"""Who is who in a consortium: public members, and the private identity behind each, on Ed25519, X25519 and TLS keys."""
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn, Self, final
+
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+    TutelageError,
+)
+from tutelage.federation.documents import (
+    MOST_BYTES_OF_A_DOCUMENT,
+    hexadecimal,
+    member_name,
+    parse,
+    read_within,
+    write_new,
+    write_once,
+)
+from tutelage.ledger.entries import canonical
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+    from cryptography.x509.oid import NameOID
+except ImportError:
+    raise FederationError("A consortium needs cryptography 47 or later: pip install 'tutelage[federation]'.") from None
+
+_FORMAT = 1
+_KEY_DIGITS = 64  # both kinds of key are 32 bytes
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_CERTIFICATE_LASTS = timedelta(days=3652)
+_CLOCKS_DIFFER_BY = timedelta(days=1)
+_PLAIN_KEY = serialization.NoEncryption()
+
+
+@final
+class Role(StrEnum):
+    """What a member does."""
+
+    ENTITY = "entity"  # holds private rows and votes
+    COMPUTING = "computing"  # computes on shares
+    AGGREGATOR = "aggregator"  # asks, and receives the labels
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member as all others know it; public.
+
+    Parameters
+    ----------
+    name : str
+        1 to 40 letters, digits, '-' and '_'.
+    role : Role
+        What it does.
+    signing_key, sealing_key : str
+        Its public Ed25519 and X25519 keys, 64 hexadecimal digits each.
+    address : str, optional
+        ``"host:port"`` where a computing party listens; nobody else has one.
+    certificate : str, optional
+        Its self-signed TLS certificate, PEM; a computing party's only.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a value is not as said, a key is no usable one, or the certificate was not made for this name.
+    """
+
+    name: str
+    role: Role
+    signing_key: str
+    sealing_key: str
+    address: str | None = None
+    certificate: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        member_name(self.name, "name", "Member")
+        if self.role not in tuple(Role):
+            raise InvalidParameterError(f"`role` of Member must be one of {', '.join(Role)}. Got {self.role!r}.")
+        object.__setattr__(self, "role", Role(self.role))
+        for name in ("signing_key", "sealing_key"):
+            hexadecimal(getattr(self, name), _KEY_DIGITS, name, "Member")
+        _check_sealing_key(self.sealing_key)
+        if self.role is Role.COMPUTING:
+            _check_address(self.address)
+            _check_certificate(self.certificate, self.name)
+        elif self.address is not None or self.certificate is not None:
+            raise InvalidParameterError(
+                f"Only a computing party has an address and a certificate. {self.name} is not one; leave them out."
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """128 bits of the SHA-256 of all that is known of the member, for comparing aloud before trusting its keys."""
+        digits = hashlib.sha256(canonical(self.as_dict()).encode()).hexdigest()[:32]
+        return " ".join(re.findall("....", digits))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the member as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: object) -> Self:
+        """Return the member that `as_dict` described.
+
+        Raises
+        ------
+        InvalidDataError
+            If an entry is missing or unknown.
+        InvalidParameterError
+            If a value is no member's.
+        """
+        if not isinstance(content, dict) or set(content) != set(cls.__dataclass_fields__):
+            raise InvalidDataError(f"A member must have the entries {', '.join(cls.__dataclass_fields__)}.")
+        return cls(**content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the public file that `Identity.save` wrote.
+
+        Raises
+        ------
+        InvalidDataError
+            If it is missing or no such file.
+        """
+        damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
+        return cls.from_dict(parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged))
+
+    def seal(self, plaintext: bytes, info: bytes) -> bytes:
+        """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
+        return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)), info=info)
+
+    def has_signed(self, message: bytes, signature: bytes) -> bool:
+        """Return whether `signature` is this member's of `message`: Ed25519, RFC 8032."""
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.signing_key)).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Identity:
+    """A member with its private keys; private. Make one with `generate` or `load`.
+
+    Raises
+    ------
+    InvalidDataError
+        If the private keys do not belong to the public ones.
+    """
+
+    member: Member
+    _signing: Ed25519PrivateKey
+    _sealing: X25519PrivateKey
+    _tls_key_pem: bytes | None
+
+    def __post_init__(self) -> None:
+        keys = self._signing.public_key(), self._sealing.public_key()
+        if tuple(key.public_bytes_raw().hex() for key in keys) != (self.member.signing_key, self.member.sealing_key):
+            raise InvalidDataError(f"The private keys of {self.member.name} do not belong to its public ones.")
+        if (self.member.certificate is None) != (self._tls_key_pem is None):
+            raise InvalidDataError(f"{self.member.name} must have a TLS key if and only if it has a certificate.")
+        if self.member.certificate is not None and self._tls_key_pem is not None:
+            _check_tls_key(self._tls_key_pem, self.member.certificate)
+
+    @classmethod
+    def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
+        """Make fresh keys for a new member.
+
+        Parameters
+        ----------
+        name : str
+            1 to 40 letters, digits, '-' and '_'.
+        role : Role
+            What it will do.
+        address : str, optional
+            ``"host:port"`` where a computing party will listen.
+        """
+        member_name(name, "name", "Identity.generate")
+        signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+        tls_key_pem = certificate = None
+        if role == Role.COMPUTING:
+            tls_key_pem, certificate = _tls_credentials(name)
+        signing_key, sealing_key = (key.public_key().public_bytes_raw().hex() for key in (signing, sealing))
+        member = Member(name, role, signing_key, sealing_key, address, certificate)
+        return cls(member, signing, sealing, tls_key_pem)
+
+    @property
+    def tls_key_pem(self) -> bytes:
+        """A computing party's private TLS key, unencrypted PKCS#8 in PEM.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the member is no computing party.
+        """
+        if self._tls_key_pem is None:
+            raise InvalidParameterError(f"Only a computing party has a TLS key. {self.member.name} is not one.")
+        return self._tls_key_pem
+
+    def sign(self, message: bytes) -> bytes:
+        """Return this member's Ed25519 signature of `message`, 64 bytes."""
+        return self._signing.sign(message)
+
+    def unseal(self, ciphertext: bytes, info: bytes) -> bytes:
+        """Decrypt what was sealed to this member with the same `info`.
+
+        Raises
+        ------
+        ForgedMessageError
+            If it was sealed to another member, with other `info`, or was damaged.
+        """
+        try:
+            return _SUITE.decrypt(ciphertext, self._sealing, info=info)
+        except (InvalidTag, ValueError):
+            raise ForgedMessageError(
+                f"A message to {self.member.name} does not open: it was sealed to other keys, or damaged."
+            ) from None
+
+    def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.
+
+        Raises
+        ------
+        InvalidDataError
+            If one of them is there already: keys are never overwritten.
+        """
+        private, public = (Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public"))
+        try:
+            private.parent.mkdir(parents=True, exist_ok=True)
+            if public.exists():
+                raise FileExistsError
+            write_new(private, self._private_document(), 0o600)
+        except FileExistsError:
+            raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
+        except OSError as error:
+            raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
+        write_once(public, _document("member", self.member.as_dict()))
+        return private, public
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the private file that `save` wrote.
+
+        Raises
+        ------
+        InvalidDataError
+            If it is missing, no such file, or others than its owner may read it.
+        """
+        path = Path(path)
+        data = read_within(path, MOST_BYTES_OF_A_DOCUMENT)
+        if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
+        damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore it from its copy.")
+        content = parse(data, "identity", _FORMAT, damaged)
+        try:
+            signing, sealing = (bytes.fromhex(content.pop(name)) for name in ("signing", "sealing"))
+            pem, member = content.pop("tls"), Member.from_dict(content.pop("member"))
+            keys = Ed25519PrivateKey.from_private_bytes(signing), X25519PrivateKey.from_private_bytes(sealing)
+            tls_key_pem = None if pem is None else pem.encode("ascii")
+        except TutelageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise damaged from None
+        if content:
+            raise damaged
+        return cls(member, *keys, tls_key_pem)
+
+    def _private_document(self) -> bytes:
+        tls = None if self._tls_key_pem is None else self._tls_key_pem.decode("ascii")
+        signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
+        content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
+        return _document("identity", content)
+
+    def __repr__(self) -> str:
+        return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("An Identity is not pickled, so that its keys cannot travel; use `save(folder)`.")
+
+
+def _document(file: str, content: dict[str, Any]) -> bytes:
+    return canonical({**content, "file": file, "format": _FORMAT}).encode() + b"\n"
+
+
+def _check_sealing_key(key: str) -> None:
+    """Refuse the few points whose shared secret is zero whoever computes it (RFC 7748, section 6.1)."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
+    except ValueError:
+        raise InvalidParameterError("`sealing_key` of Member is no usable X25519 key. Generate another.") from None
+
+
+def _check_address(address: object) -> None:
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
+    if found is None or int(found[2]) > 65535:
+        raise InvalidParameterError(
+            "`address` of a computing party must be 'host:port' with a port from 1 to 65535, "
+            f"for example 'mpc.example.org:7001'. Got {address!r}."
+        )
+
+
+def _certified_name(name: str) -> str:
+    return f"tutelage:{name}"
+
+
+def _check_certificate(pem: object, name: str) -> None:
+    refusal = InvalidParameterError(
+        f"`certificate` of {name} must be the one PEM certificate that was generated for this name."
+    )
+    try:
+        read = x509.load_pem_x509_certificate(str(pem).encode("ascii"))
+        common = [attribute.value for attribute in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        alternatives = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        covered = alternatives.get_values_for_type(x509.UniformResourceIdentifier)
+        read.verify_directly_issued_by(read)
+    except Exception:  # the parser's errors on hostile input have no common base
+        raise refusal from None
+    exact = read.public_bytes(serialization.Encoding.PEM).decode("ascii")
+    if pem != exact or common != [_certified_name(name)] or covered != [_certified_name(name)]:
+        raise refusal
+
+
+def _check_tls_key(pem: bytes, certificate: str) -> None:
+    refusal = InvalidDataError("The TLS key does not belong to the certificate.")
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError):
+        raise refusal from None
+    if key.public_key() != x509.load_pem_x509_certificate(certificate.encode("ascii")).public_key():
+        raise refusal
+
+
+def _tls_credentials(name: str) -> tuple[bytes, str]:
+    """Return a fresh P-256 key and its self-signed certificate for both ends of TLS 1.3, both PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _certified_name(name))])
+    alternative = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(_certified_name(name))])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_DIFFER_BY)
+        .not_valid_after(now + _CERTIFICATE_LASTS)
+        .add_extension(alternative, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, _PLAIN_KEY)
+    return pem, certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")

@@ -1,0 +1,163 @@
+"""Files as transport: a shared folder in which every message has one place, is written once and never half."""
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import final
+
+from tutelage.exceptions import ForgedMessageError
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.documents import hexadecimal, member_name, read_within, write_once
+from tutelage.federation.envelopes import MOST_BYTES
+
+_RUN_DIGITS = 64
+_MOST_RUNS = 100
+
+
+@final
+class Mailbox:
+    """A folder that all members reach, over a network share, e-mail or sftp; nobody needs to trust it.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where it lies; made when something is first written.
+
+    Notes
+    -----
+    What lies where: ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
+    ``ballots/<id>/<entity>.sealed`` and ``labels/<id>/<party>.<run>.sealed``. Writing the same bytes again changes
+    nothing; other bytes in the same place are refused. What is read is opened and checked elsewhere: `Batch.from_bytes`
+    and `envelopes.unseal`.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def consortium_path(self) -> Path:
+        """Where the agreement lies."""
+        return self.folder / "consortium.json"
+
+    def put_consortium(self, consortium: Consortium) -> None:
+        """Lay down the agreement.
+
+        Raises
+        ------
+        InvalidDataError
+            If another one lies there, or it cannot be written. The same holds for all that is put here.
+        """
+        consortium.save(self.consortium_path)
+
+    def consortium(self) -> Consortium:
+        """Return the agreement as it lies there; compare its digest with the others' before joining it.
+
+        Raises
+        ------
+        InvalidDataError
+            If it is missing or damaged.
+        """
+        return Consortium.load(self.consortium_path)
+
+    def batch_path(self, identifier: str) -> Path:
+        """Return where the batch of that identifier lies."""
+        return self.folder / "batches" / f"{hexadecimal(identifier, 32, 'identifier', 'Mailbox')}.batch"
+
+    def put_batch(self, batch: Batch) -> None:
+        """Announce a batch of queries."""
+        batch.save(self.batch_path(batch.identifier))
+
+    def batch(self, identifier: str, consortium: Consortium) -> Batch:
+        """Return the batch of that identifier, once `consortium`'s aggregator is found to have signed it.
+
+        Raises
+        ------
+        ForgedMessageError
+            If the aggregator did not sign exactly this, or the file holds another batch than its name says.
+        StaleBatchError
+            If it is another consortium's.
+        InvalidDataError
+            If it is missing.
+        """
+        found = Batch.load(self.batch_path(identifier), consortium)
+        if found.identifier != identifier:
+            raise ForgedMessageError(f"The file of batch {identifier} holds batch {found.identifier}.")
+        return found
+
+    def batch_identifiers(self) -> list[str]:
+        """Return the identifiers of the batches that lie there, sorted; none is opened."""
+        return [found[1] for found in _matches(self.folder / "batches", r"([0-9a-f]{32})\.batch")]
+
+    def put_shares(self, batch: Batch, entity: str, party: str, envelope: bytes) -> None:
+        """Lay down an entity's sealed shares for one computing party."""
+        write_once(self._shares_path(batch, entity, party), envelope)
+
+    def shares(self, batch: Batch, entity: str, party: str) -> bytes | None:
+        """Return an entity's sealed shares for one computing party, or None where there are none yet.
+
+        Raises
+        ------
+        ForgedMessageError
+            If what lies there is no plain file or too long. The same holds for the other messages.
+        """
+        return _message(self._shares_path(batch, entity, party))
+
+    def put_ballots(self, batch: Batch, entity: str, envelope: bytes) -> None:
+        """Lay down an entity's sealed ballots, perturbed one by one."""
+        write_once(self._ballots_path(batch, entity), envelope)
+
+    def ballots(self, batch: Batch, entity: str) -> bytes | None:
+        """Return an entity's sealed ballots, or None where there are none yet."""
+        return _message(self._ballots_path(batch, entity))
+
+    def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
+        """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
+        name = f"{_named(party)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
+        write_once(self.folder / "labels" / batch.identifier / name, envelope)
+
+    def labels(self, batch: Batch, party: str) -> list[bytes]:
+        """Return a computing party's sealed shares of the labels, one for each run, in the order of the runs' names.
+
+        Raises
+        ------
+        ForgedMessageError
+            If there are more than a hundred.
+        """
+        folder = self.folder / "labels" / batch.identifier
+        found = _matches(folder, rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed")
+        if len(found) > _MOST_RUNS:
+            raise ForgedMessageError(f"{folder} holds more than {_MOST_RUNS} answers of {party}. Remove the old ones.")
+        messages = (_message(folder / name[0]) for name in found)
+        return [message for message in messages if message is not None]
+
+    def _shares_path(self, batch: Batch, entity: str, party: str) -> Path:
+        return self.folder / "shares" / batch.identifier / f"{_named(entity)}.to-{_named(party)}.sealed"
+
+    def _ballots_path(self, batch: Batch, entity: str) -> Path:
+        return self.folder / "ballots" / batch.identifier / f"{_named(entity)}.sealed"
+
+
+def _named(member: str) -> str:
+    return member_name(member, "member", "Mailbox")
+
+
+def _message(path: Path) -> bytes | None:
+    try:
+        about = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+        raise ForgedMessageError(
+            f"{path} is no plain file of at most {MOST_BYTES} bytes. Its sender must send it again."
+        )
+    return read_within(path, MOST_BYTES)
+
+
+def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [found for name in names if (found := re.fullmatch(pattern, name))]

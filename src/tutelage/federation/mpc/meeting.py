@@ -1,0 +1,178 @@
+"""How three computing parties find each other: each knows the others' certificates, and nobody else gets a place."""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from tutelage.exceptions import FederationError, PartyLostError
+from tutelage.federation.mpc.tls import certificate_bytes, certificate_of, context_for
+
+KEY_BYTES = 16
+_VERSION = b"tutelage computing parties 1"
+_PATIENCE = 5.0  # seconds for a handshake, so that a silent caller does not keep a place
+_PAUSE = 0.1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a computing party listens, and the certificate that it alone has the key of; public.
+
+    Parameters
+    ----------
+    name : str
+        The party's name, for messages.
+    host : str
+        Address that it listens at, and at no other.
+    port : int
+        TCP port.
+    certificate_pem : str
+        Its self-signed certificate, which the others require byte for byte.
+    """
+
+    name: str
+    host: str
+    port: int
+    certificate_pem: str
+
+
+class Met(NamedTuple):
+    """A connection to a party that has proven who it is, and the key that the two share; private."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Met(...)"
+
+
+@final
+class Meeting:
+    """Connects one party to the two others: it calls those after it and is called by those before it.
+
+    Each side greets with its own place and a digest of all certificates in order, so that all agree on who is who.
+    The key for shared randomness follows once both greetings are found right.
+
+    Parameters
+    ----------
+    me : int
+        This party's place.
+    endpoints : sequence of Endpoint
+        All parties.
+    tls_key_pem : bytes
+        Private key of this party's certificate; private.
+    """
+
+    def __init__(self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes) -> None:
+        self._me = me
+        self._endpoints = endpoints
+        self._certificates = [certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints]
+        pems = [endpoint.certificate_pem for endpoint in endpoints]
+        self._calling = context_for(pems[me], tls_key_pem, pems, server=False)
+        self._called = context_for(pems[me], tls_key_pem, pems, server=True)
+        self._agreement = hashlib.sha256(_VERSION + b"".join(map(_digest, self._certificates))).digest()
+        self._met: dict[int, asyncio.Future[Met]] = {}
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def everybody(self, timeout: float) -> dict[int, Met]:
+        """Return the connections to the other parties, by place, once all stand.
+
+        Raises
+        ------
+        PartyLostError
+            If a party has not come after `timeout` seconds.
+        FederationError
+            If this party's address cannot be listened at.
+        """
+        others = [place for place in range(len(self._endpoints)) if place != self._me]
+        self._met = {place: asyncio.get_running_loop().create_future() for place in others}
+        server = await self._listen() if self._me else None
+        calls = [asyncio.create_task(self._call(place)) for place in others if place > self._me]
+        try:
+            await asyncio.wait(self._met.values(), timeout=timeout)
+        finally:
+            for call in calls:
+                call.cancel()
+            if server is not None:
+                server.close()
+        missing = [self._endpoints[place].name for place, found in self._met.items() if not found.done()]
+        if missing:
+            raise PartyLostError(
+                f"No connection to {' and '.join(missing)} within {timeout:g} s. Nothing was opened; see that all "
+                "three run, and that addresses and certificates are those of the consortium file."
+            )
+        return {place: found.result() for place, found in self._met.items()}
+
+    def abort(self) -> None:
+        """Drop every connection that is still open."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _listen(self) -> asyncio.Server:
+        here = self._endpoints[self._me]
+        try:
+            return await asyncio.start_server(
+                self._answer, here.host, here.port, ssl=self._called, ssl_handshake_timeout=_PATIENCE
+            )
+        except OSError as error:
+            raise FederationError(
+                f"Cannot listen at {here.host}:{here.port}: {error.strerror}. Free the port, or change the address."
+            ) from None
+
+    async def _call(self, place: int) -> None:
+        """Call a party again and again until it is the right one that answers."""
+        there = self._endpoints[place]
+        while True:
+            with suppress(OSError, EOFError, TimeoutError):
+                reader, writer = await asyncio.open_connection(
+                    there.host, there.port, ssl=self._calling, ssl_handshake_timeout=_PATIENCE
+                )
+                self._writers.add(writer)
+                if self._place_of(writer) == place:
+                    writer.write(self._greeting(self._me))
+                    if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
+                        key = secrets.token_bytes(KEY_BYTES)
+                        writer.write(key)
+                        self._met[place].set_result(Met(reader, writer, key))
+                        return
+                self._refuse(writer)
+            await asyncio.sleep(_PAUSE)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Give a caller its place if its certificate is that of a party that calls this one, as which it greets."""
+        self._writers.add(writer)
+        with suppress(OSError, EOFError, TimeoutError):
+            place = self._place_of(writer)
+            if place is not None and place < self._me:
+                greeting = self._greeting(place)
+                if await self._heard(reader, len(greeting)) == greeting:
+                    writer.write(self._greeting(self._me))
+                    key = await self._heard(reader, KEY_BYTES)
+                    if not self._met[place].done():
+                        self._met[place].set_result(Met(reader, writer, key))
+                        return
+        self._refuse(writer)
+
+    def _refuse(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.transport.abort()
+
+    async def _heard(self, reader: asyncio.StreamReader, length: int) -> bytes:
+        return await asyncio.wait_for(reader.readexactly(length), _PATIENCE)
+
+    def _place_of(self, writer: asyncio.StreamWriter) -> int | None:
+        """Return whose certificate the other end has shown."""
+        shown = certificate_of(writer.get_extra_info("ssl_object"))
+        return self._certificates.index(shown) if shown in self._certificates else None
+
+    def _greeting(self, place: int) -> bytes:
+        return bytes([place]) + self._agreement
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

@@ -1,0 +1,295 @@
+"""MPyC's protocols over links that never unpickle: the runtime of one party, and how it sends field elements."""
+
+import asyncio
+import secrets
+from argparse import Namespace
+from collections.abc import Mapping
+from functools import cache
+from hashlib import shake_128
+from math import prod
+from typing import Any, final
+
+import numpy as np
+
+from tutelage.exceptions import FederationError
+from tutelage.federation.mpc.links import Failure, Link
+from tutelage.federation.mpc.loading import load_mpyc
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, PARTIES, ElementArray, decode, encode
+
+load_mpyc()
+
+import mpyc.mpctools  # noqa: E402
+import mpyc.random  # noqa: E402
+import mpyc.secgroups  # noqa: E402
+import mpyc.seclists  # noqa: E402
+import mpyc.secpols  # noqa: E402
+import mpyc.statistics  # noqa: E402
+from mpyc import asyncoro, finfields, sectypes, thresha  # noqa: E402
+from mpyc.runtime import Runtime  # noqa: E402
+
+# MPyC draws the mask of a comparison as a sum of three numbers below the power of 2 under 2^sec_param / 3, of which a
+# party knows two; 62 leaves it 2^60 values that it does not know.
+SECURITY_BITS = 62
+MOST_BITS = 26  # of what is compared: masked by SECURITY_BITS more, it must stay below p
+DEGREE = 1
+FIELD = finfields.GF(MODULUS)
+_PARTS = np.dtype([("low", "<u8"), ("high", "<u4")])
+_KEEPERS_OF_RUNTIME = (
+    asyncoro,
+    sectypes,
+    mpyc.mpctools,
+    mpyc.random,
+    mpyc.secgroups,
+    mpyc.seclists,
+    mpyc.secpols,
+    mpyc.statistics,
+)
+
+
+@final
+class ArrayRuntime(Runtime):
+    """The runtime of one of three parties, Shamir's sharing of degree 1, for arrays over the one field.
+
+    What makes it private: MPyC's protocols against one curious party. Elements travel as `sharing.encode` spells them;
+    MPyC's own exchange of pickled objects is overridden wherever these protocols send, and shut off elsewhere.
+
+    Parameters
+    ----------
+    me : int
+        This party's place.
+    links : dict of int to Link
+        The connections to the others, by place.
+    keys : dict of int to bytes
+        The key shared with each other party, for pseudorandom sharing; private.
+    failure : Failure
+        Where a malformed message is reported.
+    """
+
+    def __init__(self, me: int, links: Mapping[int, Link], keys: Mapping[int, bytes], failure: Failure) -> None:
+        parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
+        super().__init__(me, parties, _options())
+        self.options.no_prss = False  # only now, since MPyC would draw keys before
+        self._links = links
+        self._failure = failure
+        self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
+        self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
+        self._loop.set_exception_handler(self._failed)
+        for module in _KEEPERS_OF_RUNTIME:
+            setattr(module, "runtime", self)  # noqa: B010  as MPyC does for the one runtime that it makes
+        self._secure: Any = self.SecInt(1, MODULUS)  # of which every comparison says how many bits it means
+
+    def prfs(  # type: ignore[override]  MPyC caches it for ever
+        self, bound: int
+    ) -> dict[tuple[int, ...], thresha.PRF]:
+        """Return the pseudorandom functions with values below `bound`, one for each other party."""
+        if bound not in self._functions:
+            kind = PseudorandomElements if bound == MODULUS else thresha.PRF
+            self._functions[bound] = {pair: kind(key, bound) for pair, key in self._prss_keys.items()}
+        return self._functions[bound]
+
+    def next_label(self) -> int:
+        """Return a label for messages that all parties count up to alike."""
+        self._program_counter[0] += 1
+        return self._program_counter[0]
+
+    async def shared(self, summands: ElementArray) -> ElementArray:
+        """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p.
+
+        Parameters
+        ----------
+        summands : object array of any shape
+            This party's; private. The others' are of the same shape.
+        """
+        label, mine = self.next_label(), _split(summands.ravel())
+        for place, link in self._links.items():
+            link.send(label, encode(mine[place]))
+        theirs = [await self._received(place, label, summands.size) for place in self._links]
+        return ((mine[self.pid] + sum(theirs)) % MODULUS).reshape(summands.shape)
+
+    async def opened(self, shares: ElementArray, degree: int = DEGREE) -> ElementArray:
+        """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
+        label, flat = self.next_label(), shares.ravel()
+        senders = [(self.pid - step) % PARTIES for step in range(1, degree + 1)]
+        receivers = [(self.pid + step) % PARTIES for step in range(1, degree + 1)]
+        encoded = encode(flat)
+        for place in receivers:
+            self._links[place].send(label, encoded)
+        points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
+        return _at_zero(points).reshape(shares.shape)
+
+    async def reduced(self, shares: ElementArray) -> ElementArray:
+        """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.
+
+        What makes it private: every party adds randomness of its own, so that the new shares say nothing else.
+
+        Notes
+        -----
+        Gennaro, Rabin and Rabin, Simplified VSS and fast-track multiparty computations, 1998.
+        """
+        label, mine = self.next_label(), _split(shares.ravel())
+        for place, link in self._links.items():
+            link.send(label, encode(mine[place]))
+        points = {place: await self._received(place, label, shares.size) for place in self._links}
+        return _at_zero(points | {self.pid: mine[self.pid]}).reshape(shares.shape)
+
+    def random(self, shape: tuple[int, ...]) -> ElementArray:
+        """Return shares of uniform elements that no party knows, without any message."""
+        prfs, once = self.prfs(MODULUS), self._prss_uci()
+        return thresha.np_pseudorandom_share(FIELD, PARTIES, self.pid, prfs, once, prod(shape)).value.reshape(shape)
+
+    def zeros(self, count: int) -> ElementArray:
+        """Return shares of degree 2 of zeros, otherwise random."""
+        prfs, once = self.prfs(MODULUS), self._prss_uci()
+        return thresha.np_pseudorandom_share_0(FIELD, PARTIES, self.pid, prfs, once, count).value
+
+    async def joint_bits(self, count: int) -> ElementArray:
+        """Return shares of uniform bits that no party knows: the exclusive or of bits that two parties draw.
+
+        Which two takes turns. The third knows neither, and each of the two only its own.
+        """
+        label = self.next_label()
+        drawing = [place for place in range(PARTIES) if place != label % PARTIES]
+        if self.pid in drawing:
+            drawn = np.unpackbits(np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count)
+            mine = _split(drawn.astype(object))
+            for place, link in self._links.items():
+                link.send(label, encode(mine[place]))
+            here = {self.pid: mine[self.pid]}
+        else:
+            here = {}
+        there = {place: await self._received(place, label, count) for place in drawing if place != self.pid}
+        one, other = (here | there).values()
+        return (one + other - 2 * await self.reduced(one * other)) % MODULUS
+
+    async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
+        """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
+
+        Parameters
+        ----------
+        shares : object array of any shape
+            Shares of the x.
+        bits : int
+            At most MOST_BITS.
+
+        Notes
+        -----
+        MPyC's comparison. From x, what it opens (x masked by 60 bits more, and a coin) and the bits of the mask, it
+        computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
+        Elsewhere it is never 0, see `protocols.oversized`.
+        """
+        array = self._secure.array(FIELD.array(shares, check=False))
+        return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value
+
+    @asyncoro.mpc_coro
+    async def output(self, x: Any, receivers: Any = None, threshold: int | None = None, raw: bool = False):  # noqa: ARG002
+        """Open an array of field elements to all parties, for MPyC's own protocols."""
+        await self.returnType(asyncio.Future)  # type: ignore[misc]
+        return FIELD.array(await self.opened(x.value, threshold or DEGREE), check=False)
+
+    @asyncoro.mpc_coro
+    async def np_is_zero_public(self, a: Any):
+        """Tell all parties which elements are zero, and nothing else of them, for MPyC's own protocols.
+
+        MPyC opens the product of two sharings as it is here: a polynomial of degree 2 whose two roots, with a party's
+        own shares, tell it both factors. A random sharing of zero is added to hide them.
+        """
+        await self.returnType(asyncio.Future)  # type: ignore[misc]
+        values = (await self.gather(a)).value.ravel()
+        product = values * self.random(values.shape) + self.zeros(values.size)
+        return (await self.opened(product % MODULUS, degree=2) == 0).reshape(a.shape)
+
+    @asyncoro.mpc_coro
+    async def np_random_bits(self, sftype: Any, n: int, signed: bool = False):  # noqa: ARG002
+        """Return random bits, for MPyC's own protocols."""
+        await self.returnType(asyncio.Future)  # type: ignore[misc]
+        return FIELD.array(await self.joint_bits(n), check=False)
+
+    @asyncoro.mpc_coro
+    async def _reshare(self, x: Any):
+        await self.returnType(asyncio.Future)  # type: ignore[misc]
+        return FIELD.array(await self.reduced(x.value), check=False)
+
+    async def _received(self, place: int, label: int, count: int) -> ElementArray:
+        payload = await self._links[place].receive(label)
+        try:
+            return decode(payload, (count,))
+        except FederationError:
+            self._links[place].report("sent what is no message")
+            return await asyncio.Future()  # until everything is stopped because of that report
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report that one of MPyC's tasks failed, and nothing of what its error says."""
+        if "mpc_coro" in context.get("message", "") and isinstance(context.get("exception"), Exception):
+            self._failure.report(FederationError("The parties' messages do not fit together. Nothing was opened."))
+
+    def _shut_off(self, *_arguments: Any, **_options: Any) -> None:
+        raise NotImplementedError("MPyC would exchange pickled objects here.")
+
+    _distribute = input = transfer = start = shutdown = _shut_off  # type: ignore[assignment]
+
+
+@final
+class PseudorandomElements(thresha.PRF):
+    """A pseudorandom function onto the field, whose modulus of 89 ones makes uniform elements cheap.
+
+    Parameters
+    ----------
+    key : bytes
+        Known to two parties; private.
+    bound : int
+        The modulus.
+    """
+
+    def __call__(self, s: bytes, n: Any = None) -> Any:
+        """Return an array of shape `n` of elements that look random, from an input `s` that is used once."""
+        return _elements_of(shake_128(self.key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
+
+
+def _options() -> Namespace:
+    return Namespace(
+        threshold=DEGREE,
+        sec_param=SECURITY_BITS,
+        bit_length=MOST_BITS,
+        no_prss=True,
+        no_async=False,
+        no_barrier=True,
+        no_log=True,
+        mix32_64bit=True,  # field elements as bytes, never pickled, also where nothing here overrides MPyC
+        ssl=False,
+    )
+
+
+def _elements_of(random: bytes) -> ElementArray:
+    """Return elements from random bytes, of which 89 bits count; the chance of p for 0 is 2^-89."""
+    parts = np.frombuffer(random, dtype=_PARTS)
+    return ((parts["high"] & (2**25 - 1)).astype(object) << 64) + parts["low"].astype(object)
+
+
+def _split(values: ElementArray) -> list[ElementArray]:
+    """Return each party's share of numbers: the values at 1, 2, 3 of random lines through them at 0."""
+    slopes = _elements_of(secrets.token_bytes(ELEMENT_BYTES * values.size))
+    shares = [(values + slopes) % MODULUS]
+    for _ in range(PARTIES - 1):
+        shares.append((shares[-1] + slopes) % MODULUS)
+    return shares
+
+
+def _at_zero(points: Mapping[int, ElementArray]) -> ElementArray:
+    """Return the values at 0 of polynomials of least degree through each party's shares."""
+    places = tuple(sorted(points))
+    total = points[places[0]] * _weights(places)[0]
+    for place, weight in zip(places[1:], _weights(places)[1:], strict=True):
+        total = total + points[place] * weight
+    return total % MODULUS
+
+
+@cache
+def _weights(places: tuple[int, ...]) -> list[int]:
+    """Return Lagrange's coefficients at 0 for the points 1, 2, 3 of the parties at `places`."""
+    weights = []
+    for one in places:
+        others = [other for other in places if other != one]
+        top, bottom = prod(-(other + 1) for other in others), prod(one - other for other in others)
+        weight = top * pow(bottom, -1, MODULUS) % MODULUS
+        weights.append(weight if weight < MODULUS // 2 else weight - MODULUS)
+    return weights

@@ -1,0 +1,47 @@
+"""Perturbed ballots as they travel: 64-bit integers, little-endian, of the queries that an entity takes part in."""
+
+import numpy as np
+
+from tutelage._typing import ABSTAIN, IntArray
+from tutelage.exceptions import ForgedMessageError
+from tutelage.mechanisms.local import LocalGaussian, LocalMechanism
+
+_BYTES = 8
+
+
+def write_reports(reports: IntArray) -> bytes:
+    """Return one entity's reports on the first queries of a batch, shape (queries,) or (queries, classes), as bytes."""
+    return np.ascontiguousarray(reports, dtype="<i8").tobytes()
+
+
+def read_reports(payload: bytes, mechanism: LocalMechanism, queries: int, classes: int) -> IntArray:
+    """Return one entity's reports on all queries of a batch, as `decode` takes them.
+
+    Parameters
+    ----------
+    payload : bytes
+        What `write_reports` returned.
+    mechanism : LocalMechanism
+        What made them.
+    queries : int
+        Size of the batch; the entity may have stopped before its end.
+    classes : int
+        Number of classes.
+
+    Raises
+    ------
+    ForgedMessageError
+        If these are no reports on a part of the batch.
+    """
+    per_query = classes if isinstance(mechanism, LocalGaussian) else 1
+    found = len(payload) // (_BYTES * per_query)
+    if len(payload) != found * _BYTES * per_query or not 1 <= found <= queries:
+        raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
+    values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
+    if isinstance(mechanism, LocalGaussian):
+        reports = np.zeros((queries, classes), dtype=np.int64)
+        reports[:found] = values.reshape(found, classes)
+    else:
+        reports = np.full(queries, ABSTAIN, dtype=np.int64)
+        reports[:found] = values
+    return reports

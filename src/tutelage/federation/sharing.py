@@ -1,0 +1,139 @@
+"""Integers as shares mod p = 2^89 − 1: additive ones of what an entity sends, Shamir's of what is opened.
+
+The integer x is the element x mod p, so −x is p − x. An element travels as 12 bytes, little-endian.
+"""
+
+import secrets
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._typing import IntArray
+from tutelage.exceptions import ForgedMessageError, InvalidDataError
+
+MODULUS = 2**89 - 1  # a Mersenne prime
+ELEMENT_BYTES = 12
+PARTIES = 3
+_BOUND = 2**40
+_ELEMENT = np.dtype([("low", "<u8"), ("high", "<u4")])
+
+ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
+
+
+def split(values: IntArray) -> tuple[bytes, bytes, bytes]:
+    """Split each integer into three additive shares mod p; any two of them are uniform and say nothing about it.
+
+    Parameters
+    ----------
+    values : integer array of any shape
+        What to share, below 2^40 in size; private.
+
+    Returns
+    -------
+    tuple of three bytes
+        One share of every value, in C order, 12 bytes each; they add up to the values mod p.
+
+    Raises
+    ------
+    InvalidDataError
+        If the values are no integers, or one is 2^40 or more in size.
+
+    Notes
+    -----
+    The first two shares come from the operating system's entropy, redrawn where they reach p, so without bias.
+    """
+    values = np.asarray(values)
+    if not np.issubdtype(values.dtype, np.integer):
+        raise InvalidDataError(f"Values to be shared must be an array of integers. Got dtype {values.dtype}.")
+    if values.size and (int(values.min()) <= -_BOUND or int(values.max()) >= _BOUND):
+        raise InvalidDataError("Values to be shared must lie strictly between -2^40 and 2^40.")
+    first, second = _uniform_elements(values.size), _uniform_elements(values.size)
+    third = values.ravel().astype(object) - _elements(first) - _elements(second)
+    return first.tobytes(), second.tobytes(), encode(third)
+
+
+def encode(array: npt.ArrayLike) -> bytes:
+    """Return the elements x mod p of an array of integers in C order, 12 bytes each, little-endian."""
+    elements = np.asarray(array, dtype=object).ravel() % MODULUS
+    encoded = np.empty(elements.size, dtype=_ELEMENT)
+    encoded["low"] = elements & (2**64 - 1)
+    encoded["high"] = elements >> 64
+    return encoded.tobytes()
+
+
+def decode(data: bytes, shape: Sequence[int]) -> ElementArray:
+    """Return the elements that `encode` wrote, as Python integers in [0, p) in an array of objects of `shape`.
+
+    Raises
+    ------
+    ForgedMessageError
+        If there are more or fewer bytes than the shape needs, or an element is not below p.
+    """
+    expected = ELEMENT_BYTES * prod(shape)
+    if len(data) != expected:
+        raise ForgedMessageError(f"Shares of shape {tuple(shape)} must take {expected} bytes. Got {len(data)}.")
+    encoded = np.frombuffer(data, dtype=_ELEMENT)
+    if np.any(_beyond(encoded)):
+        raise ForgedMessageError("A share is no element of the field. Its sender must send it again.")
+    return _elements(encoded).reshape(shape)
+
+
+def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
+    """Open integers from the computing parties' Shamir shares: the values at 1, 2 and 3 of lines, at 0.
+
+    Parameters
+    ----------
+    shares : sequence of three bytes
+        Each party's shares, in party order, as `encode` writes them.
+    shape : sequence of int
+        Shape of what is opened.
+
+    Returns
+    -------
+    integer array of `shape`
+
+    Raises
+    ------
+    ForgedMessageError
+        If there are not three, their length is wrong, they do not lie on one line, so that one of them is false, or
+        the value is 2^40 or more in size.
+
+    Notes
+    -----
+    Shamir, How to share a secret, 1979, with degree 1. Two points fix the line; the third must confirm it.
+    """
+    if len(shares) != PARTIES:
+        raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
+    first, second, third = (decode(share, (prod(shape),)) for share in shares)
+    if np.any((2 * second - first - third) % MODULUS != 0):
+        raise ForgedMessageError("The computing parties' shares contradict each other. Run the computation again.")
+    opened = (2 * first - second + _BOUND) % MODULUS - _BOUND
+    if np.any(opened >= _BOUND):
+        raise ForgedMessageError("The computing parties' shares open to no small integer. Run the computation again.")
+    return opened.astype(np.int64).reshape(shape)
+
+
+def _uniform_elements(count: int) -> npt.NDArray[Any]:
+    """Return uniform elements: 89 random bits each, redrawn where all are ones, which is p."""
+    drawn = _random_bits(count)
+    while np.any(refused := _beyond(drawn)):
+        drawn[refused] = _random_bits(int(refused.sum()))
+    return drawn
+
+
+def _random_bits(count: int) -> npt.NDArray[Any]:
+    drawn = np.frombuffer(bytearray(secrets.token_bytes(ELEMENT_BYTES * count)), dtype=_ELEMENT)
+    drawn["high"] &= 2**25 - 1
+    return drawn
+
+
+def _beyond(encoded: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    ones = (encoded["high"] == 2**25 - 1) & (encoded["low"] == 2**64 - 1)
+    return (encoded["high"] > 2**25 - 1) | ones
+
+
+def _elements(encoded: npt.NDArray[Any]) -> ElementArray:
+    return (encoded["high"].astype(object) << 64) + encoded["low"].astype(object)

@@ -1,0 +1,140 @@
+"""A consortium in a folder, for tests: its members' homes, a mailbox, and computing parties as real processes."""
+
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parties import PROCESSES, free_ports
+from tutelage.federation import (
+    Aggregator,
+    Batch,
+    Computed,
+    ComputingParty,
+    Consortium,
+    Entity,
+    Home,
+    Identity,
+    Mailbox,
+    Role,
+)
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import GNMax
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+PARTIES = ("left", "middle", "right")
+CLASSES, TEACHERS = 3, 25
+
+
+@dataclass(frozen=True)
+class Members:
+    """Where everybody's folder is, and what they agreed on."""
+
+    folder: Path
+    consortium: Consortium
+    mailbox: Mailbox
+
+    def home(self, name: str) -> Home:
+        return Home(self.folder / name)
+
+    def ledger(self, name: str) -> Ledger:
+        return Ledger.open(self.folder / name / "ledger")
+
+    def entity(self, name: str) -> Entity:
+        return Entity(self.home(name), self.ledger(name))
+
+    def aggregator(self) -> Aggregator:
+        return Aggregator(self.home("aggregator"), None if self.consortium.is_local else self.ledger("aggregator"))
+
+    def ask(self, queries: int, *, first: int = 0) -> Batch:
+        rows = np.arange(first, first + queries, dtype=np.float64)[:, None]
+        batch = self.aggregator().ask(rows, self.mailbox).batch
+        assert batch is not None
+        return batch
+
+    def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
+        """Vote and put the envelopes into the mailbox."""
+        envelopes = self.entity(name).vote(batch, ballots).envelopes
+        for recipient, envelope in envelopes.items():
+            if self.consortium.is_local:
+                self.mailbox.put_ballots(batch, name, envelope)
+            else:
+                self.mailbox.put_shares(batch, name, recipient, envelope)
+        return envelopes
+
+
+def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: float = 20.0, **terms: Any) -> Members:
+    """Make keys for everybody, agree on terms, join, and open ledgers."""
+    names = [f"hospital-{number}" for number in range(entities)]
+    identities = [Identity.generate(name, Role.ENTITY) for name in names]
+    local = terms.get("teachers_per_entity") == 1
+    if not local:
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+        pairs = zip(PARTIES, addresses, strict=True)
+        identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
+    identities.append(Identity.generate("aggregator", Role.AGGREGATOR))
+    agreed = {
+        "name": "Hospitals", "n_classes": CLASSES, "mechanism": mechanism or GNMax(8.0),
+        "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 0 if local else 1, "unit": PATIENT,
+    } | terms  # fmt: skip
+    consortium = Consortium(members=tuple(identity.member for identity in identities), **agreed)
+    for identity in identities:
+        home = folder / identity.member.name
+        home.mkdir()
+        identity.save(home)
+        Home(home).join(consortium, consortium.digest)
+        if identity.member.role is not Role.COMPUTING:
+            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit)
+    return Members(folder, consortium, Mailbox(folder / "mailbox"))
+
+
+def unanimous(labels: np.ndarray) -> np.ndarray:
+    """Return ballots of one entity whose teachers all agree."""
+    return np.tile(labels, (TEACHERS, 1))
+
+
+class Computing:
+    """One computing party at work, in a process of its own."""
+
+    def __init__(self, members: Members, name: str, batch: Batch, **options: Any) -> None:
+        self._pipe, theirs = PROCESSES.Pipe()
+        arguments = (theirs, members.folder / name, members.mailbox.folder, batch.identifier, options)
+        self.process = PROCESSES.Process(target=_compute, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def outcome(self) -> Computed:
+        """Return what it computed, or raise what it raised."""
+        assert self._pipe.poll(60), "the party did not end"
+        found = self._pipe.recv()
+        self.process.join(10)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def compute(members: Members, batch: Batch, **options: Any) -> list[Any]:
+    """Let all three parties compute a batch; return what each came to: a Computed, or the error that it raised."""
+    running = [Computing(members, name, batch, **options) for name in PARTIES]
+    outcomes: list[Any] = []
+    for party in running:
+        try:
+            outcomes.append(party.outcome())
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]) -> None:
+    try:
+        party, box = ComputingParty(Home(home)), Mailbox(mailbox)
+        batch = box.batch(identifier, party.consortium)
+        if "transcripts" in options:
+            options = {**options, "transcript": options["transcripts"] / home.name}
+            del options["transcripts"]
+        pipe.send(party.compute(batch, box, **({"timeout": 30.0} | options)))
+    except Exception as error:
+        pipe.send(error)

@@ -1,0 +1,122 @@
+import importlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import REPOSITORY
+from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
+from tutelage.exceptions import OverlappingShardsError
+from tutelage.partition import refuse_overlap
+
+FOLDER = REPOSITORY / "examples" / "consortium"
+FILES = ("stays", "deal", "hospital", "run")
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The files of the example, which find each other as scripts of one folder do."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    pytest.importorskip("cryptography")
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in FILES})
+    for name in FILES:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def split():
+    """6,000 stays of 4,000 patients; who was in hospital before comes back within 30 days."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 8, (6000, len(FEATURES)))
+    y = (X[:, FEATURES.index("number_inpatient")] < 4).astype(np.int64)
+    stays = HospitalStays(X, y, patients=rng.integers(0, 4000, 6000), encounters=np.arange(6000))
+    return split_by_patient(stays, key=b"the key of a test", balanced=False)
+
+
+def dealt(example: Any, split: Any, folder: Any) -> list[Any]:
+    example.deal.deal(split, folder, key=b"another key of a test")
+    return [dict(np.load(folder / name / "stays.npz")) for name in example.deal.HOSPITALS]
+
+
+def test_every_private_stay_is_in_one_hospital_and_every_patient_too(example, split, tmp_path):
+    hospitals = dealt(example, split, tmp_path)
+    assert sum(len(each["y"]) for each in hospitals) == len(split.private)
+    assert min(len(each["y"]) for each in hospitals) > 250
+    patients = np.concatenate([each["patients"] for each in hospitals])
+    refuse_overlap(np.repeat(np.arange(10), [len(each["y"]) for each in hospitals]), patients)
+    with pytest.raises(OverlappingShardsError):
+        refuse_overlap(np.arange(len(patients)) % 10, patients)
+    assert set(hospitals[0]) == {"X", "y", "patients"}
+    assert np.array_equal(np.load(tmp_path / "public.npy"), split.public.X)
+
+
+def test_rows_are_encoded_as_public_rows_say(example, split):
+    encode = example.stays.Encoder(split.public.X)
+    public = encode(split.public.X)
+    assert public.shape == (len(split.public), 16)
+    assert np.allclose(public.mean(axis=0), 0)
+    assert np.allclose(public.std(axis=0), 1)
+    assert np.array_equal(encode(split.private.X[5:6])[0], encode(split.private.X)[5])
+
+
+def test_one_patient_moves_one_teacher_of_one_hospital(example, split, tmp_path):
+    encode, own = example.stays.Encoder(split.public.X), dealt(example, split, tmp_path)[3]
+    rows = encode(split.public.X[:200])
+    before = example.hospital.ballots(encode(own["X"]), own["y"], own["patients"], rows, key=bytes(32))
+    assert before.shape == (25, 200)
+    gone = own["patients"] != own["patients"][0]
+    after = example.hospital.ballots(encode(own["X"][gone]), own["y"][gone], own["patients"][gone], rows, key=bytes(32))
+    assert np.any(before != after, axis=1).sum() <= 1
+    flipped = np.where(gone, own["y"], 1 - own["y"])
+    changed = example.hospital.ballots(encode(own["X"]), flipped, own["patients"], rows, key=bytes(32))
+    assert np.any(before != changed, axis=1).sum() == 1
+
+
+def test_teachers_stay_the_same_when_a_hospital_votes_again(example, tmp_path):
+    key = example.hospital.own_key(tmp_path)
+    assert len(key) == 32
+    assert example.hospital.own_key(tmp_path) == key
+
+
+def test_the_rows_that_are_asked_are_public_and_different(example):
+    rows = np.random.default_rng(0).integers(0, 30, (2000, 2)).astype(np.float64)
+    asked = example.run.drawn(rows)
+    assert asked.shape == (300, 2)
+    assert len(np.unique(asked, axis=0)) == 300
+    assert set(map(tuple, asked)) <= set(map(tuple, rows))
+
+
+def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
+    from tutelage.federation.noise_shares import event_of_one
+    from tutelage.ledger import Ledger
+    from tutelage.mechanisms import GNMax
+    from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+
+    run = example.run
+    unit = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+    event = event_of_one(GNMax(run.SIGMA), 2, unit, run.QUORUM - run.COLLUDING, simulated=False)
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", epsilon=run.EPSILON, delta=run.DELTA, unit=unit)
+    assert 300 <= ledger.fitting(event) < 330
+
+
+def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(example.run.InvalidDataError, match=r"UCI's diabetic_data\.csv"):
+        example.run.main(tmp_path / "play")
+    assert not (tmp_path / "play").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_play(example, tmp_path, monkeypatch, data_folder, capsys):
+    monkeypatch.setenv("TUTELAGE_DATA", str(data_folder))
+    if not (data_folder / "diabetes130.csv.gz").is_file():
+        pytest.skip("diabetes130.csv.gz is not in TUTELAGE_DATA")
+    example.run.main(tmp_path)
+    printed = capsys.readouterr().out
+    student = float(printed.split(" %  student")[0].split()[-1])
+    assert student > 55  # 60.1 on average, with a standard deviation of 0.9
+    assert "ε = 0.9836 at δ = 1e-05" in printed
+    assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 30

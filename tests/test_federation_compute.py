@@ -1,0 +1,261 @@
+"""Three computing parties as real processes: what they open, and what happens when one of them dies or lies."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
+from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
+from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
+from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.sharing import MODULUS, decode, split
+from tutelage.mechanisms import ConfidentGNMax, GNMax
+
+LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
+QUIET = GNMax(3.0)  # 100 unanimous teachers against this noise: a wrong label once in 1e50
+
+
+@pytest.fixture
+def members(tmp_path):
+    return found(tmp_path, QUIET, epsilon=1000.0)
+
+
+def voted(members, entities=4):
+    batch = members.ask(len(LABELS))
+    for number in range(entities):
+        members.send(batch, f"hospital-{number}", unanimous(LABELS))
+    return batch
+
+
+def settled(members):
+    return [entry["kind"] for entry in members.ledger("aggregator").export()]
+
+
+def test_labels_reach_the_aggregator_and_nobody_else(members):
+    batch = voted(members)
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, Computed) for one in outcomes), outcomes
+    assert {one.entities for one in outcomes} == {tuple(f"hospital-{number}" for number in range(4))}
+    collected = members.aggregator().collect(batch, members.mailbox)
+    np.testing.assert_array_equal(collected.labels, LABELS)
+    assert members.aggregator().collect(batch, members.mailbox).labels.tolist() == LABELS.tolist()
+    assert settled(members) == ["opened", "reserved", "answered"]
+    state = members.ledger("aggregator").state()
+    assert members.aggregator().ask(batch.rows, members.mailbox).batch is None  # remembered
+    assert members.ledger("aggregator").state() == state
+
+
+def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
+    members = found(tmp_path, ConfidentGNMax(80.0, 3.0, 3.0), epsilon=2000.0)
+    batch, split_votes = members.ask(6), np.resize([0, 1], (TEACHERS, 1))
+    for number in range(4):
+        ballots = np.hstack([unanimous(LABELS[:3]), np.tile(split_votes, (1, 3))])
+        members.send(batch, f"hospital-{number}", ballots)
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    collected = members.aggregator().collect(batch, members.mailbox)
+    np.testing.assert_array_equal(collected.labels, [0, 1, 2, -1, -1, -1])
+    happened = members.ledger("aggregator").export()[-1]["happened"]["of"]
+    found_events = [(part["of"]["event"], part["of"]["of"]["event"], part["count"]) for part in happened]
+    assert found_events == [("SummedNoise", "ConfidenceCheck", 6), ("SummedNoise", "NoisyArgmaxGaussian", 3)]
+
+
+def test_entities_may_drop_out_down_to_the_quorum_and_no_further(members):
+    batch = voted(members, entities=2)
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, QuorumError) for one in outcomes), outcomes
+    assert "2 entities answered" in str(outcomes[0])
+    with pytest.raises(QuorumError, match="not complete"):
+        members.aggregator().collect(batch, members.mailbox)
+    members.send(batch, "hospital-2", unanimous(LABELS))
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    members.send(batch, "hospital-3", unanimous(LABELS))  # too late: the batch was begun without it
+    assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
+    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
+
+
+def test_a_party_killed_mid_batch_opens_nothing_and_the_same_shares_are_tried_again(members):
+    batch = voted(members)
+    running = [Computing(members, name, batch) for name in PARTIES]
+    while not (members.folder / "right" / "computed").exists():  # the parties have agreed and begun
+        time.sleep(0.001)
+    running[2].process.kill()
+    outcomes = []
+    for party in running[:2]:
+        with pytest.raises(PartyLostError) as lost:
+            party.outcome()
+        outcomes.append(str(lost.value))
+    with pytest.raises(QuorumError):
+        members.aggregator().collect(batch, members.mailbox)
+    assert settled(members) == ["opened", "reserved"]
+    spent = [members.ledger(name).state().spent for name in ("aggregator", "hospital-0")]
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
+    assert [members.ledger(name).state().spent for name in ("aggregator", "hospital-0")] == spent
+
+
+def test_a_party_whose_answer_is_lost_makes_all_three_answer_anew(members):
+    batch = voted(members)
+    compute(members, batch)
+    lost = next((members.folder / "mailbox" / "labels" / batch.identifier).glob("middle.*"))
+    lost.unlink()
+    with pytest.raises(QuorumError, match="one and the same computation"):
+        members.aggregator().collect(batch, members.mailbox)
+    compute(members, batch)
+    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
+
+
+def test_a_batch_once_begun_is_never_computed_with_other_votes(members):
+    batch = voted(members)
+    compute(members, batch)
+    (members.folder / "mailbox" / "shares" / batch.identifier / "hospital-1.to-left.sealed").unlink()
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    assert "never computed twice with different votes" in str(outcomes[0])
+
+
+def forge(members, batch, entity, change):
+    """Put other bytes in the place of an entity's envelope for the first party."""
+    place = members.folder / "mailbox" / "shares" / batch.identifier / f"{entity}.to-left.sealed"
+    place.write_bytes(change(place.read_bytes()))
+
+
+@pytest.mark.parametrize("what", ["tampered", "replayed", "for another party", "of another entity", "cut short"])
+def test_an_envelope_that_is_not_what_was_signed_is_left_out_with_the_reason(what, members):
+    earlier = voted(members)
+    batch = members.ask(4, first=100)
+    for number in range(4):
+        members.send(batch, f"hospital-{number}", unanimous(LABELS[:4]))
+    shares = members.folder / "mailbox" / "shares"
+    old = (shares / earlier.identifier / "hospital-3.to-left.sealed").read_bytes()
+    elsewhere = (shares / batch.identifier / "hospital-3.to-right.sealed").read_bytes()
+    another = (shares / batch.identifier / "hospital-2.to-left.sealed").read_bytes()
+    change = {
+        "tampered": lambda found: found[:-1] + bytes([found[-1] ^ 1]),
+        "replayed": lambda _: old,
+        "for another party": lambda _: elsewhere,
+        "of another entity": lambda _: another,
+        "cut short": lambda found: found[: len(found) // 2],
+    }[what]
+    forge(members, batch, "hospital-3", change)
+    party = ComputingParty(members.home("left"))
+    held, left_out = party._held(batch, members.mailbox)
+    assert sorted(held) == ["hospital-0", "hospital-1", "hospital-2"]
+    assert list(left_out) == ["hospital-3"]
+    if what == "tampered":  # the whole way, once: the others leave it out as well
+        outcomes = compute(members, batch)
+        assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}
+        np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS[:4])
+
+
+def test_shares_of_two_splittings_are_never_mixed(members):
+    batch = voted(members)
+    entity, left = members.home("hospital-3").identity, members.consortium.member("left")
+    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", "left")
+    payload = bytes(32) + split(np.zeros((1, len(LABELS), 3), dtype=int))[0]
+    forge(members, batch, "hospital-3", lambda _: seal(entity, left, header, payload))
+    assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
+
+
+def test_votes_beyond_what_teachers_and_noise_can_be_stop_the_batch_by_name(members):
+    batch = voted(members, entities=3)
+    entity = members.home("hospital-3").identity
+    stuffed = np.zeros((1, len(LABELS), 3), dtype=int)
+    stuffed[0, :, 1] = 10**6
+    for party, shares in zip(PARTIES, split(stuffed), strict=True):
+        header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", party)
+        sealed = seal(entity, members.consortium.member(party), header, bytes(32) + shares)
+        members.mailbox.put_shares(batch, "hospital-3", party, sealed)
+    outcomes = compute(members, batch)
+    assert {type(one) for one in outcomes} == {FederationError}
+    assert all("Votes of hospital-3 are larger than 25 teachers" in str(one) for one in outcomes)
+    assert members.mailbox.labels(batch, "left") == []
+
+
+def test_parties_at_different_batches_or_homes_compute_nothing(members, tmp_path):
+    one, other = voted(members), members.ask(3, first=50)
+    running = [Computing(members, name, batch) for name, batch in zip(PARTIES, (one, one, other), strict=True)]
+    for party in running:
+        with pytest.raises(FederationError):
+            party.outcome()
+    assert members.mailbox.labels(one, "left") == members.mailbox.labels(other, "left") == []
+
+
+def test_a_party_with_other_keys_is_no_peer(members):
+    batch, home = voted(members), members.folder / "right"
+    address = str(members.consortium.member("right").address)
+    impostor = Identity.generate("right", Role.COMPUTING, address)
+    for path in home.glob("right.*.json"):
+        path.unlink()
+    impostor.save(home)
+    with pytest.raises(FederationError, match="not those that right joined with"):
+        ComputingParty(members.home("right"))
+    others = [member for member in members.consortium.members if member.name != "right"]
+    (home / "consortium.json").unlink()
+    replace(members.consortium, members=(*others, impostor.member)).save(home / "consortium.json")
+    outcomes = compute(members, batch, timeout=6.0)
+    assert [type(one) for one in outcomes[:2]] == [PartyLostError, PartyLostError], outcomes
+    assert members.mailbox.labels(batch, "left") == []
+
+
+def test_a_label_that_one_party_falsified_is_found_out(members):
+    batch = voted(members)
+    compute(members, batch)
+    me, aggregator = members.home("middle").identity, members.consortium.aggregator
+    header = Header.of(members.consortium, batch, Kind.LABELS, "middle", "aggregator")
+    folder = members.folder / "mailbox" / "labels" / batch.identifier
+    (place,) = folder.glob("middle.*")
+    run = place.name.split(".")[1]
+    content = {"run": run, "entities": [f"hospital-{number}" for number in range(4)]}
+    false = json.dumps(content).encode() + b"\n" + bytes(12 * len(LABELS))
+    place.write_bytes(seal(me, aggregator, header, false))
+    with pytest.raises(ForgedMessageError, match="contradict each other"):
+        members.aggregator().collect(batch, members.mailbox)
+    assert settled(members) == ["opened", "reserved"]
+
+
+def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(tmp_path):
+    members = found(tmp_path, GNMax(40.0), epsilon=5.0)
+    rng, transcripts = np.random.default_rng(0), tmp_path / "transcripts"
+    transcripts.mkdir()
+    batch, counts = members.ask(40), np.zeros((40, 3), dtype=int)
+    for number in range(4):
+        ballots = rng.integers(0, 3, (TEACHERS, 40))
+        counts += np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
+        members.send(batch, f"hospital-{number}", ballots)
+    assert all(isinstance(one, Computed) for one in compute(members, batch, transcripts=transcripts))
+    members.aggregator().collect(batch, members.mailbox)
+    seen = elements_seen(transcripts / "left") + own_shares(members, batch, "left") + labels_seen(members, batch)
+    assert len(seen) > 10_000
+    reach = 25 * 4 + 12 * 80  # a count, a total, or either with all noise, is not larger
+    small = [value for value in seen if min(value, MODULUS - value) <= reach]
+    assert len(small) < 1e-6 * len(seen) + 1  # uniform elements of 89 bits are never so small
+    # Shares of small numbers without randomness would be found by the same look:
+    assert [value for value in counts.ravel().tolist() if min(value, MODULUS - value) <= reach]
+
+
+def elements_seen(path):
+    """Return every field element that a party received from the others."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [int(value) for line in lines for value in line.get("elements", [])]
+
+
+def own_shares(members, batch, name):
+    held, _ = ComputingParty(members.home(name))._held(batch, members.mailbox)
+    return [int(value) for shares in held.values() for value in shares.blocks.ravel()]
+
+
+def labels_seen(members, batch):
+    answers = members.aggregator()._opened(batch, members.mailbox)
+    return [int(value) for answer in answers for value in decode(answer.share, (batch.n_queries,))]
+
+
+def test_a_copy_of_the_mailbox_is_as_good_as_the_mailbox(members, tmp_path):
+    batch = voted(members)
+    shutil.copytree(tmp_path / "mailbox", tmp_path / "copy")
+    copied = Mailbox(tmp_path / "copy")
+    assert Batch.load(copied.batch_path(batch.identifier), members.consortium).query_hash == batch.query_hash
+    assert copied.batch_identifiers() == [batch.identifier]

@@ -1,0 +1,315 @@
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tutelage.exceptions import AsPrintedWarning, InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.keys import Identity, Role
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.local import (
+    KRandomizedResponse,
+    LocalGaussian,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+)
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+
+ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
+ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002", "[::1]:7003"]
+PARTIES = tuple(Identity.generate(f"party{place}", Role.COMPUTING, ADDRESSES[place]).member for place in range(3))
+AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR).member
+PATIENTS = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+
+SECURE = Consortium(
+    name="Hospitals of the north",
+    members=(*ENTITIES, AGGREGATOR, *PARTIES),
+    n_classes=10,
+    mechanism=GNMax(40),
+    teachers_per_entity=50,
+    quorum=4,
+    colluding=1,
+    unit=ONE_TEACHER,
+)
+LOCAL = replace(
+    SECURE,
+    members=(*ENTITIES, AGGREGATOR),
+    mechanism=KRandomizedResponse(2),
+    teachers_per_entity=1,
+    colluding=0,
+)
+LOCAL_MECHANISMS = [KRandomizedResponse(1), TruncatedGeometric(1), LocalGaussian(1)]
+
+
+def test_roles_are_found_in_the_order_of_the_members():
+    assert SECURE.entities == ENTITIES
+    assert SECURE.computing_parties == PARTIES
+    assert SECURE.aggregator == LOCAL.aggregator == AGGREGATOR
+    assert LOCAL.computing_parties == ()
+    assert SECURE.honest == 3
+    assert (SECURE.is_local, LOCAL.is_local) == (False, True)
+    assert SECURE.member("party1") == PARTIES[1]
+    with pytest.raises(InvalidParameterError, match="No member"):
+        SECURE.member("Party1")
+
+
+@pytest.mark.parametrize(
+    "consortium",
+    [
+        SECURE,
+        replace(SECURE, mechanism=ConfidentGNMax(200, 150, 40), unit=PATIENTS, name="Ñandú — 北"),
+        *(replace(LOCAL, mechanism=mechanism) for mechanism in LOCAL_MECHANISMS),
+    ],
+    ids=lambda consortium: type(consortium.mechanism).__name__,
+)
+def test_a_consortium_is_saved_and_loaded(consortium, tmp_path):
+    path = tmp_path / "new" / "consortium.json"
+    consortium.save(path)
+    loaded = Consortium.load(path)
+    assert loaded == consortium
+    assert loaded.digest == consortium.digest
+    loaded.save(path)  # the same bytes
+
+
+def test_the_mechanism_as_printed_is_saved_and_loaded_with_its_warning(tmp_path):
+    with pytest.warns(AsPrintedWarning):
+        consortium = replace(LOCAL, mechanism=TruncatedGeometricAsPrinted(1))
+    consortium.save(tmp_path / "consortium.json")
+    with pytest.warns(AsPrintedWarning):
+        assert Consortium.load(tmp_path / "consortium.json") == consortium
+
+
+def test_another_agreement_is_not_written_over_the_first(tmp_path):
+    SECURE.save(tmp_path / "consortium.json")
+    with pytest.raises(InvalidDataError, match="other content"):
+        replace(SECURE, quorum=5).save(tmp_path / "consortium.json")
+    assert Consortium.load(tmp_path / "consortium.json") == SECURE
+    assert [path.name for path in tmp_path.iterdir()] == ["consortium.json"]
+
+
+OTHERS: dict[str, Any] = {
+    "name": "Hospitals of the south",
+    "members": (ENTITIES[1], ENTITIES[0], *ENTITIES[2:], AGGREGATOR, *PARTIES),
+    "n_classes": 11,
+    "mechanism": GNMax(40.5),
+    "teachers_per_entity": 51,
+    "quorum": 5,
+    "colluding": 2,
+    "unit": PATIENTS,
+    "identifier": "0" * 32,
+}
+
+
+def test_the_digest_covers_every_field():
+    assert set(OTHERS) == {field.name for field in fields(Consortium)}
+    found = {replace(SECURE, **{name: value}).digest for name, value in OTHERS.items()}
+    assert len(found | {SECURE.digest}) == len(OTHERS) + 1
+    assert len(SECURE.digest) == 64
+
+
+@pytest.mark.parametrize("field", ["signing_key", "sealing_key", "address", "certificate"])
+def test_the_digest_covers_every_field_of_a_member(field):
+    other = Identity.generate("party2", Role.COMPUTING, "127.0.0.1:9").member
+    member = replace(PARTIES[2], **{field: getattr(other, field)})
+    assert replace(SECURE, members=(*SECURE.members[:-1], member)).digest != SECURE.digest
+
+
+def test_the_digest_covers_who_does_what():
+    renamed = replace(ENTITIES[0], name="hospital9")
+    first, last = replace(ENTITIES[0], role=Role.AGGREGATOR), replace(AGGREGATOR, role=Role.ENTITY)
+    swapped = (first, *ENTITIES[1:], last, *PARTIES)
+    assert replace(SECURE, members=(renamed, *SECURE.members[1:])).digest != SECURE.digest
+    assert replace(SECURE, members=swapped).digest != SECURE.digest
+
+
+def test_the_digest_covers_the_kind_of_mechanism_beside_its_numbers():
+    kinds = [replace(LOCAL, mechanism=mechanism).digest for mechanism in LOCAL_MECHANISMS]
+    assert len(set(kinds)) == len(kinds)
+    assert replace(SECURE, mechanism=GNMax(40.0)).digest == SECURE.digest
+    vote, check = ConfidentGNMax(200, 150, 40), ConfidentGNMax(200, 40, 150)
+    assert replace(SECURE, mechanism=vote).digest != replace(SECURE, mechanism=check).digest
+
+
+def test_two_consortia_of_the_same_terms_are_two():
+    terms = {field.name: getattr(SECURE, field.name) for field in fields(Consortium) if field.name != "identifier"}
+    assert Consortium(**terms).digest != Consortium(**terms).digest
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "why"),
+    [
+        (LNMax(20), "Laplace noise have no exact sampler"),
+        (InteractiveGNMax(200, 150, 40, 0.9), "predictions"),
+        (ExponentialMax(20), "Got ExponentialMax"),
+        (PermuteAndFlip(20), "Got PermuteAndFlip"),
+        (None, "Got NoneType"),
+        (GNMax, "Got ABCMeta"),
+    ],
+)
+def test_a_mechanism_that_shares_cannot_run_is_refused(mechanism, why):
+    with pytest.raises(InvalidParameterError, match=why):
+        replace(SECURE, mechanism=mechanism)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"n_classes": 1}, "n_classes"),
+        ({"n_classes": 10.0}, "n_classes"),
+        ({"n_classes": True}, "n_classes"),
+        ({"n_classes": 2**21}, "n_classes"),
+        ({"teachers_per_entity": 0}, "teachers_per_entity"),
+        ({"teachers_per_entity": 2**31}, "teachers_per_entity"),
+        ({"quorum": 0}, "quorum"),
+        ({"quorum": 6}, "`quorum` of Consortium must be at most 5"),
+        ({"colluding": -1}, "colluding"),
+        ({"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
+        ({"colluding": 10**30}, "colluding"),
+        ({"name": ""}, "printable"),
+        ({"name": "a\nb"}, "printable"),
+        ({"name": "a" * 201}, "printable"),
+        ({"name": 7}, "printable"),
+        ({"identifier": ""}, "identifier"),
+        ({"identifier": "A" * 32}, "identifier"),
+        ({"unit": "patient"}, "unit"),
+        ({"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
+        ({"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
+        ({"members": (*SECURE.members, "bob")}, "of type Member"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(changes, why):
+    with pytest.raises(InvalidParameterError, match=why):
+        replace(SECURE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"teachers_per_entity": 2}, "with a local mechanism must be at most 1"),
+        ({"colluding": 1}, "with a local mechanism must be at most 0"),
+        ({"members": SECURE.members}, "role computing 0 times. Got 3"),
+    ],
+)
+def test_a_local_mechanism_needs_nobody_else(changes, why):
+    with pytest.raises(InvalidParameterError, match=why):
+        replace(LOCAL, **changes)
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ((), "`quorum`"),
+        ((ENTITIES[0], AGGREGATOR, *PARTIES), "role entity 2 or more times. Got 1"),
+        ((*ENTITIES, *PARTIES), "role aggregator 1 times. Got 0"),
+        ((*ENTITIES, AGGREGATOR, Identity.generate("second", Role.AGGREGATOR).member, *PARTIES), "aggregator 1 times"),
+        ((*ENTITIES, AGGREGATOR, *PARTIES[:2]), "role computing 3 times. Got 2"),
+        ((*ENTITIES, AGGREGATOR), "role computing 3 times. Got 0"),
+    ],
+)
+def test_every_role_is_there_as_often_as_the_protocol_needs(members, why):
+    with pytest.raises(InvalidParameterError, match=why):
+        replace(SECURE, members=members, quorum=1, colluding=0)
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "what"),
+    [
+        (1, {"name": "hospital0"}, "name"),
+        (1, {"name": "HOSPITAL0"}, "name"),
+        (1, {"signing_key": ENTITIES[0].signing_key}, "key"),
+        (5, {"sealing_key": ENTITIES[0].sealing_key}, "key"),
+        (5, {"sealing_key": ENTITIES[0].signing_key}, "key"),
+        (7, {"address": PARTIES[0].address}, "address"),
+    ],
+)
+def test_no_two_members_share_what_tells_them_apart(place, changes, what):
+    members = list(SECURE.members)
+    try:
+        members[place] = replace(members[place], **changes)
+    except InvalidParameterError:
+        pytest.skip("a random signing key that is no sealing key")
+    with pytest.raises(InvalidParameterError, match=f"share a {what}"):
+        replace(SECURE, members=tuple(members))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"file": "batch"}, "no complete consortium file"),
+        ({"format": 2}, "format 2"),
+        ({"format": True}, "no complete consortium file"),
+        ({"more": 1}, "no complete consortium file"),
+        ({"members": {}}, "no complete consortium file"),
+        ({"members": [1]}, "must have the entries"),
+        ({"mechanism": "GNMax"}, "no complete consortium file"),
+        ({"mechanism": {"kind": "GNMax"}}, "no complete consortium file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": 40, "more": 1}}, "no complete consortium file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": "40"}}, "sigma"),
+        ({"mechanism": {"kind": "GNMax", "sigma": 0}}, "sigma"),
+        ({"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
+        ({"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
+        ({"mechanism": {"kind": []}}, "`mechanism` of Consortium"),
+        ({"unit": None}, "no complete consortium file"),
+        ({"unit": {"name": "row", "neighboring": "NEAR"}}, "no complete consortium file"),
+        ({"unit": {"name": "row", "neighboring": []}}, "no complete consortium file"),
+        ({"identifier": ""}, "identifier"),
+        ({"quorum": "4"}, "quorum"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(changes, why, tmp_path):
+    path = tmp_path / "consortium.json"
+    path.write_text(json.dumps({**SECURE.as_dict(), **changes}))
+    with pytest.raises((InvalidDataError, InvalidParameterError), match=why):
+        Consortium.load(path)
+
+
+@pytest.mark.parametrize("name", sorted(SECURE.as_dict()))
+def test_a_file_without_one_of_its_entries_is_refused(name, tmp_path):
+    path = tmp_path / "consortium.json"
+    path.write_text(json.dumps({key: value for key, value in SECURE.as_dict().items() if key != name}))
+    with pytest.raises(InvalidDataError, match="no complete consortium file"):
+        Consortium.load(path)
+
+
+@pytest.mark.parametrize("sigma", ["NaN", "Infinity", "1e999", "-40", "null", "true", "[40]"])
+def test_a_file_with_a_number_that_is_none_is_refused(sigma, tmp_path):
+    path = tmp_path / "consortium.json"
+    path.write_text(canonical(SECURE.as_dict()).replace('"sigma":40.0', f'"sigma":{sigma}'))
+    with pytest.raises((InvalidDataError, InvalidParameterError)):
+        Consortium.load(path)
+
+
+def test_a_file_that_says_a_thing_twice_is_refused(tmp_path):
+    path = tmp_path / "consortium.json"
+    path.write_text(canonical(SECURE.as_dict()).replace('"quorum":4', '"quorum":4,"quorum":5'))
+    with pytest.raises(InvalidDataError, match="no complete consortium file"):
+        Consortium.load(path)
+
+
+def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path):
+    path = tmp_path / "consortium.json"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(InvalidDataError, match="longer than"):
+        Consortium.load(path)
+
+
+@given(data=st.data())
+def test_a_damaged_file_never_passes_for_the_same_agreement(data, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "damaged.consortium.json"
+    text = bytearray(canonical(SECURE.as_dict()).encode())
+    place = data.draw(st.integers(0, len(text) - 1))
+    if data.draw(st.booleans()):
+        text[place] ^= data.draw(st.integers(1, 255))
+    else:
+        del text[place : place + data.draw(st.integers(1, 100))]
+    path.write_bytes(text)
+    try:
+        loaded = Consortium.load(path)
+    except TutelageError:
+        return
+    assert loaded.digest != SECURE.digest

@@ -1,0 +1,247 @@
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tutelage as tutelage_package
+from consortia import CLASSES, PATIENT, TEACHERS, found, unanimous
+from tutelage.exceptions import (
+    BudgetExceededError,
+    FederationError,
+    InvalidDataError,
+    LedgerMismatchError,
+    StaleBatchError,
+)
+from tutelage.federation import Batch, Entity, Home, Role
+from tutelage.federation.envelopes import Header, Kind, unseal
+from tutelage.federation.guarantee import epsilon_of_queries
+from tutelage.federation.sharing import MODULUS, decode
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
+from tutelage.neighboring import ONE_TEACHER
+
+LABELS = np.array([0, 1, 2, 1, 0, 2])
+PACKAGE = str(Path(tutelage_package.__file__).parent)
+
+
+@pytest.fixture
+def members(tmp_path):
+    return found(tmp_path)
+
+
+def noised(members, batch, name, blocks=1):
+    """What all three computing parties together would see of one entity."""
+    total = 0
+    for party in members.consortium.computing_parties:
+        envelope = members.mailbox.shares(batch, name, party.name)
+        header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
+        payload = unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope)
+        total = total + decode(payload[32:], (blocks, batch.n_queries, CLASSES))
+    total = total % MODULUS
+    return np.where(total > MODULUS // 2, total - MODULUS, total).astype(int)
+
+
+def test_a_batch_is_paid_for_once_and_its_envelopes_stay_the_same(members):
+    batch = members.ask(len(LABELS))
+    first = members.send(batch, "hospital-0", unanimous(LABELS))
+    spent = members.ledger("hospital-0").state().spent
+    assert spent > 0
+    assert members.send(batch, "hospital-0", unanimous(LABELS)) == first
+    assert members.entity("hospital-0").vote(batch, unanimous(LABELS[::-1])).envelopes == first  # votes cannot change
+    state = members.ledger("hospital-0").state()
+    assert (state.spent, state.unsettled) == (spent, 0)
+
+
+def test_the_three_shares_are_the_votes_plus_this_entitys_noise(tmp_path):
+    members = found(tmp_path, GNMax(300.0), epsilon=0.9)
+    batch = members.ask(400)
+    members.send(batch, "hospital-0", unanimous(np.zeros(400, dtype=int)))
+    noise = noised(members, batch, "hospital-0")[0] - np.array([TEACHERS, 0, 0])
+    # sigma/sqrt(h) = 300/sqrt(2) = 212; the standard deviation of 1,200 draws is within 10 % of it but for one in 1e5
+    assert abs(noise.mean()) < 212 / np.sqrt(1200) * 5
+    assert abs(noise.std() / 212.1 - 1) < 0.1
+
+
+def test_the_check_of_confident_votes_carries_one_noise_per_query(tmp_path):
+    members = found(tmp_path, ConfidentGNMax(60.0, 100.0, 50.0))
+    batch = members.ask(300)
+    members.send(batch, "hospital-0", unanimous(np.zeros(300, dtype=int)))
+    votes, check = noised(members, batch, "hospital-0", blocks=2) - np.array([TEACHERS, 0, 0])
+    assert np.all(check == check[:, :1])
+    assert abs(check[:, 0].std() / (100 / np.sqrt(2)) - 1) < 0.2
+    assert abs(votes.std() / (50 / np.sqrt(2)) - 1) < 0.15
+    assert abs(np.corrcoef(votes[:, 0], check[:, 0])[0, 1]) < 0.3
+
+
+def test_another_batch_of_the_same_rows_is_paid_for_again(members):
+    aggregator = members.home("aggregator").identity
+    batches = [Batch.make(aggregator, members.consortium, np.zeros((5, 1))) for _ in range(2)]
+    envelopes = [members.entity("hospital-0").vote(batch, unanimous(LABELS[:5])).envelopes for batch in batches]
+    assert envelopes[0] != envelopes[1]
+    entries = members.ledger("hospital-0").export()
+    assert [entry["queries"] for entry in entries if entry["kind"] == "reserved"] == [5, 5]
+
+
+def test_the_ledger_is_charged_what_the_terms_cost(members):
+    batch = members.ask(100)
+    members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 100)))
+    event = members.ledger("hospital-0").export()[1]["event"]
+    assert event["event"] == "SummedNoise"
+    assert event["shares"] == members.consortium.honest == 2
+    assert epsilon_of_queries(members.consortium, 100, 1e-5).epsilon > 0
+
+
+def test_a_batch_that_does_not_fit_is_refused_before_any_noise(tmp_path):
+    members = found(tmp_path, epsilon=0.5)
+    batch = Batch.make(members.home("aggregator").identity, members.consortium, np.zeros((1000, 1)))
+    with pytest.raises(BudgetExceededError, match="does not allow 1,000 more"):
+        members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 1000)))
+    assert members.ledger("hospital-0").state().spent == 0
+    assert not (tmp_path / "hospital-0" / "votes").exists()
+
+
+@pytest.mark.parametrize(
+    ("ballots", "message"),
+    [
+        (np.zeros((2, 5), dtype=int), "of shape .teachers, 6., one column per query"),
+        (np.zeros((2, 6)), "whole numbers"),
+        (np.zeros(6, dtype=int), "of shape"),
+        (np.zeros((0, 6), dtype=int), "of 1 to 25 teachers"),
+        (np.zeros((26, 6), dtype=int), "of 1 to 25 teachers"),
+        (np.full((2, 6), 3), "class index below 3"),
+        (np.full((2, 6), -2), "class index below 3"),
+        (np.full((2, 6), np.nan), "whole numbers"),
+    ],
+)
+def test_ballots_that_do_not_fit_are_refused_and_cost_nothing(ballots, message, members):
+    batch = members.ask(6)
+    with pytest.raises(InvalidDataError, match=message):
+        members.entity("hospital-0").vote(batch, ballots)
+    assert members.ledger("hospital-0").state().spent == 0
+
+
+def test_a_teacher_may_abstain(members):
+    batch = members.ask(6)
+    members.send(batch, "hospital-0", np.full((TEACHERS, 6), -1))
+    assert np.all(np.abs(noised(members, batch, "hospital-0")) < 60)
+
+
+def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(members):
+    batch = members.ask(6)
+    members.send(batch, "hospital-0", unanimous(LABELS))
+    shutil.rmtree(members.folder / "hospital-0" / "votes")
+    with pytest.raises(StaleBatchError, match="new ones would hold fresh noise, which is another release"):
+        members.entity("hospital-0").vote(batch, unanimous(LABELS))
+
+
+def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(members, tmp_path):
+    other = Ledger.create(tmp_path / "other", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    with pytest.raises(LedgerMismatchError, match="the consortium one 'patient'"):
+        Entity(members.home("hospital-0"), other)
+    with pytest.raises(FederationError, match="aggregator is the aggregator, and this is for an entity"):
+        Entity(members.home("aggregator"), members.ledger("aggregator"))
+
+
+def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):
+    consortium = members.consortium
+    other = found(tmp_path / "x" if (tmp_path / "x").mkdir() is None else tmp_path)
+    home = members.home("hospital-0")
+    with pytest.raises(FederationError, match="not the one given"):
+        home.join(other.consortium, consortium.digest)
+    with pytest.raises(FederationError, match="does not name hospital-0 with the keys of this folder"):
+        home.join(other.consortium, other.consortium.digest)
+    with pytest.raises(FederationError, match="holds 0"):
+        Home(tmp_path / "mailbox")
+    home.join(consortium, f" {consortium.digest.upper()}\n")
+    assert home.consortium_as(Role.ENTITY) == consortium
+
+
+def test_before_joining_nothing_can_be_done(members, tmp_path):
+    (tmp_path / "hospital-0" / "consortium.json").unlink()
+    with pytest.raises(FederationError, match="joined no consortium yet"):
+        members.entity("hospital-0")
+
+
+def test_an_entity_killed_at_every_third_line_of_its_vote_pays_once_and_sends_one_thing(members, tmp_path):
+    batch = members.ask(6)
+    before = tmp_path / "before"
+    shutil.copytree(tmp_path / "hospital-0", before)
+    members.entity("hospital-0").vote(batch, unanimous(LABELS))  # what is loaded once per process
+    line, died, states = 0, True, Counter()
+    while died:
+        line += 3
+        shutil.rmtree(tmp_path / "hospital-0")
+        shutil.copytree(before, tmp_path / "hospital-0")
+        died = killed_at(members, batch, line)
+        spent = members.ledger("hospital-0").state().spent
+        stored = (tmp_path / "hospital-0" / "votes" / batch.identifier).is_dir()
+        assert spent > 0 or not stored  # nothing is made that is not paid for
+        states[spent > 0, stored] += 1
+        envelopes = members.entity("hospital-0").vote(batch, unanimous(LABELS)).envelopes
+        assert members.entity("hospital-0").vote(batch, unanimous(LABELS)).envelopes == envelopes
+        entries = members.ledger("hospital-0").export()
+        assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
+    assert min(states[False, False], states[True, False], states[True, True]) > 3
+
+
+def killed_at(members, batch, line):
+    """Vote in a process that is killed before its line-th line of ours; return whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = line
+
+        def count(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(PACKAGE):
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return count
+
+        entity = members.entity("hospital-0")
+        sys.settrace(count)
+        entity.vote(batch, unanimous(LABELS))
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
+
+
+def test_in_the_local_model_an_entity_answers_the_first_queries_that_its_budget_allows(tmp_path):
+    members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1, epsilon=4.0)
+    batch = members.ask(1000)
+    rich, poor = members.entity("hospital-0"), members.entity("hospital-1")
+    ballots = np.zeros((1, 1000), dtype=int)
+    answered = rich.vote(batch, ballots).queries
+    assert 1 <= answered < 1000
+    assert poor.vote(batch, ballots).queries == answered
+    again = members.ask(1000, first=5000)
+    with pytest.raises(BudgetExceededError):
+        rich.vote(again, ballots)
+    assert rich.vote(batch, ballots).queries == answered
+
+
+def test_in_the_local_model_nobody_abstains(tmp_path):
+    members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1)
+    batch = members.ask(4)
+    with pytest.raises(InvalidDataError, match="silence is not perturbed"):
+        members.entity("hospital-0").vote(batch, np.array([[0, 1, -1, 2]]))
+
+
+@pytest.mark.parametrize("mechanism", [KRandomizedResponse(8.0), LocalGaussian(2.0)])
+def test_in_the_local_model_the_aggregator_decodes_what_was_perturbed(mechanism, tmp_path):
+    members = found(tmp_path, mechanism, entities=30, teachers_per_entity=1, quorum=20, epsilon=200.0)
+    batch, labels = members.ask(6), LABELS
+    for number in range(20):
+        members.send(batch, f"hospital-{number}", labels[None])
+    collected = members.aggregator().collect(batch, members.mailbox)
+    if isinstance(mechanism, KRandomizedResponse):
+        np.testing.assert_array_equal(collected.labels, labels)  # wrong for one query in 1e20
+    assert len(collected.entities) == 20
+    assert set(collected.labels.tolist()) <= {0, 1, 2}
+    assert members.consortium.unit == PATIENT

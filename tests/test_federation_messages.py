@@ -1,0 +1,559 @@
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    StaleBatchError,
+    TutelageError,
+)
+from tutelage.federation import batches, documents, envelopes
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.keys import Identity, Role
+from tutelage.federation.mailbox import Mailbox
+from tutelage.mechanisms import GNMax
+from tutelage.neighboring import ONE_TEACHER
+
+ENTITY, OTHER_ENTITY = (Identity.generate(name, Role.ENTITY) for name in ("north", "south"))
+PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}") for place in range(3)]
+AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR)
+MEMBERS = tuple(identity.member for identity in (ENTITY, OTHER_ENTITY, AGGREGATOR, *PARTIES))
+CONSORTIUM = Consortium(
+    name="Two hospitals",
+    members=MEMBERS,
+    n_classes=3,
+    mechanism=GNMax(40),
+    teachers_per_entity=50,
+    quorum=2,
+    colluding=1,
+    unit=ONE_TEACHER,
+)
+SAME_TERMS = replace(CONSORTIUM, identifier="0" * 32)
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
+HEADER = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "north", "party0")
+PAYLOAD = b"private bytes of an entity"
+ENVELOPE = seal(ENTITY, PARTIES[0].member, HEADER, PAYLOAD)
+
+
+def changed(data: st.DataObject, message: bytes) -> bytes:
+    """Return the message with a part replaced, cut out, doubled or put elsewhere."""
+    start = data.draw(st.integers(0, len(message)), label="start")
+    end = data.draw(st.integers(start, min(len(message), start + 40)), label="end")
+    part = data.draw(st.one_of(st.binary(max_size=40), st.just(message[start:end] * 2)), label="part")
+    to = data.draw(st.one_of(st.just(start), st.integers(0, len(message))), label="to")
+    rest = message[:start] + message[end:]
+    return rest[:to] + part + rest[to:]
+
+
+# Batches
+
+PLAIN_DTYPES = st.one_of(
+    arrays.boolean_dtypes(),
+    arrays.integer_dtypes(endianness="?"),
+    arrays.unsigned_integer_dtypes(endianness="?"),
+    arrays.floating_dtypes(sizes=(16, 32, 64), endianness="?"),
+)
+PLAIN_ROWS = arrays.arrays(PLAIN_DTYPES, arrays.array_shapes(max_dims=4, max_side=4))
+
+
+@given(rows=PLAIN_ROWS)
+def test_rows_of_every_plain_type_come_back_bit_for_bit(rows):
+    loaded = Batch.from_bytes(Batch.make(AGGREGATOR, CONSORTIUM, rows).to_bytes(), CONSORTIUM)
+    assert loaded.rows.dtype == rows.dtype.newbyteorder("=")
+    assert loaded.rows.shape == rows.shape
+    assert loaded.rows.tobytes() == rows.astype(rows.dtype.newbyteorder("<")).tobytes()
+
+
+def test_a_batch_is_saved_and_loaded(tmp_path):
+    path = tmp_path / "new" / "one.batch"
+    BATCH.save(path)
+    BATCH.save(path)
+    loaded = Batch.load(path, CONSORTIUM)
+    assert (loaded.consortium, loaded.identifier) == (CONSORTIUM.digest, BATCH.identifier)
+    assert (loaded.query_hash, loaded.signature) == (BATCH.query_hash, BATCH.signature)
+    assert np.array_equal(loaded.rows, ROWS)
+    assert loaded.n_queries == 3
+    assert "rows" not in repr(loaded)
+    with pytest.raises(InvalidDataError, match="other content"):
+        Batch.make(AGGREGATOR, CONSORTIUM, ROWS).save(path)
+
+
+def test_rows_of_a_batch_cannot_be_changed_afterwards():
+    rows = np.zeros((2, 2))
+    batch = Batch.make(AGGREGATOR, CONSORTIUM, rows)
+    rows[0] = 1
+    assert not batch.rows.any()
+    for made in (batch, Batch.from_bytes(batch.to_bytes(), CONSORTIUM)):
+        with pytest.raises(ValueError, match="read-only"):
+            made.rows[0] = 1
+
+
+def test_the_hash_of_queries_depends_on_their_type_shape_and_content_alone():
+    zeros = np.zeros((2, 6))
+    rows = [zeros, zeros.reshape(6, 2), zeros.reshape(12), zeros.astype(np.int64), zeros.astype(np.float32), zeros + 1]
+    made = [Batch.make(AGGREGATOR, CONSORTIUM, one) for one in (*rows, zeros)]
+    assert len({batch.query_hash for batch in made}) == len(rows)
+    assert made[-1].query_hash == made[0].query_hash == Batch.make(AGGREGATOR, SAME_TERMS, zeros).query_hash
+    assert made[-1].identifier != made[0].identifier
+    assert Batch.make(AGGREGATOR, CONSORTIUM, np.asfortranarray(ROWS)).query_hash == BATCH.query_hash
+    assert Batch.make(AGGREGATOR, CONSORTIUM, ROWS.astype(">f4")).query_hash == BATCH.query_hash
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.array(["text"]),
+        np.array([None]),
+        np.array([1j]),
+        np.array([(1, 2)], dtype="i4,i4"),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.zeros((0, 4)),
+        np.zeros((4, 0)),
+        np.float64(1),
+        np.zeros((1,) * 9),
+        np.zeros(1, dtype=np.longdouble),
+        [],
+    ],
+    ids=str,
+)
+def test_rows_that_are_no_plain_numbers_are_not_asked(rows):
+    with pytest.raises(InvalidDataError, match="`rows` of a batch"):
+        Batch.make(AGGREGATOR, CONSORTIUM, rows)
+
+
+def test_rows_beyond_a_gibibyte_are_not_asked():
+    with pytest.raises(InvalidDataError, match="at most 1073741824 bytes"):
+        Batch.make(AGGREGATOR, CONSORTIUM, np.broadcast_to(np.uint8(0), (2**31, 1)))
+
+
+def test_only_the_aggregator_asks():
+    impostor = Identity.generate("aggregator", Role.AGGREGATOR)
+    for identity in (ENTITY, PARTIES[0], impostor):
+        with pytest.raises(InvalidParameterError, match="must be that of the aggregator"):
+            Batch.make(identity, CONSORTIUM, ROWS)
+
+
+def test_a_batch_that_another_signed_is_forged():
+    impostor = Identity.generate("aggregator", Role.AGGREGATOR)
+    header = batches._header(BATCH.consortium, BATCH.identifier, BATCH.rows, BATCH.query_hash)
+    signature = impostor.sign(batches._signed(header)).hex()
+    with pytest.raises(ForgedMessageError, match="not signed by aggregator"):
+        Batch.from_bytes(replace(BATCH, signature=signature).to_bytes(), CONSORTIUM)
+
+
+def test_a_batch_of_another_consortium_is_stale():
+    for other in (SAME_TERMS, replace(CONSORTIUM, mechanism=GNMax(41))):
+        with pytest.raises(StaleBatchError, match="not for 'Two hospitals' as it stands now"):
+            Batch.from_bytes(BATCH.to_bytes(), other)
+    with pytest.raises(ForgedMessageError, match="not signed"):
+        Batch.from_bytes(replace(BATCH, consortium=SAME_TERMS.digest).to_bytes(), SAME_TERMS)
+
+
+def test_no_part_of_a_batch_can_be_another_batchs():
+    other = Batch.make(AGGREGATOR, CONSORTIUM, ROWS + 1)
+    parts: dict[str, Any] = {name: getattr(other, name) for name in ("identifier", "rows", "query_hash", "signature")}
+    for name, value in parts.items():
+        with pytest.raises(ForgedMessageError):
+            Batch.from_bytes(replace(BATCH, **{name: value}).to_bytes(), CONSORTIUM)
+
+
+def test_true_is_one_byte_and_no_other():
+    batch = Batch.make(AGGREGATOR, CONSORTIUM, np.array([True, False]))
+    assert Batch.from_bytes(batch.to_bytes(), CONSORTIUM).rows.tolist() == [True, False]
+    with pytest.raises(ForgedMessageError, match="damaged"):
+        Batch.from_bytes(batch.to_bytes()[:-1] + b"\2", CONSORTIUM)
+
+
+@given(data=st.data())
+def test_a_changed_batch_is_never_taken(data):
+    message = changed(data, BATCH.to_bytes())
+    if message != BATCH.to_bytes():
+        with pytest.raises(TutelageError):
+            Batch.from_bytes(message, CONSORTIUM)
+
+
+def test_a_batch_with_any_one_bit_changed_is_never_taken():
+    message = BATCH.to_bytes()
+    for place in range(len(message)):
+        with pytest.raises((ForgedMessageError, StaleBatchError, InvalidDataError)):
+            Batch.from_bytes(
+                message[:place] + bytes([message[place] ^ 1 << place % 8]) + message[place + 1 :], CONSORTIUM
+            )
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_batch_are_forged(message):
+    with pytest.raises(ForgedMessageError, match="damaged"):
+        Batch.from_bytes(message, CONSORTIUM)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"format": 2}, InvalidDataError, "format 2"),
+        ({"dtype": "|O8"}, ForgedMessageError, "damaged"),
+        ({"dtype": ["<f4"]}, ForgedMessageError, "damaged"),
+        ({"shape": [-3, -4]}, ForgedMessageError, "damaged"),
+        ({"shape": [3, 4.0]}, ForgedMessageError, "damaged"),
+        ({"shape": [True, 12]}, ForgedMessageError, "damaged"),
+        ({"shape": [2**62, 2**62]}, ForgedMessageError, "damaged"),
+        ({"shape": []}, ForgedMessageError, "damaged"),
+        ({"identifier": "../../etc"}, ForgedMessageError, "damaged"),
+        ({"query_hash": None}, ForgedMessageError, "damaged"),
+        ({"more": 1}, ForgedMessageError, "damaged"),
+    ],
+)
+def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes, error, why):
+    header = batches._header(BATCH.consortium, BATCH.identifier, BATCH.rows, BATCH.query_hash) | changes
+    signature = AGGREGATOR.sign(batches._signed(header)).hex()  # even from a hostile aggregator
+    line = documents.json.dumps({**header, "signature": signature}, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(error, match=why):
+        Batch.from_bytes(line + b"\n" + ROWS.tobytes(), CONSORTIUM)
+
+
+def test_a_missing_and_a_huge_batch_file_are_refused(tmp_path):
+    with pytest.raises(InvalidDataError, match="does not exist"):
+        Batch.load(tmp_path / "none", CONSORTIUM)
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(InvalidDataError, match="longer than"):
+        documents.read_within(tmp_path / "huge", 1000)
+
+
+# Envelopes
+
+
+@given(st.binary(max_size=1000))
+def test_what_is_sealed_is_opened_by_its_recipient(payload):
+    envelope = seal(ENTITY, PARTIES[0].member, HEADER, payload)
+    assert unseal(PARTIES[0], ENTITY.member, HEADER, envelope) == payload
+    assert payload == b"" or len(payload) < 8 or payload not in envelope
+
+
+def test_the_same_payload_is_never_sealed_alike():
+    assert seal(ENTITY, PARTIES[0].member, HEADER, PAYLOAD) != ENVELOPE
+
+
+OTHER_BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
+DEVIATIONS = {
+    "consortium": SAME_TERMS.digest,
+    "batch": OTHER_BATCH.identifier,
+    "query_hash": "0" * 64,
+    "kind": Kind.BALLOTS,
+    "sender": "south",
+    "recipient": "party1",
+}
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_an_envelope_of_another_matter_is_refused_and_told_which(name):
+    """Whatever the recipient expects that the sender did not say, replays on another batch among them."""
+    expected = replace(HEADER, **{name: DEVIATIONS[name]})
+    identity = PARTIES[1] if name == "recipient" else PARTIES[0]
+    sender = OTHER_ENTITY.member if name == "sender" else ENTITY.member
+    with pytest.raises(ForgedMessageError, match=f"`{name}` of a message from {sender.name} must be"):
+        unseal(identity, sender, expected, ENVELOPE)
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_a_header_put_before_another_message_is_refused(name):
+    """The attacker writes the header that is expected over what was sent under another one."""
+    said = replace(HEADER, **{name: DEVIATIONS[name]})
+    sender = OTHER_ENTITY if name == "sender" else ENTITY
+    recipient = PARTIES[1] if name == "recipient" else PARTIES[0]
+    envelope = seal(sender, recipient.member, said, PAYLOAD)
+    swapped = HEADER.to_bytes() + envelope[len(said.to_bytes()) :]
+    with pytest.raises(ForgedMessageError, match="not signed by north"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, swapped)
+
+
+def test_nobody_signs_anothers_sealed_payload_as_their_own():
+    mine = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "south", "party0")
+    stolen = ENVELOPE[len(HEADER.to_bytes()) + 64 :]
+    signature = OTHER_ENTITY.sign(envelopes._CONTEXT + mine.to_bytes() + stolen)
+    with pytest.raises(ForgedMessageError, match="does not open"):
+        unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
+
+
+def test_a_sealed_payload_without_its_senders_signature_is_refused():
+    sealed = PARTIES[0].member.seal(PAYLOAD, HEADER.to_bytes())
+    for signature in (bytes(64), OTHER_ENTITY.sign(envelopes._CONTEXT + HEADER.to_bytes() + sealed)):
+        with pytest.raises(ForgedMessageError, match="not signed by north"):
+            unseal(PARTIES[0], ENTITY.member, HEADER, HEADER.to_bytes() + signature + sealed)
+    unmarked = ENTITY.sign(HEADER.to_bytes() + sealed)  # a signature that was made for something else
+    with pytest.raises(ForgedMessageError, match="not signed by north"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, HEADER.to_bytes() + unmarked + sealed)
+
+
+def test_members_are_told_apart_by_their_keys_and_not_by_their_names():
+    twin, twin_party = Identity.generate("north", Role.ENTITY), Identity.generate("party0", Role.COMPUTING, "a:1")
+    with pytest.raises(ForgedMessageError, match="not signed by north"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, seal(twin, PARTIES[0].member, HEADER, PAYLOAD))
+    with pytest.raises(ForgedMessageError, match="party0 does not open"):
+        unseal(twin_party, ENTITY.member, HEADER, ENVELOPE)
+
+
+def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller():
+    with pytest.raises(InvalidParameterError, match="`sender` of the header"):
+        seal(OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD)
+    with pytest.raises(InvalidParameterError, match="`recipient` of the header"):
+        seal(ENTITY, PARTIES[1].member, HEADER, PAYLOAD)
+    with pytest.raises(InvalidParameterError, match="`sender` of the header"):
+        unseal(PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE)
+    with pytest.raises(InvalidParameterError, match="`recipient` of the header"):
+        unseal(PARTIES[1], ENTITY.member, HEADER, ENVELOPE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"consortium": ""},
+        {"batch": "x"},
+        {"query_hash": None},
+        {"kind": "news"},
+        {"sender": "a/b"},
+        {"recipient": ""},
+    ],
+)
+def test_a_header_is_checked_where_it_is_made(changes):
+    with pytest.raises(InvalidParameterError, match="of Header must be"):
+        replace(HEADER, **changes)
+
+
+@given(data=st.data())
+def test_a_changed_envelope_is_forged(data):
+    envelope = changed(data, ENVELOPE)
+    if envelope != ENVELOPE:
+        with pytest.raises(ForgedMessageError):
+            unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
+
+
+def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
+    for place in range(len(ENVELOPE)):
+        flipped = ENVELOPE[:place] + bytes([ENVELOPE[place] ^ 1 << place % 8]) + ENVELOPE[place + 1 :]
+        for envelope in (flipped, ENVELOPE[:place], ENVELOPE[place + 1 :]):
+            with pytest.raises(ForgedMessageError):
+                unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_envelope_are_forged(envelope):
+    with pytest.raises(ForgedMessageError, match="from north is damaged"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
+
+
+def test_an_envelope_of_a_later_format_is_told():
+    later = ENVELOPE.replace(b'"format":1', b'"format":2', 1)
+    with pytest.raises(ForgedMessageError, match="of format 2 was given; this version reads 1"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, later)
+
+
+def test_a_header_has_one_spelling():
+    spaced = ENVELOPE.replace(b'"kind":"shares"', b'"kind": "shares"', 1)
+    with pytest.raises(ForgedMessageError, match="damaged"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, spaced)
+
+
+def test_what_is_too_long_is_neither_sealed_nor_parsed(monkeypatch):
+    monkeypatch.setattr(envelopes, "MOST_BYTES", len(ENVELOPE) - 1)
+    with pytest.raises(ForgedMessageError, match="longer than"):
+        unseal(PARTIES[0], ENTITY.member, HEADER, ENVELOPE)
+    with pytest.raises(InvalidDataError, match="at most"):
+        seal(ENTITY, PARTIES[0].member, HEADER, bytes(len(ENVELOPE)))
+
+
+def test_the_longest_payload_makes_an_envelope_that_is_not_too_long(monkeypatch):
+    names = {"sender": "n" * 40, "recipient": "p" * 40}
+    sender = Identity.generate(names["sender"], Role.ENTITY)
+    party = Identity.generate(names["recipient"], Role.COMPUTING, "a:1")
+    header = replace(HEADER, **names)
+    assert len(header.to_bytes()) <= envelopes._MOST_HEADER_BYTES
+    monkeypatch.setattr(envelopes, "MOST_BYTES", 10_000)
+    payload = bytes(10_000 - envelopes._OVERHEAD)
+    assert unseal(party, sender.member, header, seal(sender, party.member, header, payload)) == payload
+
+
+# The mailbox
+
+
+def test_a_mailbox_holds_everything_in_its_place(tmp_path):
+    mailbox, run = Mailbox(tmp_path / "shared"), "a" * 64
+    mailbox.put_consortium(CONSORTIUM)
+    mailbox.put_batch(BATCH)
+    mailbox.put_shares(BATCH, "north", "party0", b"shares")
+    mailbox.put_ballots(BATCH, "north", b"ballots")
+    mailbox.put_labels(BATCH, "party0", run, b"labels")
+    assert mailbox.consortium() == CONSORTIUM
+    assert mailbox.batch_identifiers() == [BATCH.identifier]
+    assert mailbox.batch(BATCH.identifier, CONSORTIUM).signature == BATCH.signature
+    assert mailbox.shares(BATCH, "north", "party0") == b"shares"
+    assert mailbox.ballots(BATCH, "north") == b"ballots"
+    assert mailbox.labels(BATCH, "party0") == [b"labels"]
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == [
+        f"shared/ballots/{BATCH.identifier}/north.sealed",
+        f"shared/batches/{BATCH.identifier}.batch",
+        "shared/consortium.json",
+        f"shared/labels/{BATCH.identifier}/party0.{run}.sealed",
+        f"shared/shares/{BATCH.identifier}/north.to-party0.sealed",
+    ]
+
+
+def test_what_is_not_there_yet_is_nothing(tmp_path):
+    mailbox = Mailbox(tmp_path / "none")
+    assert mailbox.batch_identifiers() == []
+    assert mailbox.shares(BATCH, "north", "party0") is None
+    assert mailbox.ballots(BATCH, "north") is None
+    assert mailbox.labels(BATCH, "party0") == []
+    with pytest.raises(InvalidDataError, match="does not exist"):
+        mailbox.consortium()
+    with pytest.raises(InvalidDataError, match="does not exist"):
+        mailbox.batch(BATCH.identifier, CONSORTIUM)
+    assert not (tmp_path / "none").exists()
+
+
+def test_labels_of_several_runs_lie_side_by_side_and_one_partys_are_not_anothers(tmp_path):
+    mailbox = Mailbox(tmp_path)
+    for run, party in (("b" * 64, "party0"), ("a" * 64, "party0"), ("a" * 64, "party1"), ("a" * 64, "party0-x")):
+        mailbox.put_labels(BATCH, party, run, f"{party} {run[0]}".encode())
+    assert mailbox.labels(BATCH, "party0") == [b"party0 a", b"party0 b"]
+    assert mailbox.labels(BATCH, "party1") == [b"party1 a"]
+
+
+def test_a_hundred_answers_of_a_party_are_read_and_no_more(tmp_path):
+    mailbox = Mailbox(tmp_path)
+    for run in range(100):
+        mailbox.put_labels(BATCH, "party0", f"{run:064x}", b"x")
+    assert len(mailbox.labels(BATCH, "party0")) == 100
+    mailbox.put_labels(BATCH, "party0", "f" * 64, b"x")
+    with pytest.raises(ForgedMessageError, match="more than 100 answers"):
+        mailbox.labels(BATCH, "party0")
+
+
+PUTS: list[Callable[[Mailbox, bytes], None]] = [
+    lambda mailbox, data: mailbox.put_shares(BATCH, "north", "party0", data),
+    lambda mailbox, data: mailbox.put_ballots(BATCH, "north", data),
+    lambda mailbox, data: mailbox.put_labels(BATCH, "party0", "a" * 64, data),
+]
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_other_bytes_are_never_written_over_the_first(put, tmp_path):
+    put(Mailbox(tmp_path), b"first")
+    put(Mailbox(tmp_path), b"first")
+    for other in (b"", b"firs", b"first!", b"other"):
+        with pytest.raises(InvalidDataError, match="other content"):
+            put(Mailbox(tmp_path), other)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.read_bytes() for path in files] == [b"first"]
+
+
+def without_links(part: Path, path: Path) -> None:
+    raise OSError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_a_share_without_hard_links_keeps_what_is_there_too(put, tmp_path, monkeypatch):
+    monkeypatch.setattr(documents.os, "link", without_links)
+    test_other_bytes_are_never_written_over_the_first(put, tmp_path)
+
+
+def test_a_writer_that_dies_leaves_nothing_that_is_read(tmp_path, monkeypatch):
+    mailbox = Mailbox(tmp_path)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(documents.os, "link", dies)
+    with pytest.raises(KeyboardInterrupt):
+        mailbox.put_shares(BATCH, "north", "party0", b"shares")
+    assert mailbox.shares(BATCH, "north", "party0") is None
+    (tmp_path / "batches").mkdir()
+    (tmp_path / "batches" / f".{BATCH.identifier}.batch.0.part").write_bytes(b"half")
+    assert mailbox.batch_identifiers() == []
+
+
+def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    order, sync, link = [], os.fsync, os.link
+    monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
+    monkeypatch.setattr(documents.os, "link", lambda part, path: order.append("name") or link(part, path))
+    Mailbox(tmp_path).put_ballots(BATCH, "north", b"x")
+    assert order == ["sync", "name", "sync"]
+
+
+HOSTILE = ["../x", "a/b", "..", ".", "", "a.b", "a\\b", "a\0b", "/etc", "x" * 41, "ä"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_leaves_the_folder(name, tmp_path):
+    mailbox = Mailbox(tmp_path / "shared")
+    attempts: list[Callable[[], object]] = [
+        lambda: mailbox.put_shares(BATCH, name, "party0", b""),
+        lambda: mailbox.put_shares(BATCH, "north", name, b""),
+        lambda: mailbox.shares(BATCH, name, "party0"),
+        lambda: mailbox.put_ballots(BATCH, name, b""),
+        lambda: mailbox.ballots(BATCH, name),
+        lambda: mailbox.put_labels(BATCH, name, "a" * 64, b""),
+        lambda: mailbox.put_labels(BATCH, "party0", name, b""),
+        lambda: mailbox.labels(BATCH, name),
+        lambda: mailbox.batch(name, CONSORTIUM),
+        lambda: replace(BATCH, identifier=name),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InvalidParameterError):
+            attempt()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_files_are_not_listed(tmp_path):
+    mailbox = Mailbox(tmp_path)
+    mailbox.put_batch(BATCH)
+    for name in (
+        "notes.txt",
+        f"{BATCH.identifier}.batch.bak",
+        f"{'A' * 32}.batch",
+        "a.batch",
+        ".batch",
+    ):
+        (tmp_path / "batches" / name).write_bytes(b"x")
+    assert mailbox.batch_identifiers() == [BATCH.identifier]
+
+
+def test_a_batch_under_another_ones_name_is_forged(tmp_path):
+    mailbox = Mailbox(tmp_path)
+    BATCH.save(mailbox.batch_path("0" * 32))
+    with pytest.raises(ForgedMessageError, match="holds batch"):
+        mailbox.batch("0" * 32, CONSORTIUM)
+
+
+def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
+    mailbox = Mailbox(tmp_path)
+    folder = tmp_path / "ballots" / BATCH.identifier
+    folder.mkdir(parents=True)
+    (folder / "link.sealed").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe.sealed")
+    (folder / "folder.sealed").mkdir()
+    with (folder / "huge.sealed").open("wb") as file:
+        file.truncate(2**40)
+    for name in ("link", "pipe", "folder", "huge"):
+        with pytest.raises(ForgedMessageError, match="no plain file of at most"):
+            mailbox.ballots(BATCH, name)
+
+
+def test_a_mailbox_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "shares").write_bytes(b"")
+    with pytest.raises(InvalidDataError, match="cannot be written"):
+        Mailbox(tmp_path).put_shares(BATCH, "north", "party0", b"x")

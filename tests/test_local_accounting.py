@@ -1,0 +1,260 @@
+"""What a local response costs: against every pair of votes, in exact numbers, and through accountant and ledger."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exact import renyi
+from tutelage import Ledger
+from tutelage.accounting import Accountant
+from tutelage.accounting.curves import DEFAULT_ORDERS
+from tutelage.accounting.data_independent import basic_epsilon, epsilon, pure_dp_renyi, rdp
+from tutelage.accounting.exact_composition import (
+    continuous_gaussian_composition,
+    gaussian_composition,
+    lattice_composition,
+    pure_dp_composition,
+)
+from tutelage.accounting.local_responses import loss_law, response_composition, response_rdp
+from tutelage.budget import PublicEpsilon
+from tutelage.events import (
+    Composed,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    NoisyBallot,
+    RandomizedResponse,
+    Repeated,
+    TruncatedGeometricResponse,
+    event_from_dict,
+)
+from tutelage.exceptions import (
+    AsPrintedWarning,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerError,
+    UnsupportedEventError,
+)
+from tutelage.mechanisms import KRandomizedResponse, TruncatedGeometric, TruncatedGeometricAsPrinted
+from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
+from tutelage.planning import local_gaussian_for
+from tutelage.votes import VoteHistogram
+
+ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
+RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)
+EVENTS = [RESPONSE, TruncatedGeometricResponse(9.0, 10, ONE_ENTITY), NoisyBallot(10.0, 10, ONE_ENTITY)]
+
+
+def as_printed(value: float) -> TruncatedGeometricAsPrinted:
+    with pytest.warns(AsPrintedWarning):
+        return TruncatedGeometricAsPrinted(value)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, target: float) -> float:
+    return float(np.maximum(p - np.exp(target) * q, 0).sum())
+
+
+@pytest.mark.parametrize("value", [0.05, 0.5, 2.0, 6.0])
+@pytest.mark.parametrize("classes", [2, 3, 4, 7])
+@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
+def test_the_cost_is_that_of_the_worst_pair_of_votes_in_the_channel(make, classes, value):
+    mechanism = make(value)
+    channel = mechanism.channel(classes)
+    cost = rdp(mechanism.event_of_one(classes, ONE_ENTITY, simulated=False), ORDERS).values
+    for order, found in zip(ORDERS, cost, strict=True):
+        worst = max(renyi(one, other, order) for one, other in product(channel, repeat=2))
+        assert worst <= found * (1 + 1e-9) + 1e-12
+        assert found == pytest.approx(worst, rel=1e-6, abs=1e-10)
+
+
+@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_worst_pair_dominates_every_other_at_every_epsilon(make, classes):
+    mechanism = make(1.3)
+    channel = mechanism.channel(classes)
+    law = loss_law(mechanism.event_of_one(classes, ONE_ENTITY, simulated=False))
+    losses = law.top - law.step * np.arange(len(law.log_mass))
+    for target in np.linspace(0, 1.4, 15):
+        dominating = float(np.exp(law.log_mass) @ np.maximum(1 - np.exp(target - losses), 0))
+        worst = max(hockey_stick(one, other, target) for one, other in product(channel, repeat=2))
+        assert dominating == pytest.approx(worst, abs=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
+def test_composition_is_that_of_all_outcomes_of_three_responses(make, classes):
+    mechanism = make(0.7)
+    one, *_, other = mechanism.channel(classes)
+    p = np.einsum("i,j,k->ijk", one, one, one).ravel()
+    q = np.einsum("i,j,k->ijk", other, other, other).ravel()
+    event = mechanism.event_of_one(classes, ONE_ENTITY, simulated=False)
+    for delta in (1e-1, 1e-2, 1e-3, 1e-6):
+        found = response_composition(event, 3, delta)
+        assert hockey_stick(p, q, found) <= delta
+        assert found == 0 or hockey_stick(p, q, found - 2e-5) > delta
+
+
+@given(st.floats(0.01, 3), st.integers(2, 12), st.integers(1, 60), st.sampled_from([1e-2, 1e-5, 1e-9]))
+def test_responses_never_cost_more_than_any_pure_mechanism(value, classes, count, delta):
+    optimal = pure_dp_composition(value, count, delta)
+    for event in (
+        RandomizedResponse(value, classes, ONE_ENTITY),
+        TruncatedGeometricResponse((classes - 1) / value, classes, ONE_ENTITY),
+    ):
+        found = response_composition(event, count, delta)
+        assert found <= optimal * (1 + 1e-5) + 1e-5
+        assert found <= count * value * (1 + 1e-12)
+        assert np.all(rdp(event, ORDERS).values <= pure_dp_renyi(value, ORDERS) * (1 + 1e-12))
+        if classes == 2:
+            assert found == pytest.approx(optimal, rel=1e-5, abs=1e-5)
+
+
+@given(st.floats(0.01, 5), st.integers(2, 10), st.integers(1, 40))
+def test_the_curve_never_undercuts_the_exact_composition(value, classes, count):
+    event = RandomizedResponse(value, classes, ONE_ENTITY)
+    assert rdp(Repeated(event, count)).to_epsilon(1e-5).epsilon >= response_composition(event, count, 1e-5) - 1e-5
+
+
+def test_more_classes_cost_less_under_randomised_response():
+    costs = [epsilon(Repeated(RandomizedResponse(0.1, m, ONE_ENTITY), 100), 1e-5).epsilon for m in (2, 3, 10, 100)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] == pytest.approx(4.307, abs=5e-4)
+    assert costs[2] == pytest.approx(1.818, abs=5e-4)
+
+
+def test_a_hundred_responses_cost_ten_by_the_paper_and_4_3_at_most():
+    total = Repeated(RESPONSE, 100)
+    basic = basic_epsilon(total)
+    assert isinstance(basic, PublicEpsilon)
+    assert basic.epsilon == pytest.approx(10)
+    assert basic.delta == 0
+    assert str(basic) == "ε = 10.0 at δ = 0"
+    assert pure_dp_composition(0.1, 100, 1e-5) == pytest.approx(4.307, abs=5e-4)
+    assert epsilon(total, 1e-5).epsilon < 4.307
+
+
+def test_budgets_that_differ_by_query_add_up():
+    parts = (Repeated(RESPONSE, 3), RandomizedResponse(0.5, 10, ONE_ENTITY), NoisyArgmaxLaplace(20.0, 10, ONE_ENTITY))
+    assert basic_epsilon(Composed(parts)).epsilon == pytest.approx(0.9)
+    printed = as_printed(1.0).event_of_one(10, ONE_ENTITY, simulated=False)
+    assert basic_epsilon(printed).epsilon == pytest.approx(0.9)
+    assert epsilon(Composed(parts), 1e-5).epsilon <= 0.9
+    assert basic_epsilon(Repeated(RESPONSE, 0)).epsilon == 0
+
+
+def test_what_has_no_pure_loss_has_no_basic_cost():
+    for event in (NoisyBallot(3.0, 10, ONE_ENTITY), NoisyArgmaxGaussian(3.0, 10, ONE_ENTITY)):
+        with pytest.raises(UnsupportedEventError, match="has no pure loss"):
+            basic_epsilon(event)
+    with pytest.raises(UnsupportedEventError, match="different units"):
+        basic_epsilon(Composed((RESPONSE, RandomizedResponse(0.1, 10, ONE_TEACHER))))
+
+
+def test_a_vector_response_costs_what_gaussian_noise_on_two_counts_does():
+    event = NoisyBallot(5.0, 10, ONE_ENTITY)
+    assert rdp(event, ORDERS).values == pytest.approx(ORDERS / 25)
+    assert epsilon(Repeated(event, 7), 1e-5).epsilon == gaussian_composition(5.0, 7, 1e-5)
+
+
+@pytest.mark.parametrize("target", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("answers", [1, 20])
+def test_local_noise_is_calibrated_to_the_analytic_gaussian(target, answers):
+    sigma = local_gaussian_for(target, 1e-5, answers).sigma
+    event = Repeated(NoisyBallot(sigma, 10, ONE_ENTITY), answers)
+    assert epsilon(event, 1e-5).epsilon <= target  # true of the discrete noise that is drawn
+    assert epsilon(Repeated(NoisyBallot(sigma * 0.9999, 10, ONE_ENTITY), answers), 1e-5).epsilon > target
+    assert continuous_gaussian_composition(sigma, answers, 1e-5) == pytest.approx(target, rel=0.03)
+
+
+def test_local_noise_that_no_vote_could_pass_is_refused():
+    with pytest.raises(InvalidParameterError, match="would pass 10000 votes"):
+        local_gaussian_for(1e-9, 1e-5, 10)
+    for wrong in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (float("nan"), 1e-5, 1)):
+        with pytest.raises(InvalidParameterError):
+            local_gaussian_for(*wrong)
+
+
+def test_lattices_that_are_too_wide_fall_back_to_a_looser_cost():
+    assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10**6, 1e-5) == np.inf
+    assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10, 1e-290) == np.inf
+    assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 0, 1e-5) == 0
+    many = epsilon(Repeated(RandomizedResponse(1e-3, 10, ONE_ENTITY), 10**6), 1e-5)
+    assert 0 < many.epsilon < pure_dp_composition(1e-3, 10**6, 1e-5)
+
+
+@pytest.mark.parametrize("value", [1e-6, 1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_curves_are_finite_and_rise_at_every_order(value, classes):
+    for event in (
+        RandomizedResponse(value, classes, ONE_ENTITY),
+        TruncatedGeometricResponse((classes - 1) / value, classes, ONE_ENTITY),
+    ):
+        curve = rdp(event).values
+        assert np.all(np.isfinite(curve))
+        assert np.all(curve >= 0)
+        assert curve.max() <= value * (1 + 1e-9)
+        assert np.all(response_rdp(event, DEFAULT_ORDERS) >= 0)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
+def test_events_survive_storage(event):
+    stored = json.loads(json.dumps(Repeated(event, 3).as_dict()))
+    assert event_from_dict(stored) == Repeated(event, 3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomizedResponse(0.0, 10, ONE_ENTITY),
+        lambda: RandomizedResponse(1.0, 1, ONE_ENTITY),
+        lambda: RandomizedResponse(float("nan"), 10, ONE_ENTITY),
+        lambda: TruncatedGeometricResponse(0.0, 10, ONE_ENTITY),
+        lambda: TruncatedGeometricResponse(1.0, 1, ONE_ENTITY),
+        lambda: NoisyBallot(-1.0, 10, ONE_ENTITY),
+        lambda: NoisyBallot(1.0, 0, ONE_ENTITY),
+    ],
+)
+def test_events_with_impossible_parameters_are_refused(make):
+    with pytest.raises(InvalidParameterError):
+        make()
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
+def test_the_accountant_adds_responses_and_refuses_to_cost_them_by_the_votes(event):
+    accountant = Accountant()
+    accountant.add(Repeated(event, 5))
+    assert accountant.data_independent(1e-5).epsilon == epsilon(Repeated(event, 5), 1e-5).epsilon
+    for analysis in (accountant.exact, accountant.bound_2017, accountant.bound_2018):
+        with pytest.raises(InvalidDataError, match="depends on the votes"):
+            analysis(1e-5)
+    votes = VoteHistogram(np.full((5, 10), 2), 20, ONE_ENTITY)
+    with pytest.raises(UnsupportedEventError, match=f"No exact cost is known for the event {type(event).__name__}"):
+        Accountant().add(Repeated(event, 5), votes)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
+def test_a_ledger_of_one_entity_reserves_and_refuses(event):
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_ENTITY, suited_to=event)
+    fitting = ledger.fitting(event)
+    assert 0 < fitting < 10**4
+    assert epsilon(Repeated(event, fitting), 1e-5).epsilon <= 2.0
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(event, fitting + 1)
+    reservation = ledger.reserve(event, fitting)
+    queries = [bytes([place % 256, place // 256] * 16) for place in range(fitting)]
+    ledger.settle(reservation, dict.fromkeys(queries, (1,)), Repeated(event, fitting))
+    assert ledger.fitting(event) == 0
+    assert ledger.verify().spent == ledger.state().spent <= 2.0
+
+
+def test_an_entity_that_reports_fewer_responses_than_it_reserved_gets_nothing_back():
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_ENTITY)
+    reservation = ledger.reserve(RESPONSE, 2)
+    with pytest.raises(LedgerError, match="fewer answers without a check"):
+        ledger.settle(reservation, {b"q" * 32: (1,)}, RESPONSE)
+    with pytest.raises(LedgerError):
+        ledger.settle(reservation, {b"q" * 32: (1,)}, Repeated(RandomizedResponse(0.2, 10, ONE_ENTITY), 2))

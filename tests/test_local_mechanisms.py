@@ -1,0 +1,263 @@
+"""Local mechanisms: their channels in exact numbers, their samplers against the channels, and what they refuse.
+
+Samplers are tested by χ². Seeded ones cannot fail by chance; the real ones are rejected, when right, with probability
+1e-9 (`ALPHA`).
+"""
+
+import json
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+from scipy import stats
+
+from exact import discrete_gaussian_masses
+from tutelage.events import CERTAIN
+from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
+from tutelage.mechanisms import (
+    ClassResponse,
+    KRandomizedResponse,
+    LocalGaussian,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+)
+from tutelage.mechanisms.local import channels
+from tutelage.neighboring import ONE_ENTITY
+from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
+
+ALPHA = 1e-9
+DRAWS = 20_000
+SOURCES = [pytest.param(SystemNoise(), id="system"), pytest.param(SimulationNoise(seed=11), id="simulation")]
+alphas = st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=200)
+class_numbers = st.integers(2, 9)
+
+
+def as_printed(epsilon: float) -> TruncatedGeometricAsPrinted:
+    with pytest.warns(AsPrintedWarning, match="no class"):
+        return TruncatedGeometricAsPrinted(epsilon)
+
+
+def largest_ratio(channel: list[list[Fraction]]) -> Fraction:
+    return max(one / other for column in zip(*channel, strict=True) for one in column for other in column)
+
+
+def p_value(responses: np.ndarray, law: np.ndarray) -> float:
+    observed = np.bincount(responses, minlength=len(law))
+    return float(stats.chisquare(observed, law * len(responses)).pvalue)
+
+
+@given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=500), class_numbers)
+def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of_keeping(keep, classes):
+    channel = channels.randomized_response(keep, classes)
+    assert all(sum(row) == 1 for row in channel)
+    odds = keep * (classes - 1) / (1 - keep)
+    assert largest_ratio(channel) == max(odds, 1 / odds)
+
+
+@given(alphas, class_numbers)
+def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of_the_ends(alpha, classes):
+    channel = channels.truncated_geometric(alpha, classes)
+    assert all(sum(row) == 1 for row in channel)
+    assert largest_ratio(channel) == channel[0][0] / channel[-1][0] == alpha ** (1 - classes)
+
+
+@given(alphas, class_numbers)
+def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(alpha, classes):
+    channel = channels.truncated_geometric_as_printed(alpha, classes)
+    assert all(sum(row) == 1 and len(row) == classes + 1 for row in channel)
+    assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes  # e^(ε(M−1)/M) where e^ε is claimed
+    for own, row in enumerate(channel, start=1):  # the paper's four cases, its classes 1, …, M
+        printed = [row[-1], *row[:-1]]
+        assert printed[0] == alpha**own / (1 + alpha)
+        assert printed[classes] == alpha ** (classes - own) / (1 + alpha)
+        for report in range(1, classes):
+            assert printed[report] == (1 / alpha - 1) / (1 / alpha + 1) * alpha ** abs(report - own)
+
+
+@given(alphas)
+def test_two_classes_of_the_truncated_geometric_are_randomised_response(alpha):
+    # e^ε/(1 + e^ε), α = e^−ε
+    assert channels.truncated_geometric(alpha, 2) == channels.randomized_response(1 / (1 + alpha), 2)
+
+
+def test_a_wrong_chance_in_a_channel_would_be_seen():
+    half = Fraction(1, 2)
+    channel = channels.truncated_geometric(half, 4)
+    channel[1][1] = half * channel[1][1]
+    assert not all(sum(row) == 1 for row in channel)
+    channel = channels.truncated_geometric(half, 4)
+    channel[0], channel[1] = channel[0][::-1], channel[1]
+    assert channel[0][0] / channel[-1][0] != half**-3
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, classes):
+    for mechanism in (KRandomizedResponse(epsilon), TruncatedGeometric(epsilon), as_printed(epsilon)):
+        channel = mechanism.channel(classes)
+        assert channel.sum(axis=1) == pytest.approx(np.ones(classes), abs=1e-12)
+        found = np.log(channel.max(axis=0) / channel.min(axis=0)).max()
+        assert found == pytest.approx(mechanism.pure_epsilon(classes), rel=1e-9)
+    assert as_printed(epsilon).pure_epsilon(classes) == pytest.approx(epsilon * (classes - 1) / classes)
+
+
+def test_the_printed_equation_wastes_nearly_half_of_the_first_class():
+    law = as_printed(1.0).channel(10)[0]
+    assert law[10] == pytest.approx(0.475, abs=5e-4)
+
+
+@given(st.floats(1e-6, 100), st.integers(2, 2**32))
+def test_the_chance_to_keep_a_class_never_spends_more_than_epsilon(epsilon, classes):
+    chance = keep_chance(epsilon, classes)
+    with mp.workdps(80):
+        spent = mp.log(mp.mpf(chance) * (classes - 1) / (CERTAIN - chance))
+        assert 0 < spent <= mp.mpf(epsilon)
+        one_more = mp.mpf(chance + 1) * (classes - 1)
+        assert chance == CERTAIN - 1 or mp.log(one_more / (CERTAIN - chance - 1)) > mp.mpf(epsilon)
+
+
+@given(st.floats(1e-3, 50), class_numbers)
+def test_noise_on_a_class_is_never_less_than_epsilon_allows(epsilon, classes):
+    for mechanism, distance in ((TruncatedGeometric(epsilon), classes - 1), (as_printed(epsilon), classes)):
+        scale = mechanism.event_of_one(classes, ONE_ENTITY, simulated=True).as_dict()["scale"]
+        assert Fraction(distance) / Fraction(scale) <= Fraction(epsilon)
+        assert scale == pytest.approx(distance / epsilon, rel=1e-15)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("own", [0, 2, 4])
+@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
+def test_responses_have_the_law_of_the_channel_and_of_no_other_epsilon(source, own, make):
+    drawn = make(2.0).perturb(np.full((1, DRAWS), own), 5, source)[0]
+    assert p_value(drawn, make(2.0).channel(5)[own]) > ALPHA
+    assert p_value(drawn, make(1.4).channel(5)[own]) < ALPHA
+    assert p_value(drawn, make(2.6).channel(5)[own]) < ALPHA
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_planted_faults_of_a_sampler_are_rejected(source):
+    law = KRandomizedResponse(1.0).channel(5)[1]
+    right = KRandomizedResponse(1.0).perturb(np.full((1, DRAWS), 1), 5, source)[0]
+    faults = {
+        "kept too often": np.where(np.arange(DRAWS) % 10 == 0, 1, right),
+        "others not equally likely": np.where(right == 4, 0, right),
+        "another class kept": (right + 1) % 5,
+        "never another": np.ones(DRAWS, dtype=int),
+    }
+    assert p_value(right, law) > ALPHA
+    for name, faulty in faults.items():
+        assert p_value(faulty, law) < ALPHA, name
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_vector_response_is_the_vote_plus_noise_in_every_class(source):
+    drawn = LocalGaussian(1.5).perturb(np.full((1, DRAWS), 2), 3, source)[0]
+    assert drawn.shape == (DRAWS, 3)
+    masses = discrete_gaussian_masses(1.5, 20)
+    for place, own in enumerate((0, 0, 1)):
+        noise = np.clip(drawn[:, place] - own, -4, 4) + 4
+        law = np.concatenate([masses[:17].sum(keepdims=True), masses[17:24], masses[24:].sum(keepdims=True)])
+        assert p_value(noise, law) > ALPHA
+        assert p_value(np.minimum(noise + 1, 8), law) < ALPHA
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_responses_to_different_queries_are_independent(source):
+    drawn = KRandomizedResponse(1.0).perturb(np.zeros((2, DRAWS), dtype=int), 2, source)
+    assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS)
+    assert abs(np.corrcoef(drawn[0, 1:], drawn[0, :-1])[0, 1]) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS - 1)
+
+
+def test_many_classes_are_drawn_from_alike():
+    drawn = SystemNoise().randomized_response(np.zeros(30_000, dtype=int), 2**20, 1e-6)
+    assert drawn.min() >= 0
+    assert drawn.max() < 2**20
+    assert p_value(drawn >> 17, np.full(8, 1 / 8)) > ALPHA
+
+
+@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed])
+def test_an_entity_that_does_not_take_part_draws_nothing(make):
+    ballots = np.array([[0, -1, 2], [-1, -1, 1]])
+    reports = make(1.0).perturb(ballots, 3, SimulationNoise(0))
+    assert np.array_equal(reports == -1, ballots == -1)
+    alone = make(1.0).perturb(ballots[ballots >= 0][None, :], 3, SimulationNoise(0))
+    assert np.array_equal(reports[ballots >= 0], alone[0])
+
+
+def test_an_absent_vector_is_all_zeros():
+    ballots = np.array([[0, -1], [-1, -1]])
+    reports = LocalGaussian(50.0).perturb(ballots, 4, SimulationNoise(0))
+    assert reports.shape == (2, 2, 4)
+    assert not reports[ballots == -1].any()
+    assert reports[0, 0].any()
+
+
+def test_nothing_is_drawn_for_no_queries():
+    for mechanism in (KRandomizedResponse(1.0), TruncatedGeometric(1.0)):
+        assert mechanism.perturb(np.zeros((3, 0), dtype=int), 4, SystemNoise()).shape == (3, 0)
+    assert LocalGaussian(1.0).perturb(np.zeros((3, 0), dtype=int), 4, SystemNoise()).shape == (3, 0, 4)
+
+
+MECHANISMS = [KRandomizedResponse(1.0), TruncatedGeometric(1.0), LocalGaussian(1.0)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "ballots",
+    [
+        np.array([[5]]), np.array([[-2]]), np.array([[0.0]]), np.array([[np.nan]]), np.array([0, 1]),
+        np.zeros((1, 1, 1)),
+        np.array([["a"]]), [[True]], np.array([[2**63 - 1]]), np.array([[-(2**63)]]),
+        np.array([[2**64 - 1]], dtype=np.uint64),
+    ],
+)  # fmt: skip
+def test_what_is_no_ballot_is_refused_without_being_quoted(mechanism, ballots):
+    with pytest.raises(InvalidBallotError) as refused:
+        mechanism.perturb(ballots, 5, SimulationNoise(0))
+    assert "9223372036854775807" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, 1e-9, 101, float("nan"), float("inf"), "1", True, None])
+def test_an_epsilon_that_is_no_usable_number_is_refused(value):
+    for kind in (KRandomizedResponse, TruncatedGeometric, TruncatedGeometricAsPrinted):
+        with pytest.raises(InvalidParameterError, match=f"`epsilon` of {kind.__name__} must be a number of nats"):
+            kind(value)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize("classes", [1, 0, -3, 2.0, True])
+def test_a_number_of_classes_that_is_none_is_refused(mechanism, classes):
+    for ask in (mechanism.pure_epsilon, partial(mechanism.event_of_one, unit=ONE_ENTITY, simulated=False)):
+        with pytest.raises(InvalidParameterError, match="classes"):
+            ask(classes)
+    with pytest.raises(InvalidParameterError, match="n_classes"):
+        mechanism.perturb(np.zeros((1, 1), dtype=int), classes, SimulationNoise(0))
+    if isinstance(mechanism, ClassResponse):
+        with pytest.raises(InvalidParameterError, match="n_classes"):
+            mechanism.channel(classes)
+
+
+def test_the_widest_and_the_narrowest_epsilon_are_drawn():
+    ballots = np.full((1, 500), 3)
+    assert np.array_equal(KRandomizedResponse(100).perturb(ballots, 7, SystemNoise()), ballots)  # else: 1e-15
+    assert np.array_equal(TruncatedGeometric(100).perturb(ballots, 4, SystemNoise()), ballots)  # else: 1e-11
+    for mechanism in (KRandomizedResponse(1e-6), TruncatedGeometric(1e-6)):
+        reports = mechanism.perturb(ballots, 7, SystemNoise())
+        assert reports.min() >= 0
+        assert reports.max() < 7
+
+
+def test_mechanisms_say_what_they_are_in_json():
+    assert json.dumps(KRandomizedResponse(1).as_dict()) == '{"mechanism": "KRandomizedResponse", "epsilon": 1.0}'
+    assert LocalGaussian(2).as_dict() == {"mechanism": "LocalGaussian", "sigma": 2.0}
+    assert repr(TruncatedGeometric(0.5)) == "TruncatedGeometric(epsilon=0.5)"
+
+
+def test_seeded_responses_are_marked():
+    for mechanism in MECHANISMS:
+        assert mechanism.event_of_one(3, ONE_ENTITY, simulated=True).is_simulated
+        assert not mechanism.event_of_one(3, ONE_ENTITY, simulated=False).is_simulated

@@ -1,0 +1,497 @@
+import asyncio
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from parties import Party, Running, certificate, run_three, summands, three
+from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
+from tutelage.federation.mpc import Endpoint, run_party
+from tutelage.federation.mpc.links import Kind
+from tutelage.federation.mpc.meeting import Meeting
+from tutelage.federation.mpc.protocols import REPETITIONS, _coefficients, _projections
+from tutelage.federation.mpc.tls import context_for
+from tutelage.federation.sharing import MODULUS, decode, recombine
+
+SOON = 5.0  # seconds
+
+
+async def computing(session, say, tasks):
+    """Do one task after the other, where MPyC would not even find pickle."""
+    sys.modules["mpyc.runtime"].pickle = None  # type: ignore[assignment]
+    return [await getattr(session, name)(*given) for name, *given in tasks]
+
+
+def labels_in(votes, bits, check=None):
+    """Return the task of finding labels for each party, and the labels + 1 that numpy finds."""
+    expected = votes.argmax(axis=1) + 1
+    if check is None:
+        return [("labels", share, bits) for share in summands(votes)], expected
+    totals, threshold = check
+    shares = zip(summands(votes), summands(totals), strict=True)
+    expected = np.where(totals.max(axis=1) >= threshold, expected, 0)
+    return [("labels", share, bits, (other, threshold)) for share, other in shares], expected
+
+
+def hard_votes(rng, classes, bits, queries=40):
+    """Votes at both ends of what fits, with many ties, negative ones, and rows that are all equal."""
+    end = 2 ** (bits - 2)
+    votes = rng.integers(-end, end, size=(queries, classes))
+    votes[: queries // 2] = rng.integers(-1, 2, size=(queries // 2, classes))
+    votes[0], votes[1], votes[2] = 0, -end, end - 1
+    votes[3], votes[3, -1] = -end, end - 1
+    votes[4], votes[4, 0] = end - 1, -end
+    return votes
+
+
+LENGTH, BOUND = 30, 1000
+
+
+def vectors():
+    """Vectors of entities, and which of them are too large for BOUND."""
+    rng = np.random.default_rng(7)
+    honest = rng.integers(-BOUND // LENGTH, BOUND // LENGTH + 1, size=(6, LENGTH))
+    found = [[int(value) for value in row] for row in honest]
+    none = [0] * LENGTH
+    found += [none, [BOUND, *none[1:]], [-BOUND, *none[1:]]]
+    beyond = [BOUND + 1, -BOUND - 1, 2**11, 2**20, -(2**35), 2**61, 2**62 - 5, MODULUS // 2, 2**88, MODULUS // 3]
+    found += [[value, *none[1:]] for value in beyond]
+    found.append([int.from_bytes(rng.bytes(11), "little") for _ in range(LENGTH)])
+    found.append([2**88 + (-1) ** place for place in range(LENGTH)])
+    return np.array(found, dtype=object), [False] * 9 + [True] * (len(beyond) + 2)
+
+
+def summands_of_elements(values):
+    """Additive shares of anything in the field."""
+    rng = np.random.default_rng(3)
+    two = [_uniform(rng, values.shape) for _ in range(2)]
+    return [*two, (values - two[0] - two[1]) % MODULUS]
+
+
+def _uniform(rng, shape):
+    flat = [int.from_bytes(rng.bytes(12), "little") % MODULUS for _ in range(int(np.prod(shape)))]
+    return np.array(flat, dtype=object).reshape(shape)
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    """Many computations in one session of three processes, with transcripts."""
+    folder = tmp_path_factory.mktemp("transcripts")
+    paths = [folder / f"{place}.jsonl" for place in range(3)]
+    rng = np.random.default_rng(0)
+    tasks, expected = {}, {}
+    for classes, bits in ((1, 4), (2, 13), (3, 2), (7, 9), (10, 13), (5, 26)):
+        name = f"{classes} classes"
+        tasks[name], expected[name] = labels_in(hard_votes(rng, classes, bits), bits)
+    checks = np.where(rng.random((40, 1)) < 0.5, -3, 100) + rng.integers(-1, 1, size=(40, 10))
+    tasks["check"], expected["check"] = labels_in(hard_votes(rng, 10, 13), 13, (checks, 100))
+    tasks["check of 3"], expected["check of 3"] = labels_in(hard_votes(rng, 3, 9), 9, (checks[:, :3], 99))
+    tasks["none"], expected["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
+    large, beyond = vectors()
+    tasks["oversized"] = [("oversized", share, BOUND) for share in summands_of_elements(large)]
+    tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
+    given = [([task[place] for task in tasks.values()],) for place in range(3)]
+    ends = run_three(computing, given, transcripts=paths)
+    assert [(end.error, end.printed) for end in ends] == [(None, "")] * 3
+    results = {name: [end.result[number] for end in ends] for number, name in enumerate(tasks)}
+    return SimpleNamespace(results=results, expected=expected, beyond=beyond, paths=paths, tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["1 classes", "2 classes", "3 classes", "7 classes", "10 classes", "5 classes", "check", "check of 3", "none"],
+)
+def test_labels_are_those_that_numpy_finds(computed, name):
+    expected = computed.expected[name]
+    np.testing.assert_array_equal(recombine(computed.results[name], expected.shape), expected)
+
+
+def test_both_outcomes_of_a_check_occur(computed):
+    assert set(computed.expected["check"] == 0) == {False, True}
+
+
+def test_shares_of_labels_are_fresh_lines(computed):
+    for name in ("1 classes", "2 classes", "10 classes", "check"):
+        first, second, _ = (decode(share, (40,)) for share in computed.results[name])
+        slopes = (second - first) % MODULUS
+        assert len(set(slopes.tolist())) == 40
+        assert min(min(slope, MODULUS - slope) for slope in slopes) > 2**50
+
+
+def test_vectors_are_found_too_large_exactly_if_a_projection_can_be(computed):
+    assert computed.results["oversized"] == [computed.beyond] * 3
+
+
+def test_messages_are_exchanged_in_party_order(computed):
+    assert computed.results["exchange"] == [[b"", b"\x01", b"\x02\x02"]] * 3
+
+
+def test_a_transcript_holds_no_count_but_everything_that_was_received(computed):
+    counts = set()
+    for path in computed.paths:
+        assert path.stat().st_mode & 0o777 == 0o600
+    for name, tasks in computed.tasks.items():
+        if name not in ("exchange", "oversized"):
+            totals = (tasks[0][1] + tasks[1][1] + tasks[2][1]) % MODULUS
+            counts |= set(totals.ravel().tolist())
+    for place, path in enumerate(computed.paths):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        elements = [value for line in lines for value in line.get("elements", ())]
+        assert {line["from"] for line in lines if "elements" in line} == {0, 1, 2}
+        assert len(elements) > 50_000
+        assert not counts & set(elements)
+        assert all(2**40 < value < MODULUS - 2**40 for value in elements)  # else by chance of 2^-30
+        own = next(line["elements"] for line in lines if line["from"] == place and "elements" in line)
+        assert own == list(computed.tasks["1 classes"][place][1].ravel())
+
+
+def test_projections_are_those_of_whole_numbers():
+    rng = np.random.default_rng(2)
+    values, seed = _uniform(rng, (2, 50)), b"seed"
+    coefficients = _coefficients(50, seed)
+    expected = values @ coefficients.astype(object) % MODULUS
+    np.testing.assert_array_equal(_projections(values, seed), expected)
+    drawn = _coefficients(20_000, seed)
+    assert drawn.shape == (20_000, REPETITIONS)
+    for value, share in ((0, 0.5), (1, 0.25), (-1, 0.25)):
+        assert abs((drawn == value).mean() - share) < 0.005
+
+
+SECRET = 123_456_789
+
+
+def roots(at_one, at_two, at_three):
+    """The roots mod p of the polynomial of degree 2 with these values at 1, 2, 3, where it has any."""
+    half = (MODULUS + 1) // 2
+    square = (at_three - 2 * at_two + at_one) * half % MODULUS
+    linear = (at_two - at_one - 3 * square) % MODULUS
+    constant = (at_one - linear - square) % MODULUS
+    root = pow(linear**2 - 4 * square * constant, (MODULUS + 1) // 4, MODULUS)
+    over = pow(2 * square, -1, MODULUS)
+    return [(sign * root - linear) * over % MODULUS for sign in (1, -1)]
+
+
+async def zero_test(session, say, summand, masked):
+    """Test a secret for zero, and return what this party can make of the opened polynomial."""
+    runtime = session._runtime
+    share = await runtime.shared(summand)
+    seen, receive = {}, runtime._received
+
+    async def remember(place, *given):
+        seen[place] = await receive(place, *given)
+        return seen[place]
+
+    runtime._received, zeros = remember, runtime.zeros
+    if not masked:
+        runtime.zeros = lambda count: 0 * zeros(count)
+    opened, mine = runtime.opened, []
+    runtime.opened = lambda shares, degree: mine.append(int(shares[0])) or opened(shares, degree)
+    array = runtime._secure.array(share)
+    is_zero = await runtime.np_is_zero_public(array)
+    points = {place: int(found[0]) for place, found in seen.items()} | {runtime.pid: mine[0]}
+    here = runtime.pid + 1
+    guesses = [
+        int(share[0]) * -root * pow(here - root, -1, MODULUS) % MODULUS for root in roots(*map(points.get, range(3)))
+    ]
+    return bool(is_zero[0]), guesses
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_one_party_cannot_factor_what_a_zero_test_opens(masked):
+    shares = summands(np.array([SECRET]))
+    ends = run_three(zero_test, [(share, masked) for share in shares])
+    assert [end.error for end in ends] == [None] * 3
+    assert [end.result[0] for end in ends] == [False] * 3
+    assert [SECRET in end.result[1] for end in ends] == [not masked] * 3  # unmasked, each of them would know it
+
+
+async def long_batch(session, say, votes):
+    say("begun")
+    return await session.labels(votes, 20, progress=lambda _: say("some are done"))
+
+
+def test_the_others_notice_at_once_when_a_party_is_killed():
+    votes = np.zeros((20_000, 10), dtype=object)
+    parties = [Running(party, long_batch, votes) for party in three()]
+    for one in parties:
+        assert one.said() == "begun"
+    assert parties[0].said() == "some are done"
+    parties[2].kill()
+    killed = time.monotonic()
+    ends = [one.ended() for one in parties[:2]]
+    assert time.monotonic() - killed < SOON
+    for end in ends:
+        assert isinstance(end.error, PartyLostError)
+        assert "was lost" in str(end.error)
+        assert (end.result, end.printed) == (None, "")
+
+
+async def silent(session, say, which):
+    if which:
+        await asyncio.sleep(60)
+    return await session.exchange(b"")
+
+
+def test_a_silent_party_is_given_up_at_the_timeout():
+    parties = [Running(party, silent, party.me == 1, timeout=2.0) for party in three()]
+    ends = [parties[place].ended() for place in (0, 2)]
+    parties[1].kill()
+    for end in ends:
+        assert isinstance(end.error, PartyLostError)
+        assert end.seconds < 2.0 + SOON
+        assert end.printed == ""
+    assert any("two has been silent for 2 s" in str(end.error) for end in ends)
+
+
+async def failing(session, say, which):
+    await session.exchange(b"")
+    if which:
+        raise ValueError("of its own")
+    return await session.exchange(b"")
+
+
+def test_a_party_that_fails_keeps_its_error_and_the_others_notice():
+    ends = run_three(failing, [(False,), (True,), (False,)])
+    assert [type(end.error) for end in ends] == [PartyLostError, ValueError, PartyLostError]
+    assert [end.printed for end in ends] == [""] * 3
+
+
+async def greeting(session, say):
+    return await session.exchange(b"hello")
+
+
+def plain_call(endpoint):
+    """Whether a plain TCP connection is answered anything but with its end."""
+    with socket.create_connection((endpoint.host, endpoint.port), timeout=SOON) as plain, suppress(ConnectionError):
+        plain.sendall(b"\x00" * 64)
+        answer = plain.recv(100)
+        return bool(answer) and not answer.startswith(b"\x15\x03")  # a TLS alert
+    return False
+
+
+def tls_call(endpoint, pem, key, trusted, said):
+    """What a TLS connection with this certificate hears after what is said."""
+
+    async def call():
+        context = context_for(pem, key, trusted, server=False)
+        try:
+            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+            writer.write(said)
+            heard = await asyncio.wait_for(reader.read(100), SOON)
+            writer.transport.abort()
+        except OSError:
+            return b""
+        return heard
+
+    return asyncio.run(call())
+
+
+def until_it_listens(endpoint):
+    for _ in range(200):
+        with suppress(OSError), socket.create_connection((endpoint.host, endpoint.port), timeout=1):
+            return
+        time.sleep(0.05)
+
+
+def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
+    one, two, three_ = three()
+    last = one.endpoints[2]
+    waiting = [Running(party, greeting) for party in (two, three_)]
+    until_it_listens(last)
+    trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
+    right = Meeting(0, one.endpoints, one.key)._greeting(0)
+    stranger, strangers_key = certificate("one")
+    assert not plain_call(last)
+    assert tls_call(last, stranger, strangers_key, trusted, right) == b""
+    assert tls_call(last, trusted[1], two.key, trusted, right) == b"", "the certificate of two, the place of one"
+    assert tls_call(last, trusted[2], three_.key, trusted, right) == b"", "its own certificate"
+    assert tls_call(last, trusted[0], one.key, trusted, b"\x01" + right[1:]) == b"", "claims to be two"
+    assert tls_call(last, trusted[0], one.key, trusted, right[:1] + bytes(32)) == b"", "another consortium"
+    ends = [one_.ended() for one_ in (Running(one, greeting), *waiting)]
+    assert [(end.result, end.error, end.printed) for end in ends] == [([b"hello"] * 3, None, "")] * 3
+
+
+def test_parties_that_wait_for_an_impostor_end_at_the_timeout():
+    one, two, three_ = three()
+    pem, key = certificate("one")
+    false = Endpoint("one", "127.0.0.1", one.endpoints[0].port, pem)
+    impostor = Party(0, (false, *one.endpoints[1:]), key)
+    ends = [party.ended() for party in [Running(each, greeting, timeout=3.0) for each in (impostor, two, three_)]]
+    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
+    assert "No connection to one within 3 s" in str(ends[2].error)
+    assert all(end.seconds < 3.0 + SOON for end in ends)
+
+
+def test_a_listener_is_at_its_own_address_only():
+    party = three()[2]
+    waiting = Running(party, greeting, timeout=30.0)
+    until_it_listens(party.endpoints[2])
+    with pytest.raises(ConnectionError):
+        socket.create_connection(("127.0.0.2", party.endpoints[2].port), timeout=1)
+    waiting.kill()
+
+
+async def asked(session, say, votes):
+    return await session.labels(votes, 8)
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def against_two(body, given, hostile):
+    """Run parties two and three against a party one that says `hostile(writers)` once connected; return their ends."""
+    one, *others = three()
+    running = [Running(party, body, *given) for party in others]
+
+    async def attack():
+        meeting = Meeting(0, one.endpoints, one.key)
+        met = await meeting.everybody(20)
+        for connection in met.values():
+            hostile(connection.writer)
+        with suppress(OSError, TimeoutError):
+            for connection in met.values():
+                await asyncio.wait_for(connection.reader.read(), SOON)  # until the other has left
+        meeting.abort()
+
+    asyncio.run(attack())
+    return [each.ended() for each in running]
+
+
+def frame(kind, label, payload):
+    return bytes([kind]) + label.to_bytes(8, "little") + len(payload).to_bytes(4, "little") + payload
+
+
+def test_a_pickled_object_is_not_run(tmp_path):
+    votes = np.zeros((40, 3), dtype=object)
+    path = tmp_path / "made by a peer"
+    bomb = pickle.dumps(Bomb(path)).ljust(12 * votes.size, b"\0")
+    assert len(bomb) == 12 * votes.size
+
+    def hostile(writer):
+        writer.write(frame(Kind.BYTES, 1, json.dumps(["labels", [40, 3], 8, None]).encode()))
+        for label in range(1, 9):
+            writer.write(frame(Kind.ELEMENTS, label, bomb))
+
+    ends = against_two(asked, (votes,), hostile)
+    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
+    assert any("one sent what is no message" in str(end.error) for end in ends)
+    assert not path.exists()
+    pickle.loads(bomb)  # noqa: S301  it would have been made
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        frame(Kind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
+        frame(Kind.ELEMENTS, 1, b"odd"),
+        frame(9, 1, b"unknown kind"),
+        frame(Kind.BYTES, 1, b"other computation") * 2,
+    ],
+    ids=["too large", "no elements", "unknown kind", "twice the same label"],
+)
+def test_what_is_no_message_ends_the_computation(said):
+    def hostile(writer):
+        writer.write(frame(Kind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode()) if b"odd" in said else b"")
+        writer.write(said)
+
+    ends = against_two(asked, (np.zeros((4, 3), dtype=object),), hostile)
+    assert all(isinstance(end.error, FederationError) and end.printed == "" for end in ends)
+    assert all(end.seconds < 2 * SOON for end in ends)
+
+
+def test_parties_with_different_tasks_open_nothing():
+    given = [(np.zeros((queries, 3), dtype=object),) for queries in (4, 4, 5)]
+    ends = run_three(asked, given)
+    assert all(isinstance(end.error, FederationError) for end in ends)
+    assert any("different computations" in str(end.error) for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("labels", np.zeros((2, 3), dtype=object), 27), "`bits` of labels must be at most 26. Got 27."),
+        (("labels", np.zeros((2, 3)), 5), "`votes` must be a matrix of Python integers"),
+        (("labels", np.zeros((2, 0), dtype=object), 5), "of one shape"),
+        (("labels", np.zeros((2, 3), dtype=object), 5, (np.zeros((2, 2), dtype=object), 1)), "of one shape"),
+        (("oversized", np.zeros((2, 3), dtype=object), 2**25), "`bound` of oversized must be below 2^25"),
+        (("oversized", np.zeros((2, 3), dtype=object), 0), "`bound` of oversized must be an integer >= 1"),
+        (("oversized", np.zeros(3, dtype=object), 5), "`vectors` must be a matrix"),
+        (("exchange", bytes(2**20 + 1)), "`message` of exchange must have at most 1048576 bytes"),
+    ],
+)
+def test_misuse_is_said_before_anything_is_sent(given, message):
+    from tutelage.federation.mpc.session import Session
+
+    name, *rest = given
+    session = object.__new__(Session)  # no connection is touched
+    with pytest.raises(InvalidParameterError, match=message.replace("^", r"\^")):
+        asyncio.run(getattr(session, name)(*rest))
+
+
+def test_a_party_needs_three_endpoints_a_place_and_the_key_of_its_certificate():
+    one, two, _ = three()
+
+    def run(me, endpoints, key):
+        run_party(me, endpoints, key, greeting, timeout=0.2)  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidParameterError, match="must be 3"):
+        run(0, one.endpoints[:2], one.key)
+    with pytest.raises(InvalidParameterError, match="must be 0, 1 or 2"):
+        run(3, one.endpoints, one.key)
+    with pytest.raises(InvalidParameterError, match="private key of this party's certificate"):
+        run(0, one.endpoints, two.key)
+    with pytest.raises(InvalidParameterError, match="a certificate each"):
+        run(0, (one.endpoints[0], one.endpoints[0], one.endpoints[2]), one.key)
+    with pytest.raises(PartyLostError, match=r"No connection to two and three within 0\.2 s"):
+        run(0, one.endpoints, one.key)
+    with pytest.raises(PartyLostError):  # again, in the same process
+        run(0, one.endpoints, one.key)
+
+
+def test_an_event_loop_that_runs_already_is_said():
+    one, *_ = three()
+
+    async def inside():
+        run_party(0, one.endpoints, one.key, greeting, timeout=0.2)  # type: ignore[arg-type]
+
+    with pytest.raises(FederationError, match="an event loop of its own"):
+        asyncio.run(inside())
+
+
+def test_a_taken_port_is_said():
+    party = three()[2]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", party.endpoints[2].port))
+        taken.listen()
+        with pytest.raises(FederationError, match="Cannot listen at"):
+            run_party(2, party.endpoints, party.key, greeting, timeout=1.0)  # type: ignore[arg-type]
+
+
+def test_importing_leaves_the_command_line_the_logging_and_the_event_loop_alone():
+    script = """if True:
+        import asyncio, logging, os, sys
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        import tutelage.federation.mpc
+        assert sys.argv[1:] == ["--VERSION", "-M3", "--help"], sys.argv
+        assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING
+        assert asyncio.get_event_loop() is loop and not any(name.startswith("MPYC") for name in os.environ)
+        loop.close()
+    """
+    command = [sys.executable, "-c", script, "--VERSION", "-M3", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

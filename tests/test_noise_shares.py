@@ -1,0 +1,211 @@
+"""Noise of the entities of a consortium: how wide, how many bits it needs, and what is left if some collude."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from exact import discrete_gaussian_masses
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, MultiLabel, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.accounting.exact_composition import gaussian_composition
+from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.federation.noise_shares import (
+    bit_length,
+    epsilon_for_two_computing_parties,
+    epsilon_if,
+    event_of_one,
+    share_sigmas,
+)
+from tutelage.neighboring import ONE_TEACHER
+
+PLAIN = GNMax(40.0)
+CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
+OTHERS = [LNMax(20.0), InteractiveGNMax(200, 150.0, 40.0, 0.9), MultiLabel(PLAIN, 3), None, "GNMax"]
+
+
+def test_the_shares_are_the_noise_over_the_root_of_the_honest():
+    assert share_sigmas(PLAIN, 16) == (10.0,)
+    assert share_sigmas(CONFIDENT, 16) == (10.0, 37.5)  # the vote's, then the check's
+    assert share_sigmas(PLAIN, 1) == (40.0,)
+
+
+def test_the_event_is_the_mechanism_s_with_summed_noise():
+    vote = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+    check = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
+    assert event_of_one(PLAIN, 10, ONE_TEACHER, 8, simulated=False) == SummedNoise(vote, 8)
+    expected = Composed((SummedNoise(check, 8), SummedNoise(vote, 8)))
+    assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8, simulated=False) == expected
+    assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8, simulated=True).is_simulated
+
+
+@pytest.mark.parametrize("mechanism", OTHERS)
+def test_other_mechanisms_are_refused(mechanism):
+    for call in (
+        lambda: share_sigmas(mechanism, 4),
+        lambda: event_of_one(mechanism, 10, ONE_TEACHER, 4, simulated=False),
+        lambda: bit_length(mechanism, 4, 8, 1, 10),
+        lambda: epsilon_if(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
+        lambda: epsilon_for_two_computing_parties(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
+    ):
+        with pytest.raises(InvalidParameterError, match="GNMax or ConfidentGNMax"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, None, float("nan")])
+def test_numbers_of_entities_are_counts(wrong):
+    with pytest.raises(InvalidParameterError, match="`honest`"):
+        share_sigmas(PLAIN, wrong)
+    with pytest.raises(InvalidParameterError, match="`honest`"):
+        bit_length(PLAIN, wrong, 8, 1, 10)
+    with pytest.raises(InvalidParameterError, match="`entities`"):
+        bit_length(PLAIN, 1, wrong, 1, 10)
+    with pytest.raises(InvalidParameterError, match="`teachers_per_entity`"):
+        bit_length(PLAIN, 1, 8, wrong, 10)
+    for cost in (epsilon_if, epsilon_for_two_computing_parties):
+        with pytest.raises(InvalidParameterError, match="`actually_honest`"):
+            cost(PLAIN, 10, ONE_TEACHER, 8, wrong, 10, 1e-5)
+        with pytest.raises(InvalidParameterError, match="`answers`"):
+            cost(PLAIN, 10, ONE_TEACHER, 8, 8, wrong, 1e-5)
+
+
+def test_more_cannot_be_honest_than_there_are():
+    with pytest.raises(InvalidParameterError, match=r"at most `entities`, 8\. Got 9"):
+        bit_length(PLAIN, 9, 8, 1, 10)
+    for cost in (epsilon_if, epsilon_for_two_computing_parties):
+        with pytest.raises(InvalidParameterError, match=r"at most `honest`, 8\. Got 9"):
+            cost(PLAIN, 10, ONE_TEACHER, 8, 9, 10, 1e-5)
+    with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
+        share_sigmas(GNMax(5.0), 8)
+    with pytest.raises(InvalidParameterError, match="`delta`"):
+        epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 0)
+    with pytest.raises(InvalidParameterError, match="`delta`"):
+        epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 1)
+
+
+@pytest.mark.parametrize("mechanism", [PLAIN, CONFIDENT])
+def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(mechanism):
+    costs = [epsilon_if(mechanism, 10, ONE_TEACHER, 16, honest, 50, 1e-5).epsilon for honest in (1, 4, 8, 15, 16)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > 3 * costs[-1]
+    planned = event_of_one(mechanism, 10, ONE_TEACHER, 16, simulated=False)
+    assert costs[-1] == pytest.approx(data_independent.epsilon(Repeated(planned, 50), 1e-5).epsilon, rel=1e-9)
+
+
+def test_a_quarter_honest_is_half_the_noise():
+    quarter = epsilon_if(PLAIN, 10, ONE_TEACHER, 16, 4, 50, 1e-5).epsilon
+    half = data_independent.epsilon(Repeated(NoisyArgmaxGaussian(20.0, 10, ONE_TEACHER), 50), 1e-5).epsilon
+    assert quarter == pytest.approx(half, rel=1e-9)
+
+
+def test_least_noise_is_accepted_however_few_are_honest():
+    for honest in range(2, 40):
+        narrow = GNMax(2 * math.sqrt(honest))
+        for actually in (1, honest // 2 or 1, honest):
+            assert epsilon_for_two_computing_parties(narrow, 2, ONE_TEACHER, honest, actually, 1, 1e-5).epsilon > 0
+
+
+def test_two_computing_parties_see_a_histogram_not_a_label():
+    seen = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
+    label = epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
+    exact = gaussian_composition(40.0, 1000, 1e-5)
+    assert exact <= seen.epsilon <= exact * (1 + 1e-9)  # never the smaller cost of three outcomes
+    assert seen.epsilon > 1.15 * label.epsilon
+    assert "all noisy counts are seen" in seen.method
+    whole = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+    assert seen.epsilon <= data_independent.rdp(Repeated(whole, 1000)).to_epsilon(1e-5)[0]
+
+
+def test_two_computing_parties_of_wide_noise_are_bounded_by_the_renyi_curve():
+    """Their sum is wider than the exact composition can follow."""
+    seen = epsilon_for_two_computing_parties(GNMax(1e6), 10, ONE_TEACHER, 4, 4, 10**9, 1e-5)
+    assert seen.order is not None
+    assert seen.epsilon == pytest.approx(0.16, abs=0.02)
+
+
+def test_two_computing_parties_who_see_one_entity_s_counts_face_its_share_alone():
+    alone = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 16, 1, 10, 1e-5).epsilon
+    assert alone == pytest.approx(gaussian_composition(10.0, 10, 1e-5), rel=1e-9)
+
+
+def test_nothing_is_promised_of_a_check_against_two_computing_parties():
+    with pytest.raises(UnsupportedEventError, match="differences of the votes"):
+        epsilon_for_two_computing_parties(CONFIDENT, 10, ONE_TEACHER, 8, 8, 10, 1e-5)
+    # Why: its block is the votes and one number for all classes.
+    counts = np.array([[170, 70, 10]])
+    block = counts + SimulationNoise(1).discrete_gaussian(150.0, (1, 1))
+    assert np.array_equal(np.diff(block), np.diff(counts))
+
+
+def least_bits(mechanism, honest: int, entities: int, teachers: int, n_classes: int) -> int:
+    """Return the bits that the sub-Gaussian tails ask for, to fifty digits."""
+    with mp.workdps(50):
+        confident = isinstance(mechanism, ConfidentGNMax)
+        sigma = mpf(mechanism.sigma_vote if confident else mechanism.sigma)
+        tails = n_classes * (n_classes - 1) + (2 if confident else 0)
+        reach = mp.sqrt(2 * mp.log(tails * mpf(2) ** 40 * 10**6))
+        most = entities * teachers
+        largest = most + reach * sigma * mp.sqrt(mpf(2) * entities / honest)
+        if confident:
+            threshold = math.ceil(mechanism.threshold)
+            widest = max(abs(most - threshold), abs(threshold), most)
+            largest = max(largest, widest + reach * mpf(mechanism.sigma_threshold) * mp.sqrt(mpf(entities) / honest))
+        return int(mp.floor(mp.log(mp.ceil(largest), 2))) + 2
+
+
+@given(
+    sigma=st.floats(40, 1e4),
+    threshold=st.floats(-1e3, 1e4),
+    honest=st.integers(1, 50),
+    more=st.integers(0, 100),
+    teachers=st.integers(1, 200),
+    n_classes=st.integers(2, 200),
+)
+def test_the_bits_hold_the_votes_and_the_tails_of_the_noise(sigma, threshold, honest, more, teachers, n_classes):
+    for mechanism in (GNMax(sigma), ConfidentGNMax(threshold, 3 * sigma, sigma)):
+        found = bit_length(mechanism, honest, honest + more, teachers, n_classes)
+        needed = least_bits(mechanism, honest, honest + more, teachers, n_classes)
+        assert needed <= found <= needed + 1
+
+
+def test_the_bits_are_few():
+    assert bit_length(PLAIN, 8, 10, 25, 10) == 11
+    assert bit_length(CONFIDENT, 8, 10, 25, 10) == 12
+    assert bit_length(GNMax(1e9), 1000, 10_000, 1000, 1000) < 64
+
+
+def test_the_largest_of_many_draws_needs_no_more_bits_than_said():
+    """Seeded; with another seed it fails with a chance of 2^-40 or less."""
+    honest, entities, teachers, n_classes = 4, 6, 10, 5
+    (sigma,) = share_sigmas(GNMax(30.0), honest)
+    drawn = SimulationNoise(3).discrete_gaussian(sigma, (entities, 40_000, n_classes)).sum(axis=0)
+    totals = drawn + entities * teachers * np.eye(n_classes, dtype=np.int64)[0]
+    differences = totals.max(axis=1) - totals.min(axis=1)
+    bits = bit_length(GNMax(30.0), honest, entities, teachers, n_classes)
+    assert differences.max() < 2 ** (bits - 1)
+    assert differences.max() > 2 ** (bits - 4)  # and they are not far more than needed
+
+
+@pytest.mark.parametrize(("sigma", "honest", "entities"), [(4.0, 4, 4), (6.0, 2, 9), (9.0, 12, 12)])
+def test_the_exact_chance_to_leave_the_range_is_as_small_as_said(sigma, honest, entities):
+    """The range that the bound asks for, not the next power of two: by plain convolution of every entity's noise."""
+    (share,) = share_sigmas(GNMax(sigma), honest)
+    reach = math.sqrt(2 * math.log(2 * 2.0**40 * 10**6)) * share * math.sqrt(2 * entities)
+    one = discrete_gaussian_masses(share, math.ceil(14 * share))
+    total = np.ones(1)
+    for _ in range(2 * entities):
+        total = np.convolve(total, one)
+    values = np.arange(len(total)) - len(total) // 2
+    assert 0 < total[values >= reach].sum() < 2.0**-40 / 10**6 / 2
+    assert 2 ** (bit_length(GNMax(sigma), honest, entities, 1, 2) - 1) > entities + reach
+
+
+def test_a_planted_fault_of_dividing_by_everybody_costs_more_than_it_says():
+    """If the noise were sized for all N, the h honest ones would leave σ·√(h/N): more than what is charged."""
+    charged = epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 100, 1e-5).epsilon
+    true = epsilon_if(PLAIN, 10, ONE_TEACHER, 16, 8, 100, 1e-5).epsilon  # sized for 16, of whom 8 are honest
+    assert true > 1.3 * charged

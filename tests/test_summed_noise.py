@@ -1,0 +1,376 @@
+"""Noise that several owners sum: how far it is from one discrete Gaussian, and what its releases cost."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy import stats
+
+from exact import discrete_gaussian_masses, label_probabilities, neighbours
+from tutelage import Ledger, SimulationNoise, VoteHistogram
+from tutelage.accounting import Accountant, data_independent
+from tutelage.accounting.bounds_2018 import costs as costs_2018
+from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
+from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.exact_composition import gaussian_composition
+from tutelage.accounting.summed_noise import (
+    log_distance,
+    log_ratio,
+    moved_delta,
+    moved_epsilon,
+    renyi_surcharge,
+)
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    Repeated,
+    SummedNoise,
+    event_from_dict,
+    without_shares,
+)
+from tutelage.exceptions import InvalidParameterError, LedgerError, UnsupportedEventError
+from tutelage.ledger.bookkeeping import breach_of
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+
+VOTE = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
+INTERACTIVE = InteractiveCheck(100, 150.0, 10, ONE_TEACHER)
+ORDERS = np.array([1.01, 1.5, 2.0, 8.0, 64.0])
+DIGITS = 50
+
+
+def precise_gaussian(sigma, reach: int) -> list:
+    weights = [mp.exp(-(mpf(z) ** 2) / (2 * sigma**2)) for z in range(-reach, reach + 1)]
+    total = mp.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+@lru_cache
+def summed_and_whole(sigma: float, shares: int, reach: int) -> tuple[list, list]:
+    """Return P of the sum and W of one variable on −reach..reach, to 50 digits, by plain convolution.
+
+    Each share is cut at 16 of its σ or at the reach, if that is farther: what is missing is below 1e-50 of any chance
+    compared, for the sum reaches z most easily when every share goes z/h.
+    """
+    with mp.workdps(DIGITS + 20):
+        own = max(math.ceil(18 * sigma), math.ceil(2 * reach / shares))
+        share = precise_gaussian(mpf(sigma), own)
+        total = share
+        for _ in range(shares - 1):
+            total = np.convolve(np.array(total, dtype=object), np.array(share, dtype=object)).tolist()
+        whole = precise_gaussian(mpf(sigma) * mp.sqrt(shares), len(total) // 2)
+        middle = len(total) // 2
+        return total[middle - reach : middle + reach + 1], whole[middle - reach : middle + reach + 1]
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.0, 5), (1.3, 3), (2.0, 2), (2.0, 4)])
+def test_the_sum_is_within_the_bound_of_one_discrete_gaussian(sigma, shares):
+    total, whole = summed_and_whole(sigma, shares, math.ceil(6 * sigma * math.sqrt(shares)))
+    with mp.workdps(DIGITS):
+        most = max(abs(mp.log(p / w)) for p, w in zip(total, whole, strict=True))
+        assert 0 < most <= log_ratio(sigma, shares)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3, 2.0, 2.5])
+def test_the_bound_is_the_spread_of_the_ratios_of_two_shares(sigma):
+    total, whole = summed_and_whole(sigma, 2, 9)
+    with mp.workdps(DIGITS):
+        ratios = [mp.log(p / w) for p, w in zip(total, whole, strict=True)]
+        spread = max(ratios) - min(ratios)
+        assert spread <= log_ratio(sigma, 2)
+        assert float(spread) == pytest.approx(log_ratio(sigma, 2), rel=1e-3)
+
+
+@given(sigma=st.floats(1, 3), shares=st.integers(2, 60))
+def test_the_closed_form_covers_the_ripple_that_every_further_share_adds(sigma, shares):
+    with mp.workdps(DIGITS):
+        steps = [mp.exp(-2 * (mp.pi * mpf(sigma)) ** 2 * k / (k + 1)) for k in range(1, shares)]
+        ripple = [mp.jtheta(3, 0, q) / mp.jtheta(4, 0, q) for q in steps]  # largest over smallest theta sum
+        assert mp.fsum(mp.log(ratio) for ratio in ripple) <= log_ratio(sigma, shares)
+
+
+def test_one_share_is_the_noise_itself_and_little_noise_has_no_bound():
+    assert log_ratio(0.5, 1) == 0
+    assert log_ratio(0.9, 2) == math.inf
+    assert log_ratio(2.0, 1_000_000) < 1e-16
+    assert log_ratio(2.0, 2) > 1e-17
+
+
+@given(sigma=st.floats(1, 8), shares=st.integers(2, 10_000))
+def test_more_shares_of_the_same_noise_are_never_closer(sigma, shares):
+    assert log_ratio(sigma, shares) <= log_ratio(sigma, shares + 1)
+    assert log_ratio(sigma * 1.01, shares) <= log_ratio(sigma, shares)
+
+
+def shifted_renyi(law: list, order: float):
+    """Return D_order of a law and its shift by one, to 50 digits, over the range in which both are known."""
+    lam = mpf(order)
+    return mp.log(mp.fsum(p**lam * q ** (1 - lam) for p, q in zip(law[1:], law[:-1], strict=True))) / (lam - 1)
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.2, 5), (2.0, 2), (2.0, 4)])
+@pytest.mark.parametrize("order", [1.01, 2.0, 8.0])
+def test_the_true_renyi_divergence_of_the_sum_is_below_what_is_claimed(sigma, shares, order):
+    width = sigma * math.sqrt(shares)
+    total, _ = summed_and_whole(sigma, shares, math.ceil(13 * width + order))
+    with mp.workdps(DIGITS):
+        true = shifted_renyi(total, order)
+        assert order / (2 * width**2) * 0.99 < true  # it is not cut short
+        claimed = mpf(order) / (2 * mpf(sigma) ** 2 * shares)
+        claimed += mpf(float(renyi_surcharge(log_ratio(sigma, shares), np.array([order]))[0]))
+        assert true <= claimed
+
+
+def test_the_surcharge_is_needed_where_shares_are_narrow():
+    """At σ_s = 1 the sum of two shares costs more than one discrete Gaussian does, so nothing less would do."""
+    total, whole = summed_and_whole(1.0, 2, 19)
+    with mp.workdps(DIGITS):
+        assert max(shifted_renyi(total, order) - shifted_renyi(whole, order) for order in (1.01, 2.0, 4.0)) > 1e-12
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_pair_of_small_neighbours_costs_more_than_claimed(classes):
+    event = SummedNoise(NoisyArgmaxGaussian(4.0, classes, ONE_TEACHER), 4)
+    share = discrete_gaussian_masses(2.0, 26)
+    masses = share
+    for _ in range(3):
+        masses = np.convolve(masses, share)
+    bounds = rdp_of_three_outcomes(event, ORDERS).values, rdp(event, ORDERS).values
+    laws = {}
+    for counts in ([3, 2, 0], [1, 1, 1], [5, 0, 0], [2, 2, 1]):
+        start = np.array(counts[:classes])
+        for other in [start, *neighbours(start)]:
+            laws[tuple(other)] = label_probabilities(other, masses)
+        for other in neighbours(start):
+            p, q = laws[tuple(start)], laws[tuple(other)]
+            for index, order in enumerate(ORDERS):
+                for a, b in ((p, q), (q, p)):
+                    true = np.log(np.sum(a**order * b ** (1 - order))) / (order - 1)
+                    assert true <= bounds[0][index] * (1 + 1e-9) + 1e-12
+                    assert bounds[0][index] <= bounds[1][index]
+
+
+@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE])
+@pytest.mark.parametrize("shares", [1, 2, 20])
+def test_it_comes_back_from_its_record(event, shares):
+    summed = SummedNoise(event, shares)
+    for whole in (summed, Repeated(summed, 7), Composed((summed, VOTE))):
+        assert event_from_dict(whole.as_dict()) == whole
+    assert summed.unit == event.unit
+    assert summed.classes == event.classes
+    assert not summed.is_simulated
+    assert SummedNoise(replace(event, simulated=True), shares).is_simulated
+    assert without_shares(summed) == event == without_shares(event)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER),
+        Repeated(VOTE, 2),
+        Composed((CHECK, VOTE)),
+        SummedNoise(VOTE, 2),
+        None,
+    ],
+)
+def test_other_noise_is_not_summed(event):
+    with pytest.raises(InvalidParameterError, match="must be a NoisyArgmaxGaussian"):
+        SummedNoise(event, 2)
+
+
+@pytest.mark.parametrize("shares", [0, -1, 2.0, True, "3", float("nan"), None])
+def test_shares_are_counted(shares):
+    with pytest.raises(InvalidParameterError, match="`shares`"):
+        SummedNoise(VOTE, shares)
+
+
+def test_shares_of_too_little_noise_are_refused_with_the_fix():
+    for shares in range(2, 30):
+        SummedNoise(NoisyArgmaxGaussian(2 * math.sqrt(shares), 10, ONE_TEACHER), shares)
+        with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
+            SummedNoise(NoisyArgmaxGaussian(1.99 * math.sqrt(shares), 10, ONE_TEACHER), shares)
+    SummedNoise(NoisyArgmaxGaussian(0.5, 10, ONE_TEACHER), 1)  # a single share is no sum
+    with pytest.raises(UnsupportedEventError):
+        event_from_dict({"event": "SummedNoise", "shares": 10**6, "of": VOTE.as_dict()})
+
+
+@given(sigma=st.floats(30, 1e6), shares=st.integers(1, 200))
+def test_the_shares_have_the_whole_noise_and_no_more(sigma, shares):
+    share = SummedNoise(NoisyArgmaxGaussian(sigma, 10, ONE_TEACHER), shares).sigma_of_share
+    assert Fraction(share) ** 2 * shares >= Fraction(sigma) ** 2
+    assert Fraction(math.nextafter(share, 0)) ** 2 * shares < Fraction(sigma) ** 2
+
+
+@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE])
+def test_it_costs_what_whole_noise_does_and_a_trifle(event):
+    summed = SummedNoise(event, 4)
+    for cost in (rdp, rdp_of_three_outcomes):
+        whole, shared = cost(event, ORDERS).values, cost(summed, ORDERS).values
+        assert np.all(shared >= whole)
+        assert shared == pytest.approx(whole, rel=1e-12)
+    for count in (1, 50):
+        whole, shared = epsilon(Repeated(event, count), 1e-5), epsilon(Repeated(summed, count), 1e-5)
+        assert whole.epsilon <= shared.epsilon <= whole.epsilon * (1 + 1e-9) + 1e-12
+        assert (shared.delta, shared.unit) == (1e-5, ONE_TEACHER)
+
+
+def test_what_it_costs_is_pinned():
+    """Golden: one thousand answers at σ = 40, alone, checked, and among noise drawn whole."""
+    summed, check = SummedNoise(VOTE, 8), SummedNoise(CHECK, 8)
+    assert epsilon(Repeated(summed, 1000), 1e-5).epsilon == pytest.approx(4.163584, abs=2e-4)
+    assert epsilon(Composed((Repeated(check, 100), Repeated(summed, 60))), 1e-5).epsilon == pytest.approx(
+        0.90832, abs=2e-4
+    )
+    mixed = Composed((Repeated(summed, 30), Repeated(VOTE, 30), Repeated(check, 100)))
+    assert epsilon(mixed, 1e-5).epsilon == pytest.approx(0.90832, abs=2e-4)
+    assert rdp(summed, np.array([2.0])).values[0] == pytest.approx(2 / 40**2, rel=1e-12)
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    with pytest.raises(UnsupportedEventError, match="different units"):
+        epsilon(Composed((summed, replace(VOTE, unit=row))), 1e-5)
+
+
+def test_exact_composition_is_used_and_surcharged(monkeypatch):
+    """With a distance that is not negligible ε rises by twice the distance of all answers, and δ is divided by e^it."""
+    narrow = SummedNoise(NoisyArgmaxGaussian(2 * math.sqrt(2), 10, ONE_TEACHER), 2)
+    monkeypatch.setattr(data_independent.summed_noise, "log_ratio", lambda sigma, shares: 1e-4)
+    assert log_distance(narrow) == pytest.approx(1e-3)
+    assert log_distance(SummedNoise(CHECK, 2)) == pytest.approx(1e-4)
+    for part in ("_by_renyi", "_by_three_outcomes"):
+        empty = (math.inf, "", None) if part == "_by_renyi" else []
+        monkeypatch.setattr(data_independent, part, lambda *_, empty=empty: empty)
+    found = epsilon(Repeated(narrow, 20), 1e-5)
+    expected = gaussian_composition(2 * math.sqrt(2), 20, 1e-5 * math.exp(-0.02)) + 0.04
+    assert found.epsilon == pytest.approx(expected, rel=1e-12)
+    assert "shares" in found.method
+
+
+@pytest.mark.parametrize("distance", [1e-16, 1e-3, 0.1])
+def test_a_moved_pair_satisfies_the_moved_guarantee(distance):
+    """The worst that a factor e^±u can do to an (ε, δ) pair of laws, outcome by outcome, is covered."""
+    delta, eps, chance = 0.05, 0.5, 0.4
+    other = chance * math.exp(eps) + moved_delta(delta, distance)  # chance of the neighbour, (ε, δ) just kept
+    moved = math.exp(distance) * other, math.exp(-distance) * chance
+    left_over = moved[0] - math.exp(moved_epsilon(eps, distance)) * moved[1]
+    assert delta * (1 - 1e-9) < left_over <= delta * (1 + 1e-12)
+
+
+def test_a_budget_holds_as_many_and_settles_what_happened(tmp_path):
+    one = Composed((SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)))
+    plain = Composed((CHECK, VOTE))
+    shared, whole = RenyiFilter.suited_to(2.0, 1e-5, one), RenyiFilter.suited_to(2.0, 1e-5, plain)
+    assert shared.order == whole.order
+    assert shared.fitting(one, 0) == whole.fitting(plain, 0) > 100
+    assert RenyiFilter.holding(Repeated(one, 100), 1e-5).epsilon >= epsilon(Repeated(one, 100), 1e-5).epsilon
+    ledger = Ledger.create(tmp_path / "budget.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    reservation = ledger.reserve(one, 10)
+    happened = Composed((Repeated(SummedNoise(CHECK, 8), 10), Repeated(SummedNoise(VOTE, 8), 3)))
+    answers = {bytes([number]) * 32: (1 if number < 3 else -1,) for number in range(10)}
+    before = ledger.state().spent
+    ledger.settle(reservation, answers, happened)
+    assert 0 < ledger.state().spent < before
+    state = Ledger.open(tmp_path / "budget.ledger").state()
+    assert state.spent == ledger.state().spent
+    assert state.answers == 10
+
+
+def test_what_a_settled_batch_must_keep_to_holds_for_summed_noise():
+    check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
+    one = Composed((check, vote))
+    happened = Composed((Repeated(check, 10), Repeated(vote, 3)))
+    assert breach_of(one, 10, happened, 3) is None
+    assert breach_of(one, 10, happened, 4) == "gives more labels than it reports answers"
+    assert breach_of(one, 10, Composed((Repeated(check, 9), Repeated(vote, 3))), 3) is not None
+    assert breach_of(one, 10, Composed((Repeated(check, 10), Repeated(vote, 11))), 3) is not None
+    assert breach_of(one, 10, Composed((Repeated(CHECK, 10), Repeated(VOTE, 3))), 3) is not None
+    assert breach_of(vote, 10, Repeated(vote, 9), 9) is not None
+    asked = SummedNoise(INTERACTIVE, 8)
+    confirmed = Composed((Repeated(asked, 10), Repeated(vote, 3)))
+    assert breach_of(Composed((asked, vote)), 10, confirmed, 9) is None
+
+
+def test_a_ledger_refuses_to_give_back_checks_of_summed_noise():
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    one = Composed((SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)))
+    reservation = ledger.reserve(one, 10)
+    with pytest.raises(LedgerError, match="fewer checks"):
+        ledger.settle(reservation, {}, Repeated(SummedNoise(CHECK, 8), 9))
+
+
+def test_costs_that_need_votes_refuse_it_and_public_ones_do_not():
+    votes = VoteHistogram(np.array([[90, 10], [60, 40]]), n_teachers=100)
+    summed = SummedNoise(NoisyArgmaxGaussian(10.0, 2, ONE_TEACHER), 4)
+    accountant = Accountant()
+    with pytest.raises(UnsupportedEventError, match="Nobody knows the votes"):
+        accountant.add(Repeated(summed, 2), votes)
+    with pytest.raises(UnsupportedEventError, match="SummedNoise"):
+        ExactCosts(summed, votes)
+    with pytest.raises(UnsupportedEventError, match="SummedNoise"):
+        costs_2018(summed, votes, ORDERS)
+    accountant.add(Repeated(summed, 2))
+    assert accountant.data_independent(1e-5).epsilon == epsilon(Repeated(summed, 2), 1e-5).epsilon
+
+
+def test_the_accountant_knows_its_checks_from_its_answers():
+    check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
+    accountant = Accountant()
+    accountant.add(Repeated(check, 10))
+    accountant.add(Repeated(vote, 10))
+    assert accountant.charged() == Composed((Repeated(check, 10), Repeated(vote, 10)))
+    unlimited = Accountant()
+    unlimited.add(Repeated(check, 10))
+    unlimited.add(Repeated(vote, 3))
+    with pytest.raises(ValueError, match="at_most"):
+        unlimited.charged()
+
+
+def law_is(drawn: np.ndarray, sigma: float) -> float:
+    """Return the p-value of a chi-square test that the integers drawn are discrete Gaussian of parameter `sigma`."""
+    reach = math.ceil(8 * sigma)
+    masses = discrete_gaussian_masses(sigma, reach)
+    edges = np.unique(np.searchsorted(np.cumsum(masses), np.linspace(0, 1, 41)[1:-1])) - reach
+    bins = np.searchsorted(edges, np.arange(-reach, reach + 1), side="left")
+    expected = np.bincount(bins, weights=masses) * drawn.size
+    found = np.bincount(np.searchsorted(edges, drawn.ravel(), side="left"), minlength=len(expected))
+    return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
+
+
+@pytest.mark.parametrize(("sigma", "honest", "entities"), [(4.0, 4, 4), (6.0, 5, 8), (10.0, 20, 25)])
+def test_what_the_honest_add_has_the_law_of_whole_noise_and_more_come_with_more(sigma, honest, entities):
+    """Seeded. Each of three p-values of right noise is below 1e-4 once in 10,000 seeds; wrong ones are below 1e-12."""
+    share = SummedNoise(NoisyArgmaxGaussian(sigma, 2, ONE_TEACHER), honest).sigma_of_share
+    drawn = SimulationNoise(11).discrete_gaussian(share, (entities, 40_000))
+    assert law_is(drawn[:honest].sum(axis=0), sigma) > 1e-4
+    everything = drawn.sum(axis=0)
+    assert law_is(everything, sigma * math.sqrt(entities / honest)) > 1e-4
+    if entities > honest:
+        assert law_is(everything, sigma) < 1e-12
+        assert everything.var() == pytest.approx(sigma**2 * entities / honest, rel=0.04)  # five standard errors
+    assert law_is(SimulationNoise(12).discrete_gaussian(sigma, (40_000,)), sigma) > 1e-4
+
+
+def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_theirs():
+    """Planted fault: N shares are counted on where h are honest. What colluders cannot subtract is then too little."""
+    sigma, honest, entities = 8.0, 6, 10
+    event = NoisyArgmaxGaussian(sigma, 2, ONE_TEACHER)
+
+    def left(counted: int) -> np.ndarray:
+        drawn = SimulationNoise(13).discrete_gaussian(SummedNoise(event, counted).sigma_of_share, (entities, 40_000))
+        return drawn.sum(axis=0) - drawn[honest:].sum(axis=0)  # the rest told theirs
+
+    assert law_is(left(honest), sigma) > 1e-4
+    assert law_is(left(entities), sigma) < 1e-12
+
+    claimed = rdp(SummedNoise(ConfidenceCheck(0, sigma, 2, ONE_TEACHER), honest), np.array([2.0])).values[0]
+    measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))  # λ/2σ² at λ = 2
+    assert measured > 1.6 * claimed
+    assert right < 1.04 * claimed  # five standard errors
