@@ -80,13 +80,19 @@ def three() -> list[Party]:
 
 
 class Running:
-    """A party's process."""
+    """A party's process, which runs the body so many times, each with new connections."""
 
     def __init__(
-        self, party: Party, body: Callable[..., Any], *given: Any, timeout: float = 20.0, transcript: Path | None = None
+        self,
+        party: Party,
+        body: Callable[..., Any],
+        *given: Any,
+        timeout: float = 20.0,
+        transcript: Path | None = None,
+        times: int = 1,
     ) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, party, body, given, timeout, transcript)
+        arguments = (theirs, party, body, given, timeout, transcript, times)
         self.process = PROCESSES.Process(target=_run, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -110,21 +116,28 @@ class Running:
 
 
 def _run(
-    pipe: Connection, party: Party, body: Callable[..., Any], given: Any, timeout: float, transcript: Path | None
+    pipe: Connection,
+    party: Party,
+    body: Callable[..., Any],
+    given: Any,
+    timeout: float,
+    transcript: Path | None,
+    times: int,
 ) -> None:
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     start = time.monotonic()
     result = error = None
     try:
-        result = run_party(
-            party.me,
-            party.endpoints,
-            party.key,
-            lambda session: body(session, pipe.send, *given),
-            timeout=timeout,
-            transcript=transcript,
-        )
+        for _ in range(times):
+            result = run_party(
+                party.me,
+                party.endpoints,
+                party.key,
+                lambda session: body(session, pipe.send, *given),
+                timeout=timeout,
+                transcript=transcript,
+            )
     except Exception as raised:
         error = raised
     seconds = time.monotonic() - start

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import REPOSITORY
 from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
-from tutelage.exceptions import OverlappingShardsError
+from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.partition import refuse_overlap
 
 FOLDER = REPOSITORY / "examples" / "consortium"
@@ -104,7 +104,7 @@ def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
 def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path, monkeypatch):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(example.run.InvalidDataError, match=r"UCI's diabetic_data\.csv"):
+    with pytest.raises(InvalidDataError, match=r"UCI's diabetic_data\.csv"):
         example.run.main(tmp_path / "play")
     assert not (tmp_path / "play").exists()
 

@@ -160,6 +160,29 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     assert "every entity keeps its own budget" in refusal(paid, 2)
 
 
+def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothing(tmp_path):
+    mail, member = consortium(tmp_path, LOCAL), as_member(tmp_path, HOSPITALS[0])
+    votes, data = tmp_path / HOSPITALS[0] / "ballots.npy", tmp_path / HOSPITALS[0] / "rows.csv"
+    np.save(votes, np.zeros((1, 4), dtype=int))
+    for number, text in enumerate(["a", "a", "ab"]):
+        data.write_text(text)
+        np.save(tmp_path / "rows.npy", np.arange(4.0)[:, None] + 10 * number)
+        run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
+        standing = json.loads(run("status", "--mailbox", mail, "--json"))["batches"]
+        batch = next(each["batch"] for each in standing if not each["answered"])
+        vote = ("vote", votes, *member, "--batch", batch, "--data", data)
+        if number == 2:
+            assert "ledger of another data set, or of an earlier state" in refusal(tutelage("federate", *vote), 1)
+            vote = (*vote, "--data-changed")
+        run(*vote)
+    shown = tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger", "--json")
+    first, second = json.loads(shown.stdout)
+    assert (first["version"], first["queries"]) == (1, 12)
+    assert (second["version"], second["queries"]) == (2, 4)
+    assert 0 < second["epsilon"] < first["epsilon"] <= 900
+    assert "version 2" in tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger").stdout
+
+
 def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
     mail = consortium(tmp_path, LOCAL)
     np.save(tmp_path / "rows.npy", np.arange(500.0)[:, None])

@@ -149,7 +149,10 @@ def test_a_transcript_holds_no_count_but_everything_that_was_received(computed):
         assert len(elements) > 50_000
         assert not counts & set(elements)
         assert all(2**40 < value < MODULUS - 2**40 for value in elements)  # else by chance of 2^-30
-        own = next(line["elements"] for line in lines if line["from"] == place and "elements" in line)
+        opened = {value for line in lines for value in line.get("opened", ())}
+        assert len(opened) > 5_000
+        assert all(value == 0 or 2**40 < value < MODULUS - 2**40 for value in opened)  # zero tests, or well masked
+        own = next(line["elements"] for line in lines if line.get("from") == place and "elements" in line)
         assert own == list(computed.tasks["1 classes"][place][1].ravel())
 
 
@@ -232,6 +235,18 @@ def test_the_others_notice_at_once_when_a_party_is_killed():
         assert isinstance(end.error, PartyLostError)
         assert "was lost" in str(end.error)
         assert (end.result, end.printed) == (None, "")
+
+
+async def a_few(session, say, votes):
+    return await session.labels(votes, 8)
+
+
+def test_one_process_can_run_several_computations_one_after_another():
+    votes = np.array([[3, 5, 1], [-2, -2, -9]])
+    running = [Running(party, a_few, share, times=3) for party, share in zip(three(), summands(votes), strict=True)]
+    ends = [one.ended() for one in running]
+    assert [(end.error, end.printed) for end in ends] == [(None, "")] * 3
+    assert recombine([end.result for end in ends], (2,)).tolist() == [2, 1]
 
 
 async def silent(session, say, which):
@@ -409,7 +424,8 @@ def test_what_is_no_message_ends_the_computation(said):
         writer.write(said)
 
     ends = against_two(asked, (np.zeros((4, 3), dtype=object),), hostile)
-    assert all(isinstance(end.error, FederationError) and end.printed == "" for end in ends)
+    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
+    assert any("one sent what is no message" in str(end.error) for end in ends)
     assert all(end.seconds < 2 * SOON for end in ends)
 
 

@@ -68,6 +68,13 @@ THEOREMS = {
         ("The best chances of a test", "accounting.release.proposal:best_chances"),
         ("What may be published after a test", "publishing:publish_epsilon"),
     ],
+    "summed_noise.md": [
+        ("A sum of discrete Gaussians is nearly one", "accounting.summed_noise:log_ratio"),
+        ("Cost of summed noise", "accounting.summed_noise:log_distance"),
+        ("What is left if fewer are honest", "federation.noise_shares:epsilon_if"),
+        ("What two computing parties see", "federation.noise_shares:epsilon_for_two_computing_parties"),
+        ("Bits of the comparisons", "federation.noise_shares:bit_length"),
+    ],
     "smooth_sensitivity.md": [
         ("How far a bound of 2017 or 2018 moves", "accounting.release.smooth_sensitivity:SmoothCosts"),
         ("What noise must be added for a bound to stay one", "accounting.release.smooth_plan:margin_of"),

@@ -188,6 +188,22 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
         assert not reached & sensitive
 
 
+def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_shares():
+    def imported(path: Path) -> set[Path]:
+        names = re.findall(r"^from tutelage\.federation\.([\w.]+) import", path.read_text(), re.MULTILINE)
+        places = (PACKAGE / "federation" / name.replace(".", "/") for name in names)
+        return {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places}
+
+    reached, frontier = set(), {PACKAGE / "federation" / "aggregator.py"}
+    while frontier:
+        reached |= frontier
+        frontier = set().union(*(imported(path) for path in frontier)) - reached
+    names = {str(path.relative_to(PACKAGE / "federation")) for path in reached}
+    assert {"aggregator.py", "sharing.py", "envelopes.py"} <= names
+    assert not {"entity.py", "computing_party.py"} & names
+    assert not [name for name in names if name.startswith("mpc")]
+
+
 def test_mechanisms_and_accounting_meet_in_events_only():
     for one, other in (("mechanisms", "accounting"), ("accounting", "mechanisms")):
         assert not any(other in imported_units(path) for path in SOURCES if unit_of(path) == one)

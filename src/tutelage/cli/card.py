@@ -18,7 +18,7 @@ from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
-from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck
+from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
@@ -171,10 +171,10 @@ def _judged_anew(made: PrivacyCard, epsilon: PublicEpsilon) -> tuple[Finding, ..
 def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> tuple[Finding, ...]:
     """Return what to object to in the public settings of a release."""
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "teachers": teachers}
-    for part in flatten(event):
-        if isinstance(part.event, ConfidenceCheck | InteractiveCheck):
-            settings |= {"threshold": part.event.threshold, "classes": part.event.classes}
-            settings["mechanism"] = "interactive" if isinstance(part.event, InteractiveCheck) else "confident"
+    for done in (without_shares(part.event) for part in flatten(event)):
+        if isinstance(done, ConfidenceCheck | InteractiveCheck):
+            settings |= {"threshold": done.threshold, "classes": done.classes}
+            settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
     return lint(**settings)
 
 
@@ -183,6 +183,8 @@ def _settings(event: Event) -> str:
     record = event.as_dict()
     if isinstance(event, PUBLICATIONS):
         return record["event"]
+    if isinstance(event, SummedNoise):
+        return f"{_settings(event.event)}, its noise from {event.shares} shares"
     given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
     return f"{record['event']}({given})"
 

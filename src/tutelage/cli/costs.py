@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.accounting.data_independent import Check, flatten
-from tutelage.events import PUBLICATIONS, Composed, Event, Repeated, event_from_dict
+from tutelage.events import PUBLICATIONS, Composed, Event, Repeated, event_from_dict, without_shares
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.history import answered, happened
 from tutelage.report import Batch, FrontierPoint
 from tutelage.report.evidence import merged
 
@@ -35,13 +36,13 @@ def batches_of(entries: list[dict[str, Any]]) -> tuple[Batch, ...]:
     """
     opening = entries[0]
     limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
-    answers = _answered(entries)
+    answers = answered(entries)
     batches = []
     for entry in entries:
         if entry["kind"] == Kind.RESERVED:
-            answered = answers.get(entry["number"])
-            share = limit.share(entry["cost"] - (0 if answered is None else answered["refund"]))
-            checks = share * _share_of_checks(_happened(entry, answered), limit)
+            settled = answers.get(entry["number"])
+            share = limit.share(entry["cost"] - (0 if settled is None else settled["refund"]))
+            checks = share * _share_of_checks(happened(entry, settled), limit)
             queries = 0 if _is_publication(entry) else entry["queries"]
             batches.append(Batch(entry["written"], queries, checks, share - checks))
     return merged(batches, _MOST_BATCHES)
@@ -57,23 +58,23 @@ def released(entries: list[dict[str, Any]]) -> Released:
     InvalidDataError
         If nothing was released through it.
     """
-    answered = _answered(entries)
+    settled = answered(entries)
     reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
     asked = [entry for entry in reserved if not _is_publication(entry)]
     if not asked:
         raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
     queries = sum(entry["queries"] for entry in asked)
-    times = counted(_happened(entry, answered.get(entry["number"])) for entry in reserved)
+    times = counted(happened(entry, settled.get(entry["number"])) for entry in reserved)
     kinds = tuple(Repeated(event, count) for event, count in times.items())
     return Released(Composed(kinds), queries, event_from_dict(asked[-1]["event"]))
 
 
 def given(entries: list[dict[str, Any]]) -> Counter[Event]:
     """Return how often each kind of answer was given; none of a batch that was interrupted ever was."""
-    answered = _answered(entries)
+    settled = answered(entries)
     reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not _is_publication(entry)]
     return counted(
-        event_from_dict(answered[entry["number"]]["happened"]) for entry in reserved if entry["number"] in answered
+        event_from_dict(settled[entry["number"]]["happened"]) for entry in reserved if entry["number"] in settled
     )
 
 
@@ -102,17 +103,6 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
 
 
-def _answered(entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Return the entries that settled a batch, by the number of its reservation."""
-    return {entry["reservation"]: entry for entry in entries if entry["kind"] == Kind.ANSWERED}
-
-
-def _happened(reserved: dict[str, Any], answered: dict[str, Any] | None) -> Event:
-    if answered is not None:
-        return event_from_dict(answered["happened"])
-    return Repeated(event_from_dict(reserved["event"]), reserved["queries"])
-
-
 def _is_publication(reserved: dict[str, Any]) -> bool:
     """Whether it was no query but the publication of an ε."""
     return reserved["event"]["event"] in {kind.__name__ for kind in PUBLICATIONS}
@@ -121,5 +111,5 @@ def _is_publication(reserved: dict[str, Any]) -> bool:
 def _share_of_checks(event: Event, limit: RenyiFilter) -> float:
     parts = [(part, limit.cost(Repeated(part.event, part.times))) for part in flatten(event)]
     whole = sum(cost for _, cost in parts)
-    beside = sum(cost for part, cost in parts if isinstance(part.event, (Check, *PUBLICATIONS)))
+    beside = sum(cost for part, cost in parts if isinstance(without_shares(part.event), (Check, *PUBLICATIONS)))
     return beside / whole if whole else 0.0

@@ -1,5 +1,6 @@
 """``tutelage federate``: teachers at different owners, over files that may travel by any means."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,12 +126,21 @@ def vote(
     ledger: Annotated[Path, typer.Option(help="The ledger of this entity's own data.")],
     batch: BatchOption = None,
     array: Annotated[str | None, typer.Option(help="Array of an npz file, if it holds several.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="File of the private rows, to tie the ledger to; only a keyed hash is kept.")
+    ] = None,
+    data_changed: Annotated[
+        bool, typer.Option("--data-changed", help="The file has changed and is still this ledger's data.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send, as an entity, sealed, noised votes on a batch. The same ones, if they were made before."""
     member, budget, box = Home(home), Ledger.open(ledger), Mailbox(mailbox)
     entity = Entity(member, budget)
     asked = _batch(box, entity.consortium, batch)
+    if data is not None:
+        with data.open("rb") as file:
+            entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
     cast = entity.vote(asked, _array(ballots, array, "ballots"))
     for recipient, envelope in cast.envelopes.items():
         name = member.identity.member.name

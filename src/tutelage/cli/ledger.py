@@ -5,7 +5,7 @@ import os
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from tutelage.budget import round_up
 from tutelage.cli.outputs import check_output
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.history import Exposure, exposures
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 _BAR = 50
@@ -98,6 +99,20 @@ def verify(
 
 
 @ledger.command()
+def exposure(file: File, as_json: AsJson = False) -> None:
+    """Print what people have been exposed to since each state of the data that the ledger was tied to."""
+    found = exposures(_opened(file).export())
+    if as_json:
+        typer.echo(json.dumps([_as_dict(one) for one in found], indent=2))
+        return
+    table = Table("data since", "queries", "epsilon", title=str(file), title_justify="left")
+    for one in found:
+        cost = "none" if one.epsilon is None else str(one.epsilon)
+        table.add_row(f"{one.since} (version {one.version})", f"{one.queries:,}", cost)
+    Console().print(table)
+
+
+@ledger.command()
 def export(
     file: File,
     output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
@@ -110,6 +125,12 @@ def export(
         typer.echo(lines, nl=False)
     else:
         output.write_text(lines, encoding="utf-8")
+
+
+def _as_dict(one: Exposure) -> dict[str, Any]:
+    epsilon = None if one.epsilon is None else round_up(one.epsilon.epsilon)
+    delta = None if one.epsilon is None else one.epsilon.delta
+    return {"version": one.version, "since": one.since, "queries": one.queries, "epsilon": epsilon, "delta": delta}
 
 
 def _opened(file: Path) -> Ledger:

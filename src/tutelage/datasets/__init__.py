@@ -1,6 +1,7 @@
 """Data sets of the papers' experiments, each with its public description and its split."""
 
 from tutelage.datasets.adult import AdultSplit, load_adult
+from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage.datasets.images import (
     ImageSplit,
     load_digits,
@@ -12,11 +13,15 @@ from tutelage.datasets.images import (
 
 __all__ = [
     "AdultSplit",
+    "DiabetesSplit",
+    "HospitalStays",
     "ImageSplit",
     "load_adult",
+    "load_diabetes",
     "load_digits",
     "load_fashion_mnist",
     "load_mnist",
     "load_svhn",
     "load_svhn_sample",
+    "split_by_patient",
 ]

@@ -19,7 +19,6 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.entity import SPLIT_BYTES
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.influence import projection_bound
@@ -27,7 +26,7 @@ from tutelage.federation.keys import Member, Role
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.noise_shares import SharedMechanism, bit_length
-from tutelage.federation.sharing import MODULUS, decode
+from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
 
@@ -181,7 +180,7 @@ class ComputingParty:
     def _read(self, payload: bytes, queries: int) -> _Shares:
         blocks = 2 if isinstance(self._mechanism, ConfidentGNMax) else 1
         shape = (blocks, queries, self._consortium.n_classes)
-        return _Shares(payload[:SPLIT_BYTES].hex(), decode(payload[SPLIT_BYTES:], shape))
+        return _Shares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape))
 
     async def _agree(
         self, session: Session, batch: Batch, held: dict[str, _Shares], left_out: dict[str, str]

@@ -28,7 +28,7 @@ from tutelage.mechanisms.local import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import ONE_ENTITY, NeighboringRelation, PrivacyUnit
 
 _FORMAT = 1
 _MOST_CLASSES = 2**20
@@ -205,6 +205,11 @@ class Consortium:
                 what = " with a local mechanism" if self.is_local else ""
                 raise InvalidParameterError(f"`{name}` of Consortium{what} must be at most {most}. Got {value}.")
             object.__setattr__(self, name, value)
+        if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
+            raise InvalidParameterError(
+                f"`unit` of Consortium must be whose change moves one ballot; one entity's whole data moves "
+                f"all {self.teachers_per_entity}. Name whom its rows are about, or take one teacher per entity."
+            )
         if self.honest < 1:
             raise InvalidParameterError(
                 f"`colluding` of Consortium must be below `quorum`, so that some noise stays unknown. "

@@ -17,7 +17,7 @@ from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
 from tutelage.federation.reports import write_reports
-from tutelage.federation.sharing import split
+from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import LocalMechanism
@@ -25,7 +25,6 @@ from tutelage.noise import SystemNoise
 from tutelage.votes import tally
 
 _VOTES = "votes"
-SPLIT_BYTES = 32  # a random name of one splitting into shares, the same in all three of them
 
 
 class Vote(NamedTuple):
@@ -80,6 +79,25 @@ class Entity:
     def consortium(self) -> Consortium:
         """The terms it votes under."""
         return self._consortium
+
+    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+        """Tie this entity's ledger to its data, or check that it is still tied to them.
+
+        A shard whose rows changed is trained anew; its people, the earlier ones too, keep what was spent on them.
+
+        Parameters
+        ----------
+        digest : bytes
+            Of the private rows, `tutelage.ledger.data_digest` or a hash of their file; only a keyed hash of it is kept.
+        changed : bool
+            The data have changed (people came or left) and are still those of this budget.
+
+        Raises
+        ------
+        LedgerMismatchError
+            If the data are others, and nobody says that they changed.
+        """
+        self._ledger.bind(digest, changed=changed)
 
     def vote(self, batch: Batch, ballots: npt.ArrayLike) -> Vote:
         """Return sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
@@ -178,5 +196,5 @@ class Entity:
         blocks = [counts + noise.discrete_gaussian(vote, counts.shape)]
         # One draw per query, the same for every class: the check compares the largest count plus one noise.
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
-        name = secrets.token_bytes(SPLIT_BYTES)
+        name = secrets.token_bytes(SPLIT_NAME_BYTES)
         return [name + shares for shares in split(np.stack(blocks))]

@@ -5,7 +5,7 @@ import math
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
 
-_FALSE_ALARM = 2.0**-40  # chance that honest votes of one entity fail one projection
+_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in nobody's δ
 
 
 def projection_bound(consortium: Consortium, mechanism: SharedMechanism, queries: int) -> int:
@@ -28,7 +28,7 @@ def projection_bound(consortium: Consortium, mechanism: SharedMechanism, queries
     Returns
     -------
     int
-        In votes; honest votes pass it with probability above 1 − 2⁻⁴⁰ per projection.
+        In votes; honest votes pass it with probability above 1 − 2⁻¹⁰⁰ per projection.
     """
     vote, *check = share_sigmas(mechanism, consortium.honest)
     classes, blocks = consortium.n_classes, 1 + len(check)

@@ -17,6 +17,7 @@ from tutelage.exceptions import ForgedMessageError, InvalidDataError
 MODULUS = 2**89 - 1  # a Mersenne prime
 ELEMENT_BYTES = 12
 PARTIES = 3
+SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
 _BOUND = 2**40
 _ELEMENT = np.dtype([("low", "<u8"), ("high", "<u4")])
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 from types import NoneType
 
 from tutelage.budget import PublicEpsilon
-from tutelage.events import Composed, Event, Repeated, event_from_dict
+from tutelage.events import Composed, Event, Repeated, SummedNoise, event_from_dict
 from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.lints import Finding
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
@@ -158,10 +158,10 @@ def _parts(value: object, where: str) -> list[tuple[str, object]]:
 def _parts_of_event(event: Event, where: str) -> list[tuple[str, object]]:
     """Return the fields of an event of `tutelage.events`; another one could call anything its settings."""
     parts = [(f"{where}.{item.name}", getattr(event, item.name)) for item in fields(event)]
-    if type(event) in (Repeated, Composed):
+    if type(event) in (Repeated, Composed, SummedNoise):
         for name, part in parts:
             held = part if type(part) is tuple else (part,)
-            if name.endswith(".count"):
+            if name.endswith((".count", ".shares")):
                 check_kinds(part, (int,), name)
             elif not all(isinstance(one, Event) for one in held):
                 raise _refusal(name, "takes events only", part)

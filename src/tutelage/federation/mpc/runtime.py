@@ -14,6 +14,7 @@ import numpy as np
 from tutelage.exceptions import FederationError
 from tutelage.federation.mpc.links import Failure, Link
 from tutelage.federation.mpc.loading import load_mpyc
+from tutelage.federation.mpc.transcript import Transcript
 from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, PARTIES, ElementArray, decode, encode
 
 load_mpyc()
@@ -63,14 +64,24 @@ class ArrayRuntime(Runtime):
         The key shared with each other party, for pseudorandom sharing; private.
     failure : Failure
         Where a malformed message is reported.
+    transcript : Transcript or None
+        Where opened numbers are written down.
     """
 
-    def __init__(self, me: int, links: Mapping[int, Link], keys: Mapping[int, bytes], failure: Failure) -> None:
+    def __init__(
+        self,
+        me: int,
+        links: Mapping[int, Link],
+        keys: Mapping[int, bytes],
+        failure: Failure,
+        transcript: Transcript | None,
+    ) -> None:
         parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
         super().__init__(me, parties, _options())
         self.options.no_prss = False  # only now, since MPyC would draw keys before
         self._links = links
         self._failure = failure
+        self._transcript = transcript
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
         self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
         self._loop.set_exception_handler(self._failed)
@@ -115,7 +126,10 @@ class ArrayRuntime(Runtime):
         for place in receivers:
             self._links[place].send(label, encoded)
         points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
-        return _at_zero(points).reshape(shares.shape)
+        values = _at_zero(points).reshape(shares.shape)
+        if self._transcript is not None:
+            self._transcript.opened(values)
+        return values
 
     async def reduced(self, shares: ElementArray) -> ElementArray:
         """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.

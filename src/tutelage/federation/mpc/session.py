@@ -48,7 +48,7 @@ class Session:
     ) -> None:
         self._me = me
         self._links = links
-        self._runtime = ArrayRuntime(me, links, keys, failure)
+        self._runtime = ArrayRuntime(me, links, keys, failure, transcript)
         self._transcript = transcript
         self._exchanges = 0
 

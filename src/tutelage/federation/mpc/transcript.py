@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import final
 
 from tutelage._files import open_private
-from tutelage.federation.sharing import ELEMENT_BYTES, decode
+from tutelage.federation.sharing import ELEMENT_BYTES, ElementArray, decode
 
 
 @final
 class Transcript:
-    """A file of JSON lines: every message that a party received, and its own inputs, with field elements in decimal.
+    """A file of JSON lines: what a party received, its own inputs, and what was opened to it; elements in decimal.
 
     Together with the party's keys it is as private as the party's shares are.
 
@@ -30,6 +30,10 @@ class Transcript:
     def text(self, sender: int, payload: bytes) -> None:
         """Write down a message that holds no field elements."""
         self._write({"from": sender, "bytes": payload.hex()})
+
+    def opened(self, values: ElementArray) -> None:
+        """Write down elements that all parties opened."""
+        self._write({"opened": values.ravel().tolist()})
 
     def _write(self, line: dict[str, object]) -> None:
         self._file.write(json.dumps(line).encode() + b"\n")
