@@ -132,9 +132,8 @@ def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, optio
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)
-        if "transcripts" in options:
-            options = {**options, "transcript": options["transcripts"] / home.name}
-            del options["transcripts"]
-        pipe.send(party.compute(batch, box, **({"timeout": 30.0} | options)))
+        folder, timeout = options.get("transcripts"), options.get("timeout", 30.0)
+        transcript = None if folder is None else folder / home.name
+        pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
     except Exception as error:
         pipe.send(error)

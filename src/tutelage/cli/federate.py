@@ -161,7 +161,9 @@ def compute(
     home: HomeOption,
     mailbox: MailboxOption,
     batch: BatchOption = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the two other parties, in all.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the others to connect, and then for any message of theirs.")
+    ] = 600.0,
     transcript: Annotated[
         Path | None, typer.Option(help="Also write everything received from the others to this file.")
     ] = None,

@@ -125,7 +125,7 @@ class ComputingParty:
         mailbox : Mailbox
             Where envelopes lie.
         timeout : float
-            Seconds to wait for the other parties, in all.
+            Seconds to wait for the other parties to connect, and then for any message of theirs.
         transcript : path, optional
             File to write everything to that this party receives from the others, for an audit.
 
