@@ -1,6 +1,7 @@
 """The command line's frame: verbs, loaded when they are called, and how refusals reach the user."""
 
 import sys
+import warnings
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -11,6 +12,9 @@ from typer.core import TyperGroup
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 _VERBS = ("plan", "run", "label", "account", "publish", "card", "ledger", "audit", "federate", "reproduce")
+
+
+_show_as_python_does = warnings.showwarning
 
 
 class _Verbs(TyperGroup):
@@ -67,8 +71,16 @@ def root(
     """Private Aggregation of Teacher Ensembles: teachers vote, noise protects, a student learns."""
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    if category.__module__.startswith("tutelage."):
+        typer.secho(f"tutelage: warning: {message}", err=True, fg=typer.colors.YELLOW)
+    else:
+        _show_as_python_does(message, category, *place, **more)
+
+
 def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
+    warnings.showwarning = _show_warning
     try:
         app()
     except TutelageError as error:

@@ -82,7 +82,7 @@ def describe(consortium: Consortium) -> None:
     table.add_row("aggregator", consortium.aggregator.name)
     table.add_row("mechanism", repr(consortium.mechanism))
     table.add_row("classes", f"{consortium.n_classes}")
-    table.add_row("protects", f"one {consortium.unit.name}: {consortium.unit.neighboring}")
+    table.add_row("protects", f"{consortium.unit.name}: {consortium.unit.neighboring}")
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
