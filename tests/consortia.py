@@ -56,14 +56,8 @@ class Members:
         return batch
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
-        """Vote and put the envelopes into the mailbox."""
-        envelopes = self.entity(name).vote(batch, ballots).envelopes
-        for recipient, envelope in envelopes.items():
-            if self.consortium.is_local:
-                self.mailbox.put_ballots(batch, name, envelope)
-            else:
-                self.mailbox.put_shares(batch, name, recipient, envelope)
-        return envelopes
+        """Vote, and return what went into the mailbox."""
+        return self.entity(name).vote(batch, ballots, self.mailbox).envelopes
 
 
 def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: float = 20.0, **terms: Any) -> Members:
@@ -85,7 +79,7 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
         home = folder / identity.member.name
         home.mkdir()
         identity.save(home)
-        Home(home).join(consortium, consortium.digest)
+        Home(home).join(consortium, consortium.fingerprint)
         if identity.member.role is not Role.COMPUTING:
             Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit)
     return Members(folder, consortium, Mailbox(folder / "mailbox"))

@@ -11,7 +11,7 @@ import pytest
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
-from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.messages.envelopes import Header, Kind, seal
 from tutelage.federation.sharing import MODULUS, decode, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 

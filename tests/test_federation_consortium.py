@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import AsPrintedWarning, InvalidDataError, InvalidParameterError, TutelageError
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.keys import Identity, Role
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Identity, Role
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip
 from tutelage.mechanisms.local import (
@@ -71,7 +71,7 @@ def test_a_consortium_is_saved_and_loaded(consortium, tmp_path):
     consortium.save(path)
     loaded = Consortium.load(path)
     assert loaded == consortium
-    assert loaded.digest == consortium.digest
+    assert loaded.fingerprint == consortium.fingerprint
     loaded.save(path)  # the same bytes
 
 
@@ -106,37 +106,37 @@ OTHERS: dict[str, Any] = {
 
 def test_the_digest_covers_every_field():
     assert set(OTHERS) == {field.name for field in fields(Consortium)}
-    found = {replace(SECURE, **{name: value}).digest for name, value in OTHERS.items()}
-    assert len(found | {SECURE.digest}) == len(OTHERS) + 1
-    assert len(SECURE.digest) == 64
+    found = {replace(SECURE, **{name: value}).fingerprint for name, value in OTHERS.items()}
+    assert len(found | {SECURE.fingerprint}) == len(OTHERS) + 1
+    assert len(SECURE.fingerprint) == 64
 
 
 @pytest.mark.parametrize("field", ["signing_key", "sealing_key", "address", "certificate"])
 def test_the_digest_covers_every_field_of_a_member(field):
     other = Identity.generate("party2", Role.COMPUTING, "127.0.0.1:9").member
     member = replace(PARTIES[2], **{field: getattr(other, field)})
-    assert replace(SECURE, members=(*SECURE.members[:-1], member)).digest != SECURE.digest
+    assert replace(SECURE, members=(*SECURE.members[:-1], member)).fingerprint != SECURE.fingerprint
 
 
 def test_the_digest_covers_who_does_what():
     renamed = replace(ENTITIES[0], name="hospital9")
     first, last = replace(ENTITIES[0], role=Role.AGGREGATOR), replace(AGGREGATOR, role=Role.ENTITY)
     swapped = (first, *ENTITIES[1:], last, *PARTIES)
-    assert replace(SECURE, members=(renamed, *SECURE.members[1:])).digest != SECURE.digest
-    assert replace(SECURE, members=swapped).digest != SECURE.digest
+    assert replace(SECURE, members=(renamed, *SECURE.members[1:])).fingerprint != SECURE.fingerprint
+    assert replace(SECURE, members=swapped).fingerprint != SECURE.fingerprint
 
 
 def test_the_digest_covers_the_kind_of_mechanism_beside_its_numbers():
-    kinds = [replace(LOCAL, mechanism=mechanism).digest for mechanism in LOCAL_MECHANISMS]
+    kinds = [replace(LOCAL, mechanism=mechanism).fingerprint for mechanism in LOCAL_MECHANISMS]
     assert len(set(kinds)) == len(kinds)
-    assert replace(SECURE, mechanism=GNMax(40.0)).digest == SECURE.digest
+    assert replace(SECURE, mechanism=GNMax(40.0)).fingerprint == SECURE.fingerprint
     vote, check = ConfidentGNMax(200, 150, 40), ConfidentGNMax(200, 40, 150)
-    assert replace(SECURE, mechanism=vote).digest != replace(SECURE, mechanism=check).digest
+    assert replace(SECURE, mechanism=vote).fingerprint != replace(SECURE, mechanism=check).fingerprint
 
 
 def test_two_consortia_of_the_same_terms_are_two():
     terms = {field.name: getattr(SECURE, field.name) for field in fields(Consortium) if field.name != "identifier"}
-    assert Consortium(**terms).digest != Consortium(**terms).digest
+    assert Consortium(**terms).fingerprint != Consortium(**terms).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -312,4 +312,4 @@ def test_a_damaged_file_never_passes_for_the_same_agreement(data, tmp_path_facto
         loaded = Consortium.load(path)
     except TutelageError:
         return
-    assert loaded.digest != SECURE.digest
+    assert loaded.fingerprint != SECURE.fingerprint

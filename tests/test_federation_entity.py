@@ -18,8 +18,8 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import Batch, Entity, Home, Role
-from tutelage.federation.envelopes import Header, Kind, unseal
-from tutelage.federation.guarantee import epsilon_of_queries
+from tutelage.federation.costs import epsilon_of_queries
+from tutelage.federation.messages.envelopes import Header, Kind, unseal
 from tutelage.federation.sharing import MODULUS, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
@@ -52,7 +52,9 @@ def test_a_batch_is_paid_for_once_and_its_envelopes_stay_the_same(members):
     spent = members.ledger("hospital-0").state().spent
     assert spent > 0
     assert members.send(batch, "hospital-0", unanimous(LABELS)) == first
-    assert members.entity("hospital-0").vote(batch, unanimous(LABELS[::-1])).envelopes == first  # votes cannot change
+    assert (
+        members.entity("hospital-0").vote(batch, unanimous(LABELS[::-1]), members.mailbox).envelopes == first
+    )  # votes cannot change
     state = members.ledger("hospital-0").state()
     assert (state.spent, state.unsettled) == (spent, 0)
 
@@ -81,7 +83,9 @@ def test_the_check_of_confident_votes_carries_one_noise_per_query(tmp_path):
 def test_another_batch_of_the_same_rows_is_paid_for_again(members):
     aggregator = members.home("aggregator").identity
     batches = [Batch.make(aggregator, members.consortium, np.zeros((5, 1))) for _ in range(2)]
-    envelopes = [members.entity("hospital-0").vote(batch, unanimous(LABELS[:5])).envelopes for batch in batches]
+    envelopes = [
+        members.entity("hospital-0").vote(batch, unanimous(LABELS[:5]), members.mailbox).envelopes for batch in batches
+    ]
     assert envelopes[0] != envelopes[1]
     entries = members.ledger("hospital-0").export()
     assert [entry["queries"] for entry in entries if entry["kind"] == "reserved"] == [5, 5]
@@ -89,7 +93,7 @@ def test_another_batch_of_the_same_rows_is_paid_for_again(members):
 
 def test_the_ledger_is_charged_what_the_terms_cost(members):
     batch = members.ask(100)
-    members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 100)))
+    members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 100)), members.mailbox)
     event = members.ledger("hospital-0").export()[1]["event"]
     assert event["event"] == "SummedNoise"
     assert event["shares"] == members.consortium.honest == 2
@@ -100,7 +104,7 @@ def test_a_batch_that_does_not_fit_is_refused_before_any_noise(tmp_path):
     members = found(tmp_path, epsilon=0.5)
     batch = Batch.make(members.home("aggregator").identity, members.consortium, np.zeros((1000, 1)))
     with pytest.raises(BudgetExceededError, match="does not allow 1,000 more"):
-        members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 1000)))
+        members.entity("hospital-0").vote(batch, unanimous(np.resize(LABELS, 1000)), members.mailbox)
     assert members.ledger("hospital-0").state().spent == 0
     assert not (tmp_path / "hospital-0" / "votes").exists()
 
@@ -121,7 +125,7 @@ def test_a_batch_that_does_not_fit_is_refused_before_any_noise(tmp_path):
 def test_ballots_that_do_not_fit_are_refused_and_cost_nothing(ballots, message, members):
     batch = members.ask(6)
     with pytest.raises(InvalidDataError, match=message):
-        members.entity("hospital-0").vote(batch, ballots)
+        members.entity("hospital-0").vote(batch, ballots, members.mailbox)
     assert members.ledger("hospital-0").state().spent == 0
 
 
@@ -136,7 +140,7 @@ def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(members)
     members.send(batch, "hospital-0", unanimous(LABELS))
     shutil.rmtree(members.folder / "hospital-0" / "votes")
     with pytest.raises(StaleBatchError, match="new ones would hold fresh noise, which is another release"):
-        members.entity("hospital-0").vote(batch, unanimous(LABELS))
+        members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)
 
 
 def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(members, tmp_path):
@@ -152,12 +156,12 @@ def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):
     other = found(tmp_path / "x" if (tmp_path / "x").mkdir() is None else tmp_path)
     home = members.home("hospital-0")
     with pytest.raises(FederationError, match="not the one given"):
-        home.join(other.consortium, consortium.digest)
+        home.join(other.consortium, consortium.fingerprint)
     with pytest.raises(FederationError, match="does not name hospital-0 with the keys of this folder"):
-        home.join(other.consortium, other.consortium.digest)
+        home.join(other.consortium, other.consortium.fingerprint)
     with pytest.raises(FederationError, match="holds 0"):
         Home(tmp_path / "mailbox")
-    home.join(consortium, f" {consortium.digest.upper()}\n")
+    home.join(consortium, f" {consortium.fingerprint.upper()}\n")
     assert home.consortium_as(Role.ENTITY) == consortium
 
 
@@ -171,19 +175,20 @@ def test_an_entity_killed_at_every_third_line_of_its_vote_pays_once_and_sends_on
     batch = members.ask(6)
     before = tmp_path / "before"
     shutil.copytree(tmp_path / "hospital-0", before)
-    members.entity("hospital-0").vote(batch, unanimous(LABELS))  # what is loaded once per process
+    members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)  # what is loaded once per process
     line, died, states = 0, True, Counter()
     while died:
         line += 3
         shutil.rmtree(tmp_path / "hospital-0")
         shutil.copytree(before, tmp_path / "hospital-0")
+        shutil.rmtree(tmp_path / "mailbox" / "shares", ignore_errors=True)
         died = killed_at(members, batch, line)
         spent = members.ledger("hospital-0").state().spent
         stored = (tmp_path / "hospital-0" / "votes" / batch.identifier).is_dir()
         assert spent > 0 or not stored  # nothing is made that is not paid for
         states[spent > 0, stored] += 1
-        envelopes = members.entity("hospital-0").vote(batch, unanimous(LABELS)).envelopes
-        assert members.entity("hospital-0").vote(batch, unanimous(LABELS)).envelopes == envelopes
+        envelopes = members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox).envelopes
+        assert members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox).envelopes == envelopes
         entries = members.ledger("hospital-0").export()
         assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
     assert min(states[False, False], states[True, False], states[True, True]) > 3
@@ -207,7 +212,7 @@ def killed_at(members, batch, line):
 
         entity = members.entity("hospital-0")
         sys.settrace(count)
-        entity.vote(batch, unanimous(LABELS))
+        entity.vote(batch, unanimous(LABELS), members.mailbox)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
 
@@ -217,20 +222,20 @@ def test_in_the_local_model_an_entity_answers_the_first_queries_that_its_budget_
     batch = members.ask(1000)
     rich, poor = members.entity("hospital-0"), members.entity("hospital-1")
     ballots = np.zeros((1, 1000), dtype=int)
-    answered = rich.vote(batch, ballots).queries
+    answered = rich.vote(batch, ballots, members.mailbox).queries
     assert 1 <= answered < 1000
-    assert poor.vote(batch, ballots).queries == answered
+    assert poor.vote(batch, ballots, members.mailbox).queries == answered
     again = members.ask(1000, first=5000)
     with pytest.raises(BudgetExceededError):
-        rich.vote(again, ballots)
-    assert rich.vote(batch, ballots).queries == answered
+        rich.vote(again, ballots, members.mailbox)
+    assert rich.vote(batch, ballots, members.mailbox).queries == answered
 
 
 def test_in_the_local_model_nobody_abstains(tmp_path):
     members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1)
     batch = members.ask(4)
     with pytest.raises(InvalidDataError, match="silence is not perturbed"):
-        members.entity("hospital-0").vote(batch, np.array([[0, 1, -1, 2]]))
+        members.entity("hospital-0").vote(batch, np.array([[0, 1, -1, 2]]), members.mailbox)
 
 
 @pytest.mark.parametrize("mechanism", [KRandomizedResponse(8.0), LocalGaussian(2.0)])

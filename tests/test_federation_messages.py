@@ -17,12 +17,13 @@ from tutelage.exceptions import (
     StaleBatchError,
     TutelageError,
 )
-from tutelage.federation import batches, documents, envelopes
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.keys import Identity, Role
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation import documents
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Identity, Role
+from tutelage.federation.messages import batches, envelopes
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.mechanisms import GNMax
 from tutelage.neighboring import ONE_TEACHER
 
@@ -82,7 +83,7 @@ def test_a_batch_is_saved_and_loaded(tmp_path):
     BATCH.save(path)
     BATCH.save(path)
     loaded = Batch.load(path, CONSORTIUM)
-    assert (loaded.consortium, loaded.identifier) == (CONSORTIUM.digest, BATCH.identifier)
+    assert (loaded.consortium, loaded.identifier) == (CONSORTIUM.fingerprint, BATCH.identifier)
     assert (loaded.query_hash, loaded.signature) == (BATCH.query_hash, BATCH.signature)
     assert np.array_equal(loaded.rows, ROWS)
     assert loaded.n_queries == 3
@@ -159,7 +160,7 @@ def test_a_batch_of_another_consortium_is_stale():
         with pytest.raises(StaleBatchError, match="not for 'Two hospitals' as it stands now"):
             Batch.from_bytes(BATCH.to_bytes(), other)
     with pytest.raises(ForgedMessageError, match="not signed"):
-        Batch.from_bytes(replace(BATCH, consortium=SAME_TERMS.digest).to_bytes(), SAME_TERMS)
+        Batch.from_bytes(replace(BATCH, consortium=SAME_TERMS.fingerprint).to_bytes(), SAME_TERMS)
 
 
 def test_no_part_of_a_batch_can_be_another_batchs():
@@ -249,7 +250,7 @@ def test_the_same_payload_is_never_sealed_alike():
 
 OTHER_BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
 DEVIATIONS = {
-    "consortium": SAME_TERMS.digest,
+    "consortium": SAME_TERMS.fingerprint,
     "batch": OTHER_BATCH.identifier,
     "query_hash": "0" * 64,
     "kind": Kind.BALLOTS,

@@ -14,13 +14,8 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.exact_composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.federation.noise_shares import (
-    bit_length,
-    epsilon_for_two_computing_parties,
-    epsilon_if,
-    event_of_one,
-    share_sigmas,
-)
+from tutelage.federation.costs import epsilon_for_two_computing_parties, epsilon_if_fewer_honest
+from tutelage.federation.noise_shares import bit_length, event_of_one, projection_bound, share_sigmas
 from tutelage.neighboring import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
@@ -49,7 +44,7 @@ def test_other_mechanisms_are_refused(mechanism):
         lambda: share_sigmas(mechanism, 4),
         lambda: event_of_one(mechanism, 10, ONE_TEACHER, 4, simulated=False),
         lambda: bit_length(mechanism, 4, 8, 1, 10),
-        lambda: epsilon_if(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
+        lambda: epsilon_if_fewer_honest(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
         lambda: epsilon_for_two_computing_parties(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
     ):
         with pytest.raises(InvalidParameterError, match="GNMax or ConfidentGNMax"):
@@ -66,7 +61,7 @@ def test_numbers_of_entities_are_counts(wrong):
         bit_length(PLAIN, 1, wrong, 1, 10)
     with pytest.raises(InvalidParameterError, match="`teachers_per_entity`"):
         bit_length(PLAIN, 1, 8, wrong, 10)
-    for cost in (epsilon_if, epsilon_for_two_computing_parties):
+    for cost in (epsilon_if_fewer_honest, epsilon_for_two_computing_parties):
         with pytest.raises(InvalidParameterError, match="`actually_honest`"):
             cost(PLAIN, 10, ONE_TEACHER, 8, wrong, 10, 1e-5)
         with pytest.raises(InvalidParameterError, match="`answers`"):
@@ -76,20 +71,23 @@ def test_numbers_of_entities_are_counts(wrong):
 def test_more_cannot_be_honest_than_there_are():
     with pytest.raises(InvalidParameterError, match=r"at most `entities`, 8\. Got 9"):
         bit_length(PLAIN, 9, 8, 1, 10)
-    for cost in (epsilon_if, epsilon_for_two_computing_parties):
+    for cost in (epsilon_if_fewer_honest, epsilon_for_two_computing_parties):
         with pytest.raises(InvalidParameterError, match=r"at most `honest`, 8\. Got 9"):
             cost(PLAIN, 10, ONE_TEACHER, 8, 9, 10, 1e-5)
     with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
         share_sigmas(GNMax(5.0), 8)
     with pytest.raises(InvalidParameterError, match="`delta`"):
-        epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 0)
+        epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 0)
     with pytest.raises(InvalidParameterError, match="`delta`"):
         epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 1)
 
 
 @pytest.mark.parametrize("mechanism", [PLAIN, CONFIDENT])
 def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(mechanism):
-    costs = [epsilon_if(mechanism, 10, ONE_TEACHER, 16, honest, 50, 1e-5).epsilon for honest in (1, 4, 8, 15, 16)]
+    costs = [
+        epsilon_if_fewer_honest(mechanism, 10, ONE_TEACHER, 16, honest, 50, 1e-5).epsilon
+        for honest in (1, 4, 8, 15, 16)
+    ]
     assert costs == sorted(costs, reverse=True)
     assert costs[0] > 3 * costs[-1]
     planned = event_of_one(mechanism, 10, ONE_TEACHER, 16, simulated=False)
@@ -97,7 +95,7 @@ def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(me
 
 
 def test_a_quarter_honest_is_half_the_noise():
-    quarter = epsilon_if(PLAIN, 10, ONE_TEACHER, 16, 4, 50, 1e-5).epsilon
+    quarter = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 16, 4, 50, 1e-5).epsilon
     half = data_independent.epsilon(Repeated(NoisyArgmaxGaussian(20.0, 10, ONE_TEACHER), 50), 1e-5).epsilon
     assert quarter == pytest.approx(half, rel=1e-9)
 
@@ -111,7 +109,7 @@ def test_least_noise_is_accepted_however_few_are_honest():
 
 def test_two_computing_parties_see_a_histogram_not_a_label():
     seen = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
-    label = epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
+    label = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
     exact = gaussian_composition(40.0, 1000, 1e-5)
     assert exact <= seen.epsilon <= exact * (1 + 1e-9)  # never the smaller cost of three outcomes
     assert seen.epsilon > 1.15 * label.epsilon
@@ -206,6 +204,22 @@ def test_the_exact_chance_to_leave_the_range_is_as_small_as_said(sigma, honest, 
 
 def test_a_planted_fault_of_dividing_by_everybody_costs_more_than_it_says():
     """If the noise were sized for all N, the h honest ones would leave σ·√(h/N): more than what is charged."""
-    charged = epsilon_if(PLAIN, 10, ONE_TEACHER, 8, 8, 100, 1e-5).epsilon
-    true = epsilon_if(PLAIN, 10, ONE_TEACHER, 16, 8, 100, 1e-5).epsilon  # sized for 16, of whom 8 are honest
+    charged = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 100, 1e-5).epsilon
+    true = epsilon_if_fewer_honest(
+        PLAIN, 10, ONE_TEACHER, 16, 8, 100, 1e-5
+    ).epsilon  # sized for 16, of whom 8 are honest
     assert true > 1.3 * charged
+
+
+def test_honest_votes_stay_below_the_bound_of_projections_and_stuffed_ones_do_not():
+    rng, noise = np.random.default_rng(0), SimulationNoise(0)
+    queries, classes, teachers, honest = 200, 10, 25, 5
+    bound = projection_bound(PLAIN, honest, teachers, classes, queries)
+    counts = np.stack([np.full(queries, teachers)] + [np.zeros(queries, dtype=int)] * (classes - 1), axis=1)
+    (sigma,) = share_sigmas(PLAIN, honest)
+    votes = (counts + noise.discrete_gaussian(sigma, counts.shape)).ravel()
+    coefficients = rng.choice([0, 0, 1, -1], size=(2000, votes.size))
+    assert np.abs(coefficients @ votes).max() < bound / 2  # far: the chance to pass the bound is 2^-100
+    stuffed = votes.copy()
+    stuffed[7] += 4 * bound
+    assert np.mean(np.abs(coefficients @ stuffed) > bound) > 0.4

@@ -71,8 +71,8 @@ THEOREMS = {
     "summed_noise.md": [
         ("A sum of discrete Gaussians is nearly one", "accounting.summed_noise:log_ratio"),
         ("Cost of summed noise", "accounting.summed_noise:log_distance"),
-        ("What is left if fewer are honest", "federation.noise_shares:epsilon_if"),
-        ("What two computing parties see", "federation.noise_shares:epsilon_for_two_computing_parties"),
+        ("What is left if fewer are honest", "federation.costs:epsilon_if_fewer_honest"),
+        ("What two computing parties see", "federation.costs:epsilon_for_two_computing_parties"),
         ("Bits of the comparisons", "federation.noise_shares:bit_length"),
     ],
     "smooth_sensitivity.md": [

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from stays import Encoder, Numbers
 
-from tutelage.federation.home import Home
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.members.home import Home
+from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 

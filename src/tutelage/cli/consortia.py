@@ -13,8 +13,8 @@ from tutelage.budget import round_up
 from tutelage.cli.ledger import RELATIONS, Neighbours
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
-from tutelage.federation.consortium import FederatedMechanism
-from tutelage.federation.guarantee import epsilon_of_queries
+from tutelage.federation.costs import epsilon_of_queries
+from tutelage.federation.members.consortium import FederatedMechanism
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.mechanisms.local import (
     KRandomizedResponse,
@@ -88,7 +88,7 @@ def describe(consortium: Consortium) -> None:
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
     table.add_row(f"{_SHOWN_QUERIES} queries cost", f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     Console().print(table)
-    typer.echo(f"fingerprint {consortium.digest}")
+    typer.echo(f"fingerprint {consortium.fingerprint}")
 
 
 def _mechanism(found: Any) -> FederatedMechanism:

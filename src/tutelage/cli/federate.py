@@ -16,7 +16,7 @@ from tutelage.cli.consortia import describe, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
-from tutelage.federation.progress import standing
+from tutelage.federation.messages.standing import standing
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 
@@ -63,7 +63,7 @@ def init(
     consortium = read_terms(terms)
     Mailbox(mailbox).put_consortium(consortium)
     if as_json:
-        typer.echo(json.dumps({"fingerprint": consortium.digest, **consortium.as_dict()}, indent=2))
+        typer.echo(json.dumps({"fingerprint": consortium.fingerprint, **consortium.as_dict()}, indent=2))
         return
     describe(consortium)
     typer.echo("Read the fingerprint to every member; each joins with `tutelage federate join`.")
@@ -141,15 +141,10 @@ def vote(
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
-    cast = entity.vote(asked, _array(ballots, array, "ballots"))
-    for recipient, envelope in cast.envelopes.items():
-        name = member.identity.member.name
-        if entity.consortium.is_local:
-            box.put_ballots(asked, name, envelope)
-        else:
-            box.put_shares(asked, name, recipient, envelope)
+    cast = entity.vote(asked, _array(ballots, array, "ballots"), box)
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
+        found["repeated"] = cast.repeated
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
     typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {', '.join(cast.envelopes)}.")
@@ -232,7 +227,9 @@ def status(
     batches = standing(consortium, box)
     if as_json:
         typer.echo(
-            json.dumps({"fingerprint": consortium.digest, "batches": [each._asdict() for each in batches]}, indent=2)
+            json.dumps(
+                {"fingerprint": consortium.fingerprint, "batches": [each._asdict() for each in batches]}, indent=2
+            )
         )
         return
     describe(consortium)

@@ -1,27 +1,47 @@
-"""Teachers at different owners: entities vote, three parties compute, one aggregator learns labels and no vote."""
+"""Teachers at different owners: entities vote, three parties compute, one aggregator learns labels and no vote.
 
-from tutelage.federation.aggregator import Aggregator, Asked, Collected
-from tutelage.federation.batches import Batch
-from tutelage.federation.computing_party import Computed, ComputingParty
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.entity import Entity, Vote
-from tutelage.federation.home import Home
-from tutelage.federation.keys import Identity, Member, Role
-from tutelage.federation.mailbox import Mailbox
+Names are loaded on first use, so that who receives labels loads nothing that holds a vote.
+"""
 
-__all__ = [
-    "Aggregator",
-    "Asked",
-    "Batch",
-    "Collected",
-    "Computed",
-    "ComputingParty",
-    "Consortium",
-    "Entity",
-    "Home",
-    "Identity",
-    "Mailbox",
-    "Member",
-    "Role",
-    "Vote",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tutelage.federation.aggregator import Aggregator as Aggregator
+    from tutelage.federation.aggregator import Asked as Asked
+    from tutelage.federation.aggregator import Collected as Collected
+    from tutelage.federation.computing_party import Computed as Computed
+    from tutelage.federation.computing_party import ComputingParty as ComputingParty
+    from tutelage.federation.entity import Entity as Entity
+    from tutelage.federation.entity import Vote as Vote
+    from tutelage.federation.members.consortium import Consortium as Consortium
+    from tutelage.federation.members.home import Home as Home
+    from tutelage.federation.members.keys import Identity as Identity
+    from tutelage.federation.members.keys import Member as Member
+    from tutelage.federation.members.keys import Role as Role
+    from tutelage.federation.messages.batches import Batch as Batch
+    from tutelage.federation.messages.mailbox import Mailbox as Mailbox
+
+_HOME = {
+    "Aggregator": "aggregator",
+    "Asked": "aggregator",
+    "Batch": "messages.batches",
+    "Collected": "aggregator",
+    "Computed": "computing_party",
+    "ComputingParty": "computing_party",
+    "Consortium": "members.consortium",
+    "Entity": "entity",
+    "Home": "members.home",
+    "Identity": "members.keys",
+    "Mailbox": "messages.mailbox",
+    "Member": "members.keys",
+    "Role": "members.keys",
+    "Vote": "entity",
+}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"tutelage.federation.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'tutelage.federation' has no attribute {name!r}")

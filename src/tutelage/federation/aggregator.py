@@ -17,14 +17,14 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.envelopes import Header, Kind, unseal
-from tutelage.federation.guarantee import event_of_query
-from tutelage.federation.home import Home
-from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox
-from tutelage.federation.reports import read_reports
+from tutelage.federation.costs import event_of_query
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.home import Home
+from tutelage.federation.members.keys import Role
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.envelopes import Header, Kind, unseal
+from tutelage.federation.messages.mailbox import Mailbox
+from tutelage.federation.messages.perturbed import read_reports
 from tutelage.federation.sharing import recombine
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax
@@ -178,7 +178,7 @@ class Aggregator:
     def _hashes(self, rows: npt.NDArray[Any]) -> list[bytes]:
         if self._ledger is None:
             return []
-        terms = {"consortium": self._consortium.digest}
+        terms = {"consortium": self._consortium.fingerprint}
         return self._ledger.query_hashes(terms, rows)
 
     def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:

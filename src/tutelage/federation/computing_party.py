@@ -17,15 +17,14 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.home import Home
-from tutelage.federation.influence import projection_bound
-from tutelage.federation.keys import Member, Role
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.home import Home
+from tutelage.federation.members.keys import Member, Role
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.noise_shares import SharedMechanism, bit_length
+from tutelage.federation.noise_shares import SharedMechanism, bit_length, projection_bound
 from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
@@ -188,7 +187,7 @@ class ComputingParty:
         """Fix with the other parties, on every disk, whose votes are in the labels, before anything is computed."""
         begun = self._home.kept(_BEGUN, batch.identifier)
         mine = {
-            "consortium": self._consortium.digest,
+            "consortium": self._consortium.fingerprint,
             "batch": batch.identifier,
             "queries": batch.query_hash,
             "nonce": secrets.token_hex(16),
@@ -214,7 +213,9 @@ class ComputingParty:
 
     async def _refuse_oversized(self, session: Session, blocks: dict[str, Any], queries: int) -> None:
         vectors = np.stack([votes.reshape(-1) for votes in blocks.values()])
-        found = await session.oversized(vectors, projection_bound(self._consortium, self._mechanism, queries))
+        terms = self._consortium
+        bound = projection_bound(self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, queries)
+        found = await session.oversized(vectors, bound)
         names = [name for name, large in zip(blocks, found, strict=True) if large]
         if names:
             raise FederationError(

@@ -9,14 +9,15 @@ import numpy.typing as npt
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError, StaleBatchError
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.envelopes import Header, Kind, seal
-from tutelage.federation.guarantee import event_of_query
-from tutelage.federation.home import Home
-from tutelage.federation.keys import Role
+from tutelage.federation.costs import event_of_query
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.home import Home
+from tutelage.federation.members.keys import Role
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.envelopes import Header, Kind, seal
+from tutelage.federation.messages.mailbox import Mailbox
+from tutelage.federation.messages.perturbed import write_reports
 from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
-from tutelage.federation.reports import write_reports
 from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -36,10 +37,13 @@ class Vote(NamedTuple):
         Signed and sealed, by the recipient's name.
     queries : int
         How many queries were answered and paid for; the first ones of the batch.
+    repeated : bool
+        Whether they were made before, and the same ones were sent again; ballots given now were not used.
     """
 
     envelopes: dict[str, bytes]
     queries: int
+    repeated: bool
 
 
 @final
@@ -99,8 +103,8 @@ class Entity:
         """
         self._ledger.bind(digest, changed=changed)
 
-    def vote(self, batch: Batch, ballots: npt.ArrayLike) -> Vote:
-        """Return sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
+    def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> Vote:
+        """Send sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
 
         Parameters
         ----------
@@ -109,6 +113,8 @@ class Entity:
         ballots : integer array of shape (teachers, queries)
             Class index per teacher of this entity and query, or −1 for an abstention; private. One row in the local
             model, without abstentions.
+        mailbox : Mailbox
+            Where the envelopes go, once they are stored and paid for.
 
         Raises
         ------
@@ -120,9 +126,10 @@ class Entity:
         StaleBatchError
             If the batch was voted on already and what was sent is lost: fresh noise would be a second release.
         """
+        checked = self._checked(batch, ballots)
         stored = self._home.kept(_VOTES, batch.identifier)
+        repeated = stored is not None
         if stored is None:
-            checked = self._checked(batch, ballots)
             reservation = self._reserved(batch)
             if self._ledger.is_settled(reservation):
                 raise StaleBatchError(
@@ -133,7 +140,16 @@ class Entity:
         reservation = self._reserved(batch)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
-        return Vote(stored, reservation.queries)
+        for recipient, envelope in stored.items():
+            self._send(batch, recipient, envelope, mailbox)
+        return Vote(stored, reservation.queries, repeated)
+
+    def _send(self, batch: Batch, recipient: str, envelope: bytes, mailbox: Mailbox) -> None:
+        name = self._home.identity.member.name
+        if self._consortium.is_local:
+            mailbox.put_ballots(batch, name, envelope)
+        else:
+            mailbox.put_shares(batch, name, recipient, envelope)
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
         found = np.asarray(ballots)

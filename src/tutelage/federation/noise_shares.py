@@ -1,24 +1,21 @@
-"""How much noise each entity adds, so that what the honest ones add is enough, and what is left if fewer are honest.
+"""How much noise each entity adds, so that what the honest ones add is enough, and how large its votes can then be.
 
 Whoever colludes knows the own share of noise and can subtract it. So every entity adds discrete Gaussians of parameter
 σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:
 docs/proofs/summed_noise.md.
 """
 
-from dataclasses import replace
 from math import ceil, inf, log, nextafter, sqrt
 
-from tutelage._validation import integer_at_least, probability
-from tutelage.accounting import data_independent, summed_noise
-from tutelage.accounting.exact_composition import gaussian_composition
-from tutelage.budget import PublicEpsilon
-from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated, SummedNoise
-from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage._validation import integer_at_least
+from tutelage.accounting import data_independent
+from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, SummedNoise
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 
+_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in nobody's δ
 _OVERFLOW = 2.0**-40 / 10**6  # chance per query that some number needs more bits
-_DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 
 SharedMechanism = GNMax | ConfidentGNMax
 
@@ -44,7 +41,7 @@ def share_sigmas(mechanism: SharedMechanism, honest: int) -> tuple[float, ...]:
     InvalidParameterError
         If the mechanism is another one, or a share has less noise than 2 votes.
     """
-    parts = _parts(event_of_one(mechanism, 2, ONE_TEACHER, honest, simulated=False))
+    parts = parts_of(event_of_one(mechanism, 2, ONE_TEACHER, honest, simulated=False))
     votes = [part.sigma_of_share for part in parts if isinstance(part.event, NoisyArgmaxGaussian)]
     checks = [part.sigma_of_share for part in parts if isinstance(part.event, ConfidenceCheck)]
     return (*votes, *checks)
@@ -109,7 +106,7 @@ def bit_length(mechanism: SharedMechanism, honest: int, entities: int, teachers_
     entities = integer_at_least(entities, 1, "entities", "bit_length")
     teachers = integer_at_least(teachers_per_entity, 1, "teachers_per_entity", "bit_length")
     classes = integer_at_least(n_classes, 2, "n_classes", "bit_length")
-    _at_most(integer_at_least(honest, 1, "honest", "bit_length"), entities, "honest", "entities", "bit_length")
+    at_most(integer_at_least(honest, 1, "honest", "bit_length"), entities, "honest", "entities", "bit_length")
     votes, *check = share_sigmas(mechanism, honest)
     most = entities * teachers
     tails = classes * (classes - 1) + 2 * len(check)  # one per ordered pair of classes, two of the check
@@ -121,108 +118,36 @@ def bit_length(mechanism: SharedMechanism, honest: int, entities: int, teachers_
     return ceil(nextafter(largest, inf)).bit_length() + 1
 
 
-def epsilon_if(
-    mechanism: SharedMechanism,
-    n_classes: int,
-    unit: PrivacyUnit,
-    honest: int,
-    actually_honest: int,
-    answers: int,
-    delta: float,
-) -> PublicEpsilon:
-    """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
+def projection_bound(
+    mechanism: SharedMechanism, honest: int, teachers_per_entity: int, n_classes: int, queries: int
+) -> int:
+    """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
 
-    What they leave is noise of parameter σ·√(j/h); the rest is known to the colluders, who subtract it.
+    The coefficients are random and independent, ±1 with probability ¼ each. Votes of one query have a Euclidean norm of
+    k teachers at most, so their projection is sub-Gaussian with k·√B per block; noise of parameter s on independent
+    cells with s·√(B·m), and noise that all m classes of a query share with s·m·√B at most.
 
     Parameters
     ----------
     mechanism : GNMax or ConfidentGNMax
-        What was computed on the sums.
+        What is computed on the sums.
+    honest : int
+        Entities h that the noise is sized for.
+    teachers_per_entity : int
+        Most ballots k of one entity per query.
     n_classes : int
         Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, that were.
-    answers : int
-        Queries asked, each charged as if it was answered.
-    delta : float
-        Target δ in (0, 1).
+    queries : int
+        Size B of the batch.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range. With no honest entity there is no noise and no ε.
+    Returns
+    -------
+    int
+        In votes; honest votes pass it with probability above 1 − 2⁻¹⁰⁰ per projection.
     """
-    answers = integer_at_least(answers, 1, "answers", "epsilon_if")
-    left = _left(mechanism, n_classes, unit, honest, actually_honest, "epsilon_if")
-    return data_independent.epsilon(Repeated(left, answers), delta)
-
-
-def epsilon_for_two_computing_parties(
-    mechanism: SharedMechanism,
-    n_classes: int,
-    unit: PrivacyUnit,
-    honest: int,
-    actually_honest: int,
-    answers: int,
-    delta: float,
-) -> PublicEpsilon:
-    """Return the ε for two computing parties that pool what they have: together they see the noised totals.
-
-    All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
-    noise bound it. The smaller cost of three outcomes does not, for it is that of the label alone.
-
-    Parameters
-    ----------
-    mechanism : GNMax
-        What was computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, whose noise neither of the two knows. 1 where they also see each entity's own noisy
-        counts, or numbers computed from them.
-    answers : int
-        Queries asked.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the mechanism is `ConfidentGNMax`: its check adds the same noise to every class, so the two see the votes'
-        differences bare, and nothing is guaranteed.
-    InvalidParameterError
-        If a number is out of range.
-    """
-    owner = "epsilon_for_two_computing_parties"
-    if isinstance(mechanism, ConfidentGNMax):
-        raise UnsupportedEventError(
-            "Nothing is guaranteed against two colluding computing parties of a ConfidentGNMax: the noise of its check "
-            "is equal for all classes of a query, so they see the differences of the votes. Take a GNMax, or make sure "
-            "that no two of the three collude."
-        )
-    probability(delta, "delta", owner)
-    answers = integer_at_least(answers, 1, "answers", owner)
-    left = _left(mechanism, n_classes, unit, honest, actually_honest, owner)
-    (one,) = _parts(left)
-    apart = answers * summed_noise.log_distance(one)
-    at = summed_noise.moved_delta(delta, apart)
-    whole = Repeated(one.event, answers)
-    value, order = data_independent.rdp(whole).to_epsilon(at)
-    candidates = [
-        (value, "Rényi composition, conversion of CKS 2020 Proposition 12", order),
-        (gaussian_composition(one.event.sigma, answers, at), "exact composition of discrete Gaussian noise", None),
-    ]
-    value, method, at_order = min(candidates, key=lambda candidate: candidate[0])
-    value = summed_noise.moved_epsilon(value, apart)
-    return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", at_order)
+    vote, *check = share_sigmas(mechanism, honest)
+    norms = [(1 + len(check)) * teachers_per_entity, vote * sqrt(n_classes), *(sigma * n_classes for sigma in check)]
+    return ceil(sqrt(queries) * sum(norms) * sqrt(2 * log(2 * len(norms) / _FALSE_ALARM)))
 
 
 def _shared(mechanism: SharedMechanism) -> SharedMechanism:
@@ -240,23 +165,13 @@ def _summed(event: Event, shares: int) -> Event:
     return SummedNoise(event, shares)  # type: ignore[arg-type]
 
 
-def _parts(event: Event) -> list[SummedNoise]:
+def parts_of(event: Event) -> list[SummedNoise]:
+    """Return the releases of `event` whose noise is summed."""
     parts = (part.event for part in data_independent.flatten(event))
     return [part for part in parts if isinstance(part, SummedNoise)]
 
 
-def _left(
-    mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, actually_honest: int, owner: str
-) -> Event:
-    """Return what one query is at most where the noise of `actually_honest` entities is all that nobody knows."""
-    j = integer_at_least(actually_honest, 1, "actually_honest", owner)
-    planned = _parts(event_of_one(mechanism, n_classes, unit, honest, simulated=False))
-    _at_most(j, honest, "actually_honest", "honest", owner)
-    factor = sqrt(j / honest) * _DOWNWARD
-    left = [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in planned]
-    return left[0] if len(left) == 1 else Composed(tuple(left))
-
-
-def _at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
+def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
+    """Refuse a number above another, by their names."""
     if value > most:
         raise InvalidParameterError(f"`{name}` of {owner} must be at most `{other}`, {most}. Got {value}.")

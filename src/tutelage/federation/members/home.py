@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import final
 
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
-from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import write_new
-from tutelage.federation.keys import Identity, Role
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Identity, Role
 
 _CONSORTIUM = "consortium.json"
 _MOST_BYTES = 2**31
@@ -48,7 +48,7 @@ class Home:
         consortium : Consortium
             Its terms, as found in the mailbox.
         fingerprint : str
-            `Consortium.digest` as the members read it to each other; not taken from the mailbox.
+            `Consortium.fingerprint` as the members read it to each other; not taken from the mailbox.
 
         Raises
         ------
@@ -56,9 +56,9 @@ class Home:
             If the terms are others than those of the fingerprint, do not name this member with its own keys, or another
             consortium was joined before.
         """
-        if consortium.digest != fingerprint.strip().lower():
+        if consortium.fingerprint != "".join(fingerprint.split()).lower():
             raise FederationError(
-                f"The consortium's terms have the fingerprint {consortium.digest}, not the one given. Do not join "
+                f"The consortium's terms have the fingerprint {consortium.fingerprint}, not the one given. Do not join "
                 "before all members read the same one to each other."
             )
         if self.identity.member not in consortium.members:
@@ -67,7 +67,7 @@ class Home:
                 "public key file to whoever writes the terms."
             )
         joined = self._path / _CONSORTIUM
-        if joined.exists() and self.consortium().digest != consortium.digest:
+        if joined.exists() and self.consortium().fingerprint != consortium.fingerprint:
             raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
         if not joined.exists():
             consortium.save(joined)

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
-from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, parse, read_within, write_once
-from tutelage.federation.keys import Identity
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Identity
 from tutelage.ledger.entries import canonical
 
 _FORMAT = 1
@@ -91,8 +91,8 @@ class Batch:
             )
         plain = _plain(rows)
         identifier, query_hash = secrets.token_hex(16), _hash_of(plain)
-        signature = identity.sign(_signed(_header(consortium.digest, identifier, plain, query_hash)))
-        return cls(consortium.digest, identifier, plain, query_hash, signature.hex())
+        signature = identity.sign(_signed(_header(consortium.fingerprint, identifier, plain, query_hash)))
+        return cls(consortium.fingerprint, identifier, plain, query_hash, signature.hex())
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
@@ -115,11 +115,11 @@ class Batch:
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
         header = parse(line, "batch", _FORMAT, damaged)
-        if header.get("consortium") != consortium.digest:
+        if header.get("consortium") != consortium.fingerprint:
             raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} as it stands now.")
         rows = _rows_from(header.get("dtype"), header.get("shape"), data[len(line) :], damaged)
         try:
-            found = cls(consortium.digest, header["identifier"], rows, header["query_hash"], header["signature"])
+            found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])
         except (KeyError, InvalidParameterError):
             raise damaged from None
         if found.to_bytes() != data or found.query_hash != _hash_of(rows):

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.mailbox import Mailbox
 
 
 class Standing(NamedTuple):

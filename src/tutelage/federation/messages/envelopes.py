@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Self, final
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, member_name, parse
-from tutelage.federation.keys import Identity, Member
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Identity, Member
+from tutelage.federation.messages.batches import Batch
 from tutelage.ledger.entries import canonical
 
 MOST_BYTES = 2**28  # two million queries of ten classes
@@ -74,7 +74,7 @@ class Header:
     @classmethod
     def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
-        return cls(consortium.digest, batch.identifier, batch.query_hash, kind, sender, recipient)
+        return cls(consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient)
 
     def to_bytes(self) -> bytes:
         """Return the header as one line of canonical JSON."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import final
 
 from tutelage.exceptions import ForgedMessageError
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, member_name, read_within, write_once
-from tutelage.federation.envelopes import MOST_BYTES
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.messages.batches import Batch
+from tutelage.federation.messages.envelopes import MOST_BYTES
 
 _RUN_DIGITS = 64
 _MOST_RUNS = 100
@@ -52,7 +52,7 @@ class Mailbox:
         consortium.save(self.consortium_path)
 
     def consortium(self) -> Consortium:
-        """Return the agreement as it lies there; compare its digest with the others' before joining it.
+        """Return the agreement as it lies there; compare its fingerprint with the others' before joining it.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from tutelage.federation.documents import (
     read_within,
     write_once,
 )
-from tutelage.federation.keys import Member, Role
+from tutelage.federation.members.keys import Member, Role
 from tutelage.federation.sharing import PARTIES
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, GNMax
@@ -127,7 +127,7 @@ class Consortium:
         return isinstance(self.mechanism, LocalMechanism)
 
     @property
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         """SHA-256 of everything agreed, 64 hexadecimal digits: what every message names and all members compare."""
         return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
 

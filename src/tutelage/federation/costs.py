@@ -1,0 +1,168 @@
+"""What queries under a consortium's terms cost: for whoever sees what is released, and for those who collude."""
+
+from dataclasses import replace
+from math import sqrt
+
+from tutelage._validation import integer_at_least, probability
+from tutelage.accounting import data_independent, summed_noise
+from tutelage.accounting.exact_composition import gaussian_composition
+from tutelage.budget import PublicEpsilon
+from tutelage.events import Composed, Event, Repeated, SummedNoise
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.noise_shares import SharedMechanism, at_most, event_of_one, parts_of
+from tutelage.mechanisms import ConfidentGNMax
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.neighboring import PrivacyUnit
+
+_DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
+
+
+def event_of_query(consortium: Consortium) -> Event:
+    """Return the most that one query under these terms is; every ledger of the consortium is charged this.
+
+    Parameters
+    ----------
+    consortium : Consortium
+        Its terms.
+    """
+    mechanism = consortium.mechanism
+    if isinstance(mechanism, LocalMechanism):
+        return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
+    return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest, simulated=False)
+
+
+def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
+    """Return the ε of `queries` queries, each charged as if it was answered.
+
+    Parameters
+    ----------
+    consortium : Consortium
+        Its terms.
+    queries : int
+        How many an entity takes part in.
+    delta : float
+        Target δ in (0, 1).
+
+    Raises
+    ------
+    UnsupportedEventError
+        If no theorem bounds the mechanism.
+    """
+    return data_independent.epsilon(Repeated(event_of_query(consortium), queries), delta)
+
+
+def epsilon_if_fewer_honest(
+    mechanism: SharedMechanism,
+    n_classes: int,
+    unit: PrivacyUnit,
+    honest: int,
+    actually_honest: int,
+    answers: int,
+    delta: float,
+) -> PublicEpsilon:
+    """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
+
+    What they leave is noise of parameter σ·√(j/h); the rest is known to the colluders, who subtract it.
+
+    Parameters
+    ----------
+    mechanism : GNMax or ConfidentGNMax
+        What was computed on the sums.
+    n_classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    honest : int
+        Entities h that the noise was sized for.
+    actually_honest : int
+        Entities j, at most h, that were.
+    answers : int
+        Queries asked, each charged as if it was answered.
+    delta : float
+        Target δ in (0, 1).
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is out of range. With no honest entity there is no noise and no ε.
+    """
+    answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
+    left = _left(mechanism, n_classes, unit, honest, actually_honest, "epsilon_if_fewer_honest")
+    return data_independent.epsilon(Repeated(left, answers), delta)
+
+
+def epsilon_for_two_computing_parties(
+    mechanism: SharedMechanism,
+    n_classes: int,
+    unit: PrivacyUnit,
+    honest: int,
+    actually_honest: int,
+    answers: int,
+    delta: float,
+) -> PublicEpsilon:
+    """Return the ε for two computing parties that pool what they have: together they see the noised totals.
+
+    All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
+    noise bound it. The smaller cost of three outcomes does not, for it is that of the label alone.
+
+    Parameters
+    ----------
+    mechanism : GNMax
+        What was computed on the sums.
+    n_classes : int
+        Number of counts m.
+    unit : PrivacyUnit
+        What moves one ballot.
+    honest : int
+        Entities h that the noise was sized for.
+    actually_honest : int
+        Entities j, at most h, whose noise neither of the two knows. 1 where they also see each entity's own noisy
+        counts, or numbers computed from them.
+    answers : int
+        Queries asked.
+    delta : float
+        Target δ in (0, 1).
+
+    Raises
+    ------
+    UnsupportedEventError
+        If the mechanism is `ConfidentGNMax`: its check adds the same noise to every class, so the two see the votes'
+        differences bare, and nothing is guaranteed.
+    InvalidParameterError
+        If a number is out of range.
+    """
+    owner = "epsilon_for_two_computing_parties"
+    if isinstance(mechanism, ConfidentGNMax):
+        raise UnsupportedEventError(
+            "Nothing is guaranteed against two colluding computing parties of a ConfidentGNMax: the noise of its check "
+            "is equal for all classes of a query, so they see the differences of the votes. Take a GNMax, or make sure "
+            "that no two of the three collude."
+        )
+    probability(delta, "delta", owner)
+    answers = integer_at_least(answers, 1, "answers", owner)
+    left = _left(mechanism, n_classes, unit, honest, actually_honest, owner)
+    (one,) = parts_of(left)
+    apart = answers * summed_noise.log_distance(one)
+    at = summed_noise.moved_delta(delta, apart)
+    whole = Repeated(one.event, answers)
+    value, order = data_independent.rdp(whole).to_epsilon(at)
+    candidates = [
+        (value, "Rényi composition, conversion of CKS 2020 Proposition 12", order),
+        (gaussian_composition(one.event.sigma, answers, at), "exact composition of discrete Gaussian noise", None),
+    ]
+    value, method, at_order = min(candidates, key=lambda candidate: candidate[0])
+    value = summed_noise.moved_epsilon(value, apart)
+    return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", at_order)
+
+
+def _left(
+    mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, actually_honest: int, owner: str
+) -> Event:
+    """Return what one query is at most where the noise of `actually_honest` entities is all that nobody knows."""
+    j = integer_at_least(actually_honest, 1, "actually_honest", owner)
+    planned = parts_of(event_of_one(mechanism, n_classes, unit, honest, simulated=False))
+    at_most(j, honest, "actually_honest", "honest", owner)
+    factor = sqrt(j / honest) * _DOWNWARD
+    left = [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in planned]
+    return left[0] if len(left) == 1 else Composed(tuple(left))
