@@ -80,19 +80,18 @@ def three() -> list[Party]:
 
 
 class Running:
-    """A party's process, which runs the body so many times, each with new connections."""
+    """A party's process, which runs the body so many times, each time with these options of run_party."""
 
     def __init__(
         self,
         party: Party,
         body: Callable[..., Any],
         *given: Any,
-        timeout: float = 20.0,
-        transcript: Path | None = None,
         times: int = 1,
+        **options: Any,
     ) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, party, body, given, timeout, transcript, times)
+        arguments = (theirs, party, body, given, {"timeout": 20.0} | options, times)
         self.process = PROCESSES.Process(target=_run, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -120,8 +119,7 @@ def _run(
     party: Party,
     body: Callable[..., Any],
     given: Any,
-    timeout: float,
-    transcript: Path | None,
+    options: dict[str, Any],
     times: int,
 ) -> None:
     reading, writing = os.pipe()
@@ -135,8 +133,7 @@ def _run(
                 party.endpoints,
                 party.key,
                 lambda session: body(session, pipe.send, *given),
-                timeout=timeout,
-                transcript=transcript,
+                **options,
             )
     except Exception as raised:
         error = raised
@@ -156,11 +153,11 @@ def run_three(
     given: list[tuple[Any, ...]],
     *,
     transcripts: list[Path] | None = None,
-    timeout: float = 20.0,
+    **options: Any,
 ) -> list[Ended]:
     """Run the body in three processes, each with what is given to it, and return how they ended."""
     running = [
-        Running(party, body, *mine, timeout=timeout, transcript=transcripts[party.me] if transcripts else None)
+        Running(party, body, *mine, transcript=transcripts[party.me] if transcripts else None, **options)
         for party, mine in zip(three(), given, strict=True)
     ]
     return [one.ended() for one in running]

@@ -12,7 +12,7 @@ from test_card import Outline
 from test_cli import configure, folder  # noqa: F401  the fixture
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.budget import round_up
-from tutelage.events import NoisedCost, PublicationTest
+from tutelage.events import NoisedCost, NoisyArgmaxGaussian, PublicationTest, SummedNoise
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.report import STATEMENTS, read_card
 from tutelage.report.statements import overclaim_in
@@ -120,6 +120,18 @@ def test_a_test_of_an_epsilon_is_a_later_release_too(called, folder):  # noqa: F
     assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
     now = read_card(folder / "out" / "card.json")
     assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
+
+
+def test_a_later_release_with_the_noise_of_several_owners_is_a_finding_on_an_earlier_card(called, folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    called("run", "config.toml", cwd=folder)
+    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
+    ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
+    assert "noise-from-shares" not in {finding.code for finding in first.findings or ()}
+    for _ in range(2):
+        assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+        (found,) = (each for each in read_card(folder / "out" / "card.json").findings or () if "shares" in each.code)
+        assert "as long as 5 of those who answered" in found.reason
 
 
 def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folder):  # noqa: F811

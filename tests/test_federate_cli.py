@@ -1,6 +1,8 @@
 """`tutelage federate`: a consortium by the command line, with files as transport."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import REPOSITORY
 from parties import free_ports
 from test_cli import refusal, tutelage
+from tutelage.cli.consortia import in_groups
+from tutelage.cli.ledger import Neighbours
+from tutelage.federation import Mailbox, Member
+from tutelage.mechanisms import ConfidentGNMax
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -28,7 +35,7 @@ def run(*arguments: object) -> str:
 
 def consortium(folder: Path, terms: str) -> Path:
     """Make keys and terms, let all join, and make their ledgers; return the mailbox."""
-    names = HOSPITALS + ["aggregator"] + (PARTIES if "gnmax" in terms else [])
+    names = HOSPITALS + ["aggregator"] + (PARTIES if "teachers_per_entity" in terms else [])
     for name in HOSPITALS:
         run("keygen", name, "--role", "entity", "--home", folder / name)
     for name, port in zip(PARTIES, free_ports(3), strict=True):
@@ -38,12 +45,13 @@ def consortium(folder: Path, terms: str) -> Path:
     run("keygen", "aggregator", "--role", "aggregator", "--home", folder / "aggregator")
     members = json.dumps([f"{name}/{name}.public.json" for name in names])
     unit = '[unit]\nname = "patient"\nneighbours = "silo"\n'
-    (folder / "terms.toml").write_text(f'name = "H"\nclasses = 3\nquorum = 2\nmembers = {members}\n{terms}{unit}')
+    (folder / "terms.toml").write_text(f"{HEAD}members = {members}\n{terms}{unit}")
     agreed = json.loads(run("init", folder / "terms.toml", "--mailbox", folder / "mail", "--json"))
     for name in names:
         run("join", "--home", folder / name, "--mailbox", folder / "mail", "--fingerprint", agreed["fingerprint"])
-        budget = ("--epsilon", 900, "--delta", 1e-5, "--neighbours", "silo", "--unit", "patient")
-        assert tutelage("ledger", "init", folder / name / "ledger", *budget).returncode == 0
+        if name not in PARTIES:
+            budget = ("--epsilon", 900, "--delta", 1e-5, "--neighbours", "silo", "--unit", "patient")
+            assert tutelage("ledger", "init", folder / name / "ledger", *budget).returncode == 0
     return folder / "mail"
 
 
@@ -51,9 +59,9 @@ def as_member(folder: Path, name: str) -> tuple[object, ...]:
     return ("--home", folder / name, "--mailbox", folder / "mail", "--ledger", folder / name / "ledger")
 
 
-def cast(folder: Path, name: str, ballots: np.ndarray) -> str:
+def cast(folder: Path, name: str, ballots: np.ndarray, *options: str) -> str:
     np.save(folder / name / "ballots.npy", ballots)
-    return run("vote", folder / name / "ballots.npy", *as_member(folder, name))
+    return run("vote", folder / name / "ballots.npy", *as_member(folder, name), *options)
 
 
 def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
@@ -71,7 +79,8 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     ]
     for party in parties:
         out, err = party.communicate(timeout=90)
-        assert (party.returncode, err) == (0, "")
+        assert party.returncode == 0, err
+        assert all(line.startswith("Waiting for ") for line in err.splitlines())
         assert "Labels of 5 queries by 3 entities went, in shares, to the aggregator." in out
     output = ("--output", tmp_path / "labels.npz")
     assert "5 of 5 labels, by 3 entities" in run("collect", *as_member(tmp_path, "aggregator"), *output)
@@ -82,6 +91,24 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     assert standing["answered"] == HOSPITALS
     assert standing["computed"] == PARTIES
     assert "Every row was answered before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
+    card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path, "--json")
+    findings = {found["code"]: found["reason"] for found in json.loads(card.stdout)["findings"]}
+    assert "ε holds only as long as 1 of those who answered keep" in findings["noise-from-shares"]
+
+
+def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):
+    mail = consortium(tmp_path, SECURE)
+    np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
+    nothing = tutelage("federate", "ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
+    assert "--ledger must be given" in refusal(nothing, 2)
+    collect = ("collect", *as_member(tmp_path, "aggregator"), "--output", tmp_path / "labels.npz")
+    assert "--decoder is for the local" in refusal(tutelage("federate", *collect, "--decoder", "plurality"), 2)
+    first, again, anew = (
+        json.loads(run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"), *option, "--json"))
+        for option in ((), (), ("--anew",))
+    )
+    assert first["batch"] == again["batch"] != anew["batch"]
+    assert first["ledger"]["spent"] == again["ledger"]["spent"] < anew["ledger"]["spent"]
 
 
 def test_the_local_model_needs_no_computing_party_and_no_ledger_of_the_aggregator(tmp_path):
@@ -104,7 +131,9 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     assert shown.returncode == 1
     assert "Not joined yet" in shown.stdout
     fingerprint = json.loads(run("status", "--mailbox", mail, "--json"))["fingerprint"]
-    assert fingerprint in shown.stdout
+    assert fingerprint in shown.stdout.replace(" ", "")
+    public = tmp_path / HOSPITALS[0] / f"{HOSPITALS[0]}.public.json"
+    assert f"{Member.load(public).fingerprint}  {HOSPITALS[0]}, entity" in shown.stdout
     wrong = tutelage("federate", "join", "--home", tmp_path / "late", "--mailbox", mail, "--fingerprint", "0" * 64)
     assert "not the one given" in refusal(wrong, 1)
     right = tutelage("federate", "join", "--home", tmp_path / "late", "--mailbox", mail, "--fingerprint", fingerprint)
@@ -117,18 +146,14 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
         ("name = ", "is no TOML file", 2),
         ('name = "H"\n', "missing", 2),
         (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list of", 2),
-        (HEAD + 'members = ["x"]\n[mechanism]\n[unit]\n', "x does not exist", 1),
-        (
-            'name = "H"\nclasses = 3\nquorum = 2\nmembers = []\n[mechanism]\nname = "lnmax"\n[unit]\n',
-            "must be one of",
-            2,
-        ),
-        (
-            'name = "H"\nclasses = 3\nquorum = 2\nmembers = []\n[mechanism]\nname = "gnmax"\n[unit]\n',
-            "sigma missing",
-            2,
-        ),
+        (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbours = 'row'\n", "x does not exist", 1),
+        (HEAD + 'members = []\n[mechanism]\nname = "lnmax"\n[unit]\n', "must be one of", 2),
+        (HEAD + 'members = []\n[mechanism]\nname = "gnmax"\n[unit]\n', "`sigma` missing", 2),
+        (HEAD + "members = []\n[mechanism]\nname = 'confident'\nsigma_vote = 3\n[unit]\n", "`sigma_vote` too much", 2),
         (HEAD + "members = []\nnoise = 1\n[mechanism]\n[unit]\n", "noise unknown", 2),
+        (HEAD + "members = []\n[mechanism]\nname = ['gnmax']\n[unit]\n", "`name` in [mechanism] must be one of", 2),
+        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbours = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
+        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbours = 'owner'\nname = 'x'\n", "Leave the name out", 2),
     ],
 )
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):
@@ -137,19 +162,28 @@ def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code,
     assert message in refusal(result, code)
 
 
+def test_terms_spell_mechanisms_as_every_other_command_does_and_size_the_noise_for_one_who_looks(tmp_path):
+    settings = "sigma = 4.0\nthreshold = 12\nsigma_threshold = 6.0\n"
+    consortium(tmp_path, f'teachers_per_entity = 10\n[mechanism]\nname = "confident"\n{settings}')
+    agreed = Mailbox(tmp_path / "mail").consortium()
+    assert agreed.mechanism == ConfidentGNMax(threshold=12, sigma_threshold=6.0, sigma_vote=4.0)
+    assert agreed.colluding == 1
+
+
 def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     mail = consortium(tmp_path, LOCAL)
     home, budget = ("--home", tmp_path / HOSPITALS[0], "--mailbox", mail), tmp_path / HOSPITALS[0] / "ledger"
     aggregator = ("--home", tmp_path / "aggregator", "--mailbox", mail)
     nothing = tutelage("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
     assert "--batch must name one batch; there is none" in refusal(nothing, 2)
-    np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     for rows in (0, 10):
         np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None] + rows)
         run("ask", tmp_path / "rows.npy", *aggregator)
     several = tutelage("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
-    assert "there are 2" in refusal(several, 2)
-    batch = json.loads(run("status", "--mailbox", mail, "--json"))["batches"][0]["batch"]
+    batches = [each["batch"] for each in json.loads(run("status", "--mailbox", mail, "--json"))["batches"]]
+    sentence, batch = refusal(several, 2), batches[0]
+    assert "2 of 2 are not done yet" in sentence
+    assert all(each in sentence for each in batches)
     named = ("vote", tmp_path / "b.npy", *home, "--ledger", budget, "--batch", batch[:6])
     assert "b.npy does not exist" in refusal(tutelage("federate", *named), 2)
     (tmp_path / "b.npy").write_bytes(b"\x80\x04pickle")
@@ -158,6 +192,92 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     assert "0 entities answered, and the terms ask for 2" in refusal(nobody, 1)
     paid = tutelage("federate", "ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
     assert "every entity keeps its own budget" in refusal(paid, 2)
+    csv = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "labels.csv", "--batch", batch)
+    assert "--output must end in .npz" in refusal(csv, 2)
+    absent = tutelage("federate", "collect", *aggregator[:3], tmp_path / "nowhere", "--output", tmp_path / "labels.npz")
+    assert "nowhere. Run `tutelage federate init`, or check --mailbox." in refusal(absent, 2)
+    empty = tutelage("federate", "status", "--mailbox", tmp_path / HOSPITALS[0] / "..")
+    assert "consortium.json does not exist. Run `tutelage federate init`, or check --mailbox." in refusal(empty, 2)
+    twice = tutelage("federate", "init", tmp_path / "terms.toml", "--mailbox", mail)
+    assert f"Another consortium is in {mail}. Take an empty folder." in refusal(twice, 2)
+    np.save(tmp_path / "rows.npy", np.array([[0.0], [np.nan]]))
+    assert "Leave these rows out" in refusal(tutelage("federate", "ask", tmp_path / "rows.npy", *aggregator), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a/b", "--role", "entity"), "`NAME` of keygen must be 1 to 40"),
+        (("left", "--role", "computing"), "--address is missing"),
+        (("left", "--role", "computing", "--address", "here"), "must be 'host:port'"),
+        (("one", "--role", "entity", "--address", "here:1"), "--address is for a computing party"),
+    ],
+)
+def test_keys_that_cannot_be_made_leave_no_folder(arguments, message, tmp_path):
+    result = tutelage("federate", "keygen", *arguments, "--home", tmp_path / "home")
+    assert message in refusal(result, 2)
+    assert not (tmp_path / "home").exists()
+
+
+def test_every_command_takes_the_batch_that_is_not_done_yet_and_a_forged_one_holds_up_nobody(tmp_path):
+    mail, aggregator = consortium(tmp_path, LOCAL), ("--home", tmp_path / "aggregator", "--mailbox", tmp_path / "mail")
+    asked = []
+    for first in (0, 10):
+        np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None] + first)
+        asked.append(json.loads(run("ask", tmp_path / "rows.npy", *aggregator, "--json"))["batch"])
+        if first:  # one batch under another's name, and one that is none
+            (mail / "batches" / f"{'0' * 32}.batch").write_bytes((mail / "batches" / f"{asked[0]}.batch").read_bytes())
+            (mail / "batches" / f"{'f' * 32}.batch").write_text("junk")
+        for name in HOSPITALS:
+            said = json.loads(cast(tmp_path, name, np.zeros((1, 5), dtype=int), "--json"))
+            assert said["batch"] == asked[-1]
+    vote = ("vote", tmp_path / HOSPITALS[0] / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
+    assert "are done" in refusal(tutelage("federate", *vote), 2)
+    found = json.loads(run("status", "--mailbox", mail, "--json"))
+    assert {each["batch"] for each in found["batches"]} == set(asked)
+    assert set(found["refused"]) == {"0" * 32, "f" * 32}
+    assert "ffffffff is refused: A batch of queries is damaged" in run("status", "--mailbox", mail)
+
+
+def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp_path):
+    mail = consortium(tmp_path, LOCAL)
+    np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
+    run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
+    assert "again" not in cast(tmp_path, HOSPITALS[0], np.zeros((1, 5), dtype=int))
+    (sent,) = (mail / "ballots").rglob("*.sealed")
+    before = sent.read_bytes()
+    said = cast(tmp_path, HOSPITALS[0], np.ones((1, 5), dtype=int))
+    assert "Voted before: the same envelopes went again; " in said
+    assert "ballots.npy was not used." in said
+    assert sent.read_bytes() == before
+
+
+def test_votes_that_cannot_be_sent_are_paid_for_and_sent_later_at_no_cost(tmp_path):
+    mail = consortium(tmp_path, LOCAL)
+    np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
+    run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
+    (mail / "ballots").write_text("in the way")
+    np.save(tmp_path / "ballots.npy", np.zeros((1, 5), dtype=int))
+    vote = ("vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
+    sentence = refusal(tutelage("federate", *vote), 1)
+    assert "cannot be written" in sentence
+    assert "The votes are paid for: once this is mended, run the same again. It costs nothing more." in sentence
+    (mail / "ballots").unlink()
+    spent = json.loads(tutelage("ledger", "show", tmp_path / HOSPITALS[0] / "ledger", "--json").stdout)["spent"]
+    assert json.loads(run(*vote, "--json"))["ledger"]["spent"] == spent > 0
+
+
+def test_a_ledger_for_a_member_protects_whom_the_terms_protect(tmp_path):
+    consortium(tmp_path, LOCAL)
+    budget, home = ("--epsilon", 2, "--delta", 1e-5), tmp_path / HOSPITALS[0]
+    made = tutelage("ledger", "init", home / "other", *budget, "--for", home, "--json")
+    agreed = tutelage("ledger", "show", home / "ledger", "--json")
+    assert json.loads(made.stdout)["unit"] == json.loads(agreed.stdout)["unit"]
+    both = tutelage("ledger", "init", home / "third", *budget, "--for", home, "--unit", "patient")
+    assert "Leave these two out" in refusal(both, 2)
+    assert not (home / "third").exists()
+    owner = json.loads(tutelage("ledger", "init", home / "own", *budget, "--neighbours", "owner", "--json").stdout)
+    assert "one entity's whole data" in str(owner)
 
 
 def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothing(tmp_path):
@@ -168,9 +288,7 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
         data.write_text(text)
         np.save(tmp_path / "rows.npy", np.arange(4.0)[:, None] + 10 * number)
         run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
-        standing = json.loads(run("status", "--mailbox", mail, "--json"))["batches"]
-        batch = next(each["batch"] for each in standing if not each["answered"])
-        vote = ("vote", votes, *member, "--batch", batch, "--data", data)
+        vote = ("vote", votes, *member, "--data", data)
         if number == 2:
             assert "ledger of another data set, or of an earlier state" in refusal(tutelage("federate", *vote), 1)
             vote = (*vote, "--data-changed")
@@ -179,8 +297,26 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
     first, second = json.loads(shown.stdout)
     assert (first["version"], first["queries"]) == (1, 12)
     assert (second["version"], second["queries"]) == (2, 4)
-    assert 0 < second["epsilon"] < first["epsilon"] <= 900
-    assert "version 2" in tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger").stdout
+    assert 3 * second["share"] == pytest.approx(first["share"], rel=1e-3)
+    assert 0 < first["share"] <= 900
+    shown = tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger").stdout
+    assert "version 2" in shown
+    assert "of ε = 900" in shown
+
+
+def test_a_computing_party_says_whom_it_waits_for(tmp_path):
+    mail = consortium(tmp_path, SECURE)
+    np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
+    run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
+    alone = ("compute", "--home", tmp_path / "middle", "--mailbox", mail)
+    for wrong in ("7001", "here:0", "here:65536"):
+        assert "--listen must be host:port" in refusal(tutelage("federate", *alone, "--listen", wrong), 2)
+    assert "--timeout" in refusal(tutelage("federate", *alone, "--timeout", "nan"), 2)
+    (port,) = free_ports(1)
+    left = tutelage("federate", *alone, "--timeout", 3, "--listen", f"127.0.0.1:{port}")
+    assert left.returncode == 1
+    first, *more = left.stderr.splitlines()
+    assert (first, len(more)) == ("Waiting for left and right to run the same.", 1)
 
 
 def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
@@ -190,11 +326,80 @@ def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
     said = cast(tmp_path, HOSPITALS[0], np.zeros((1, 500), dtype=int))
     answered = int(said.split(" on ")[1].split(" of ")[0].replace(",", ""))
     assert 1 <= answered < 500
+    assert "; the budget allowed no more." in said
     np.save(tmp_path / "rows.npy", np.arange(500.0)[:, None] + 1000)
     run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
-    batches = json.loads(run("status", "--mailbox", mail, "--json"))["batches"]
-    new = next(each["batch"] for each in batches if not each["answered"])
     votes = tmp_path / HOSPITALS[0] / "ballots.npy"
-    result = tutelage("federate", "vote", votes, *as_member(tmp_path, HOSPITALS[0]), "--batch", new)
+    result = tutelage("federate", "vote", votes, *as_member(tmp_path, HOSPITALS[0]))
     assert "does not allow 1 more such queries" in refusal(result, 1)
-    assert not (mail / "ballots" / new).exists()
+    assert len(list((mail / "ballots").rglob("*.sealed"))) == 1
+
+
+def blocks(language: str) -> list[str]:
+    page = (REPOSITORY / "docs" / "federation.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def commands_in(block: str) -> list[list[str]]:
+    """Return the commands of a documented block in order, with each loop over members written out."""
+    found = []
+    for line in filter(None, block.splitlines()):
+        loop = re.fullmatch(r"for name in (.*?); do (tutelage .*?)(?:; done| & done; wait)", line)
+        found += [line] if loop is None else [loop[2].replace("$name", name) for name in loop[1].split()]
+    assert all(command.startswith("tutelage ") for command in found)
+    return [shlex.split(command)[1:] for command in found]
+
+
+def follow(block: str, folder: Path) -> str:
+    """Run the commands of a documented block, those of the computing parties at the same time; return what they say."""
+    printed, parties = "", []
+    for command in commands_in(block):
+        if "join" in command:
+            agreed = json.loads(tutelage("federate", "status", "--mailbox", "mail", "--json", cwd=folder).stdout)
+            command[command.index("--fingerprint") + 1] = in_groups(agreed["fingerprint"])
+        if "compute" in command:
+            called = [sys.executable, "-m", "tutelage", *command]
+            parties.append(subprocess.Popen(called, cwd=folder, stdout=subprocess.PIPE, text=True))
+            continue
+        while parties:
+            assert parties.pop().communicate(timeout=60)[1] is None
+        result = tutelage(*command, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        printed += result.stdout
+    return printed
+
+
+def test_the_documented_consortium_works_as_it_is_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, after, _ = blocks("sh")
+    for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
+        before = before.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    (tmp_path / "terms.toml").write_text(blocks("toml")[0])
+    rows = np.random.default_rng(1).normal(size=(20, 5))
+    np.save("rows.npy", rows)
+    follow(before, tmp_path)
+    (training,) = blocks("python")
+    for name in ("hospital-1", "hospital-2", "hospital-3"):
+        exec(training.replace("hospital-1", name), {})  # noqa: S102  our own documentation
+    assert "20 of 20 labels, by 3 entities" in follow(after, tmp_path)
+    with np.load("labels.npz") as found:
+        clear = np.abs(rows[:, 0]) > 0.5  # there nearly all 75 teachers agree
+        np.testing.assert_array_equal(found["rows"], rows)
+        assert np.mean(found["labels"][clear] == (rows[clear, 0] > 0)) > 0.7
+
+
+def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "terms.toml").write_text(blocks("toml")[1])
+    np.save("rows.npy", np.arange(20.0)[:, None])
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir(mode=0o700)
+        np.save(f"{name}/ballots.npy", np.zeros((1, 20), dtype=int))
+    assert "20 of 20 labels, by 2 entities" in follow(blocks("sh")[2], tmp_path)
+    assert json.loads(Path("mail/consortium.json").read_text())["colluding"] == 0
+
+
+def test_every_relation_is_documented():
+    page = (REPOSITORY / "docs" / "federation.md").read_text()
+    for name in Neighbours:
+        assert f"| `{name}` |" in page

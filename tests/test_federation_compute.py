@@ -12,7 +12,8 @@ from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
 from tutelage.federation.messages.envelopes import Header, Kind, seal
-from tutelage.federation.sharing import MODULUS, decode, split
+from tutelage.federation.noise_shares import projection_bound
+from tutelage.federation.sharing import MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
@@ -29,6 +30,9 @@ def voted(members, entities=4):
     for number in range(entities):
         members.send(batch, f"hospital-{number}", unanimous(LABELS))
     return batch
+
+
+CONFIDENT = ConfidentGNMax(60.0, 20.0, 10.0)
 
 
 def settled(members):
@@ -160,19 +164,100 @@ def test_shares_of_two_splittings_are_never_mixed(members):
     assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
 
 
-def test_votes_beyond_what_teachers_and_noise_can_be_stop_the_batch_by_name(members):
-    batch = voted(members, entities=3)
-    entity = members.home("hospital-3").identity
-    stuffed = np.zeros((1, len(LABELS), 3), dtype=int)
-    stuffed[0, :, 1] = 10**6
-    for party, shares in zip(PARTIES, split(stuffed), strict=True):
-        header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", party)
+def stuff(members, batch, name, votes):
+    """Send votes of an entity's own making, in shares that fit each other."""
+    entity = members.home(name).identity
+    for party, shares in zip(PARTIES, split(votes), strict=True):
+        header = Header.of(members.consortium, batch, Kind.SHARES, name, party)
         sealed = seal(entity, members.consortium.member(party), header, bytes(32) + shares)
-        members.mailbox.put_shares(batch, "hospital-3", party, sealed)
+        members.mailbox.put_shares(batch, name, party, sealed)
+
+
+def stuffed(size):
+    votes = np.zeros((1, len(LABELS), 3), dtype=int)
+    votes[0, :, 1] = size
+    return votes
+
+
+def test_votes_beyond_what_teachers_and_noise_can_be_are_left_out_by_name(members):
+    batch = voted(members, entities=3)
+    stuff(members, batch, "hospital-3", stuffed(10**6))
     outcomes = compute(members, batch)
-    assert {type(one) for one in outcomes} == {FederationError}
-    assert all("Votes of hospital-3 are larger than 25 teachers" in str(one) for one in outcomes)
+    assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}, outcomes
+    assert all("larger than 25 teachers and their noise" in one.left_out["hospital-3"] for one in outcomes)
+    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
+
+
+def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_asked_anew(members):
+    batch = voted(members, entities=2)
+    stuff(members, batch, "hospital-3", stuffed(10**6))
+    outcomes = compute(members, batch)
+    assert {type(one) for one in outcomes} == {QuorumError}
+    assert all("hospital-3 was left out: its votes are larger" in str(one) for one in outcomes)
     assert members.mailbox.labels(batch, "left") == []
+    aggregator = members.aggregator()
+    assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == batch.identifier
+    spent = members.ledger("aggregator").state().spent
+    anew = aggregator.ask(batch.rows, members.mailbox, anew=True).batch
+    assert anew.identifier != batch.identifier
+    assert members.ledger("aggregator").state().spent == pytest.approx(2 * spent)
+    assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == anew.identifier
+    for number in range(3):
+        members.send(anew, f"hospital-{number}", unanimous(LABELS))
+    assert all(isinstance(one, Computed) for one in compute(members, anew))
+    np.testing.assert_array_equal(aggregator.collect(anew, members.mailbox).labels, LABELS)
+
+
+def test_an_entity_cannot_probe_the_others_votes_by_sending_others_under_the_same_name(members):
+    batch = voted(members, entities=3)
+    probe = np.zeros((1, len(LABELS), 3), dtype=int)
+    stuff(members, batch, "hospital-3", probe)
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    for path in (members.folder / "mailbox" / "shares" / batch.identifier).glob("hospital-3.*"):
+        path.unlink()
+    probe[0, :, 0] = 7
+    stuff(members, batch, "hospital-3", probe)  # the same name of the splitting, other numbers
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    assert len(members.mailbox.labels(batch, "left")) == 1
+
+
+def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp_path):
+    """Votes far beyond honest ones would wrap in comparisons sized for honest votes, and open what is no label."""
+    members = found(tmp_path, CONFIDENT, epsilon=900.0)
+    batch = members.ask(len(LABELS))
+    for number in range(3):
+        members.send(batch, f"hospital-{number}", unanimous(LABELS))
+    terms = members.consortium
+    bound = projection_bound(CONFIDENT, terms.honest, TEACHERS, 3, batch.n_queries)
+    votes = np.zeros((2, len(LABELS), 3), dtype=int)
+    votes[:, 0, 0], votes[:, 0, 1] = bound // 5, -bound // 5
+    assert bound // 5 > 2**8  # of the honest: 100 votes and their noise
+    stuff(members, batch, "hospital-3", votes)
+    outcomes = compute(members, batch)
+    assert {one.entities for one in outcomes} == {tuple(f"hospital-{number}" for number in range(4))}, outcomes
+    answers = members.aggregator()._opened(batch, members.mailbox)
+    opened = recombine([answer.share for answer in sorted(answers, key=lambda each: PARTIES.index(each.party))], (8,))
+    assert set(opened.tolist()) <= {0, 1, 2, 3}
+    assert opened[0] == 1  # the stuffed query is lost to the liar, and only that
+
+
+def test_what_was_stored_of_a_computation_is_never_guessed(members):
+    batch = voted(members)
+    compute(members, batch)
+    for path in (members.folder / "left" / "computed" / batch.identifier).iterdir():
+        path.unlink()
+    with pytest.raises(StaleBatchError, match="does not hold what was stored there"):
+        Computing(members, "left", batch, timeout=3.0).outcome()
+
+
+def test_junk_beside_the_labels_is_nobodys(members):
+    batch = voted(members)
+    compute(members, batch)
+    folder = members.folder / "mailbox" / "labels" / batch.identifier
+    (folder / f"left.{'0' * 64}.sealed").write_bytes(b"junk")
+    (folder / f"middle.{'0' * 64}.sealed").write_bytes(bytes(2**22))
+    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
 
 
 def test_parties_at_different_batches_or_homes_compute_nothing(members, tmp_path):

@@ -46,6 +46,7 @@ def test_good_settings_have_no_finding():
         ({"tuned_on": "nothing"}, []),
         ({"tuned_on": "private"}, [("tuned-on-private", "danger")]),
         ({"public_overlap": 1}, [("public-overlaps-private", "danger")]),
+        ({"shares": 1}, [("noise-from-shares", "warning")]),
     ],
 )
 def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
@@ -84,6 +85,7 @@ def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
         ({"stopping": "whenever"}, "`stopping` of lint must be one of fixed"),
         ({"tuned_on": "votes"}, "`tuned_on` of lint must be one of nothing"),
         ({"public_overlap": -1}, "`public_overlap` of lint"),
+        ({"shares": 0}, "`shares` of lint"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(settings, sentence):

@@ -1,4 +1,5 @@
 import asyncio
+import importlib.util
 import json
 import os
 import pickle
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +16,11 @@ import pytest
 
 from parties import Party, Running, certificate, run_three, summands, three
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
-from tutelage.federation.mpc import Endpoint, run_party
-from tutelage.federation.mpc.links import Kind
+from tutelage.federation.mpc import Endpoint, meeting, run_party
+from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind
+from tutelage.federation.mpc.loading import load_mpyc
 from tutelage.federation.mpc.meeting import Meeting
-from tutelage.federation.mpc.protocols import REPETITIONS, _coefficients, _projections
+from tutelage.federation.mpc.protocols import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.mpc.tls import context_for
 from tutelage.federation.sharing import MODULUS, decode, recombine
 
@@ -50,6 +53,16 @@ def hard_votes(rng, classes, bits, queries=40):
     votes[3], votes[3, -1] = -end, end - 1
     votes[4], votes[4, 0] = end - 1, -end
     return votes
+
+
+def checked_at_the_ends(rng, bits):
+    """Differences of votes, and of totals from a threshold, at both ends of the range."""
+    votes, end, threshold = hard_votes(rng, 10, bits), 2 ** (bits - 1), 2 ** (bits - 2)
+    votes[5], votes[5, 4] = 2 ** (bits - 2), -(2 ** (bits - 2))
+    votes[6], votes[6, 7] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
+    totals = np.full_like(votes, threshold - end)
+    totals[1::3, 9], totals[2::6, 0], totals[5::6, 3] = threshold + end - 1, threshold, threshold - 1
+    return labels_in(votes, bits, (totals, threshold))
 
 
 LENGTH, BOUND = 30, 1000
@@ -88,12 +101,14 @@ def computed(tmp_path_factory):
     paths = [folder / f"{place}.jsonl" for place in range(3)]
     rng = np.random.default_rng(0)
     tasks, expected = {}, {}
-    for classes, bits in ((1, 4), (2, 13), (3, 2), (7, 9), (10, 13), (5, 26)):
+    for classes, bits in ((1, 4), (2, 13), (3, 2), (7, 9), (10, 13), (5, 26), (6, 22)):
         name = f"{classes} classes"
         tasks[name], expected[name] = labels_in(hard_votes(rng, classes, bits), bits)
     checks = np.where(rng.random((40, 1)) < 0.5, -3, 100) + rng.integers(-1, 1, size=(40, 10))
     tasks["check"], expected["check"] = labels_in(hard_votes(rng, 10, 13), 13, (checks, 100))
     tasks["check of 3"], expected["check of 3"] = labels_in(hard_votes(rng, 3, 9), 9, (checks[:, :3], 99))
+    for bits in (22, 26):
+        tasks[f"check of {bits} bits"], expected[f"check of {bits} bits"] = checked_at_the_ends(rng, bits)
     tasks["none"], expected["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
     large, beyond = vectors()
     tasks["oversized"] = [("oversized", share, BOUND) for share in summands_of_elements(large)]
@@ -107,15 +122,46 @@ def computed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name",
-    ["1 classes", "2 classes", "3 classes", "7 classes", "10 classes", "5 classes", "check", "check of 3", "none"],
+    [
+        *("1 classes", "2 classes", "3 classes", "5 classes", "6 classes", "7 classes", "10 classes"),
+        *("check", "check of 3", "check of 22 bits", "check of 26 bits", "none"),
+    ],
 )
 def test_labels_are_those_that_numpy_finds(computed, name):
     expected = computed.expected[name]
     np.testing.assert_array_equal(recombine(computed.results[name], expected.shape), expected)
 
 
-def test_both_outcomes_of_a_check_occur(computed):
-    assert set(computed.expected["check"] == 0) == {False, True}
+@pytest.mark.parametrize("name", ["check", "check of 3", "check of 22 bits", "check of 26 bits"])
+def test_both_outcomes_of_a_check_occur(computed, name):
+    assert set(computed.expected[name] == 0) == {False, True}
+
+
+async def comparing(session, say, numbers, cases):
+    """Open the signs of numbers of so many bits, and whether each case has a number that is none of 0, 1, …, 10."""
+    runtime, signs = session._runtime, []
+    for bits, summands_ in numbers.items():
+        compared = await runtime.negative(await runtime.shared(summands_), bits)
+        signs.append((await runtime.opened(compared)).tolist())
+    return signs, [await any_outside(runtime, await runtime.shared(case), 10) for case in cases]
+
+
+def test_signs_are_right_up_to_the_ends_of_the_range_and_results_beyond_the_classes_are_seen():
+    numbers = {bits: np.array([-(2**bits), -(2 ** (bits - 1)), -1, 0, 1, 2**bits - 1]) for bits in (2, 13, 22, 26)}
+    allowed = [np.arange(11), np.zeros(3, dtype=int), np.zeros(0, dtype=int)]
+    beyond = [np.array([3, value, 5]) for value in (-1, 11, 12, 2**39, -(2**39))]
+    shared = {bits: summands(values) for bits, values in numbers.items()}
+    cases = [summands(case) for case in allowed + beyond]
+    given = [({b: of[me] for b, of in shared.items()}, [case[me] for case in cases]) for me in range(3)]
+    expected = [[[1, 1, 1, 0, 0, 0]] * 4, [False] * 3 + [True] * 5]
+    assert [[*end.result] for end in run_three(comparing, given)] == [expected] * 3
+
+
+def test_totals_outside_the_range_open_no_number_but_a_class():
+    votes = np.array([[5, 3], [0, 5 * 2**8], [5 * 2**8, 0]])
+    ends = run_three(a_few, [(share,) for share in summands(votes)])
+    assert all(isinstance(end.error, FederationError) and end.result is None for end in ends)
+    assert any("Totals are too large to be compared in 8 bits" in str(end.error) for end in ends)
 
 
 def test_shares_of_labels_are_fresh_lines(computed):
@@ -266,6 +312,37 @@ def test_a_silent_party_is_given_up_at_the_timeout():
     assert any("two has been silent for 2 s" in str(end.error) for end in ends)
 
 
+async def dripping(session, say, which):
+    """Say what nobody asked for, again and again, and never what they wait for."""
+    for label in range(50, 150):
+        if not which:
+            break
+        for link in session._links.values():
+            link.send(label, b"", FrameKind.BYTES)
+        await asyncio.sleep(0.1)
+    return await session.exchange(b"")
+
+
+def test_a_party_that_says_only_what_nobody_asked_for_is_given_up_at_the_timeout():
+    parties = [Running(party, dripping, party.me == 2, timeout=2.0) for party in three()]
+    ends = [one.ended() for one in parties[:2]]
+    parties[2].kill()
+    assert all(isinstance(end.error, PartyLostError) and end.seconds < 2.0 + SOON for end in ends)
+    assert any("three has been silent for 2 s" in str(end.error) for end in ends)
+
+
+async def endless(session, say):
+    while True:
+        await session.exchange(b"")
+        await asyncio.sleep(0.05)
+
+
+def test_a_computation_that_never_ends_is_given_up_at_the_deadline():
+    ends = run_three(endless, [()] * 3, deadline=1.0)
+    assert all(isinstance(end.error, PartyLostError) and end.seconds < 1.0 + SOON for end in ends)
+    assert any("not through after 1 s" in str(end.error) for end in ends)
+
+
 async def failing(session, say, which):
     await session.exchange(b"")
     if which:
@@ -386,7 +463,7 @@ def against_two(body, given, hostile):
 
 
 def frame(kind, label, payload):
-    return bytes([kind]) + label.to_bytes(8, "little") + len(payload).to_bytes(4, "little") + payload
+    return bytes([kind]) + label.to_bytes(8, "little", signed=True) + len(payload).to_bytes(4, "little") + payload
 
 
 def test_a_pickled_object_is_not_run(tmp_path):
@@ -396,9 +473,9 @@ def test_a_pickled_object_is_not_run(tmp_path):
     assert len(bomb) == 12 * votes.size
 
     def hostile(writer):
-        writer.write(frame(Kind.BYTES, 1, json.dumps(["labels", [40, 3], 8, None]).encode()))
+        writer.write(frame(FrameKind.BYTES, 1, json.dumps(["labels", [40, 3], 8, None]).encode()))
         for label in range(1, 9):
-            writer.write(frame(Kind.ELEMENTS, label, bomb))
+            writer.write(frame(FrameKind.ELEMENTS, label, bomb))
 
     ends = against_two(asked, (votes,), hostile)
     assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
@@ -411,16 +488,19 @@ def test_a_pickled_object_is_not_run(tmp_path):
 @pytest.mark.parametrize(
     "said",
     [
-        frame(Kind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
-        frame(Kind.ELEMENTS, 1, b"odd"),
+        frame(FrameKind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
+        frame(FrameKind.ELEMENTS, 1, b"odd"),
         frame(9, 1, b"unknown kind"),
-        frame(Kind.BYTES, 1, b"other computation") * 2,
+        frame(FrameKind.BYTES, 7, b"not asked for") * 2,
+        b"".join(frame(FrameKind.ELEMENTS, -label, b"") for label in range(MOST_UNASKED + 1)),
+        b"".join(frame(FrameKind.ELEMENTS, -label, bytes(2**24)) for label in range(5)),
     ],
-    ids=["too large", "no elements", "unknown kind", "twice the same label"],
+    ids=["too large", "no elements", "unknown kind", "twice the same label", "too many", "too much"],
 )
 def test_what_is_no_message_ends_the_computation(said):
     def hostile(writer):
-        writer.write(frame(Kind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode()) if b"odd" in said else b"")
+        agreed = frame(FrameKind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode())
+        writer.write(agreed if b"odd" in said else b"")
         writer.write(said)
 
     ends = against_two(asked, (np.zeros((4, 3), dtype=object),), hostile)
@@ -470,6 +550,11 @@ def test_a_party_needs_three_endpoints_a_place_and_the_key_of_its_certificate():
         run(3, one.endpoints, one.key)
     with pytest.raises(InvalidParameterError, match="private key of this party's certificate"):
         run(0, one.endpoints, two.key)
+    for listen, message in ((("", 0), "an integer >= 1"), (("", 65536), "a port of at most 65535")):
+        with pytest.raises(InvalidParameterError, match=f"`listen` of run_party must .*{message}"):
+            run_party(0, one.endpoints, one.key, greeting, timeout=0.2, listen=listen)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="`deadline` of run_party"):
+        run_party(0, one.endpoints, one.key, greeting, timeout=0.2, deadline=0.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="a certificate each"):
         run(0, (one.endpoints[0], one.endpoints[0], one.endpoints[2]), one.key)
     with pytest.raises(PartyLostError, match=r"No connection to two and three within 0\.2 s"):
@@ -493,8 +578,44 @@ def test_a_taken_port_is_said():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", party.endpoints[2].port))
         taken.listen()
-        with pytest.raises(FederationError, match="Cannot listen at"):
+        with pytest.raises(FederationError, match=r"Cannot listen at 127\.0\.0\.1:\d+: Address already in use\. Free"):
             run_party(2, party.endpoints, party.key, greeting, timeout=1.0)  # type: ignore[arg-type]
+    with pytest.raises(FederationError, match=r"Cannot listen at no\.such\.invalid:1: .*\. Free"):
+        run_party(2, party.endpoints, party.key, greeting, timeout=1.0, listen=("no.such.invalid", 1))  # type: ignore[arg-type]
+
+
+def test_a_party_can_listen_elsewhere_than_where_the_others_call_it():
+    one, two, three_ = three()
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))  # stands for an address that the party's machine does not have
+        outside.listen()
+        there = three_.endpoints[2]
+        advertised = Endpoint(there.name, "127.0.0.1", outside.getsockname()[1], there.certificate_pem)
+        translated = Party(2, (*three_.endpoints[:2], advertised), three_.key)
+        running = [Running(one, greeting), Running(two, greeting)]
+        running.append(Running(translated, greeting, listen=("127.0.0.1", there.port)))
+        ends = [each.ended() for each in running]
+    assert [(end.result, end.error) for end in ends] == [([b"hello"] * 3, None)] * 3
+
+
+def test_who_is_waited_for_is_told(monkeypatch):
+    monkeypatch.setattr(meeting, "_TOLD_EVERY", 0.1)
+    one, two, _ = three()
+    waiting = Running(two, greeting, timeout=10.0)
+    until_it_listens(one.endpoints[1])
+    told = []
+    with pytest.raises(PartyLostError, match="No connection to three within 2 s"):
+        run_party(0, one.endpoints, one.key, greeting, timeout=2.0, waiting=told.append)  # type: ignore[arg-type]
+    waiting.kill()
+    assert told[-1] == ("three",)
+    assert 2 < len(told) < 25
+
+
+def test_missing_mpyc_is_said_with_how_to_install_it(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mpyc" else found(name))
+    with pytest.raises(FederationError, match=r'need mpyc: pip install "tutelage\[federation\]"'):
+        load_mpyc()
 
 
 def test_importing_leaves_the_command_line_the_logging_and_the_event_loop_alone():
@@ -509,5 +630,30 @@ def test_importing_leaves_the_command_line_the_logging_and_the_event_loop_alone(
         loop.close()
     """
     command = [sys.executable, "-c", script, "--VERSION", "-M3", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_command_line_alone():
+    script = """if True:
+        import asyncio, os, sys, time
+        os.environ["MPYC_NOPRSS"] = "1"
+        sys.modules["tutelage.federation.mpc"] = type(sys)("tutelage.federation.mpc")  # whose import loads MPyC itself
+        sys.modules["tutelage.federation.mpc"].__path__ = [sys.argv[2]]
+        from tutelage.federation.mpc import loading
+        importing = loading._import
+        loading._import = lambda: (time.sleep(0.3), importing())
+        def load(later):
+            time.sleep(later)
+            loading.load_mpyc()
+        async def main():
+            await asyncio.gather(asyncio.to_thread(load, 0), asyncio.to_thread(load, 0.1))
+            assert "mpyc.runtime" in sys.modules
+            loading.load_mpyc()
+        asyncio.run(main())
+        assert sys.argv[1] == "--VERSION", sys.argv
+        assert os.environ["MPYC_NOPRSS"] == "1"
+    """
+    command = [sys.executable, "-c", script, "--VERSION", str(Path(meeting.__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

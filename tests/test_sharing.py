@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError
 from tutelage.federation import sharing
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, decode, encode, recombine, split
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, decode, encode, from_random, recombine, split
 
 SMALL = st.integers(-(2**40) + 1, 2**40 - 1)
 Split = Callable[[np.ndarray], tuple[bytes, bytes, bytes]]
@@ -96,6 +96,12 @@ def test_an_element_that_is_not_below_the_modulus_is_drawn_again(monkeypatch):
     first, second, _ = split(np.zeros(2, dtype=np.int64))
     assert first == bytes(24)
     assert second == bytes(range(11)) + b"\1" + bytes(range(12, 23)) + b"\1"
+
+
+def test_random_bytes_become_the_elements_of_their_lowest_89_bits():
+    random = np.random.default_rng(0).bytes(1000 * ELEMENT_BYTES) + bytes(ELEMENT_BYTES)
+    expected = [int.from_bytes(random[at : at + ELEMENT_BYTES], "little") % 2**89 for at in range(0, len(random), 12)]
+    assert from_random(random).tolist() == expected
 
 
 @pytest.mark.parametrize("value", [2**40, -(2**40), 2**63 - 1, -(2**63)])

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from stays import Encoder, Numbers
 
-from tutelage.federation.members.home import Home
-from tutelage.federation.messages.mailbox import Mailbox
+from tutelage.federation import Home, Mailbox
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 

@@ -97,9 +97,9 @@ def assemble(folder: Path, mailbox: Path) -> None:
         # Where members are strangers, they read the fingerprint to each other by another way than the shared folder.
         places = ["--home", folder / name, "--mailbox", mailbox]
         here("federate", "join", *places, "--fingerprint", terms["fingerprint"])
-    budget = ["--epsilon", EPSILON, "--delta", DELTA, "--neighbours", "silo", "--unit", "patient_nbr"]
     for name in (*HOSPITALS, AGGREGATOR):
-        here("ledger", "init", folder / name / "ledger.sqlite", *budget)
+        home = folder / name
+        here("ledger", "init", home / "ledger.sqlite", "--epsilon", EPSILON, "--delta", DELTA, "--for", home)
 
 
 def drawn(rows: Numbers) -> Numbers:

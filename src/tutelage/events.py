@@ -18,6 +18,7 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
+_MOST_SHARES = 10**6
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 
@@ -450,6 +451,8 @@ class SummedNoise(Event):
                 f"Got a {type(self.event).__name__}."
             )
         object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
+        if self.shares > _MOST_SHARES:
+            raise InvalidParameterError(f"`shares` of SummedNoise must be at most {_MOST_SHARES}.")
         least = LEAST_SHARE * sqrt(self.shares)
         if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
             raise InvalidParameterError(

@@ -10,6 +10,7 @@ from tutelage.exceptions import InvalidParameterError
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
 _SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
+NOISE_FROM_SHARES = "noise-from-shares"
 TUNED_ON = ("nothing", "public", "private")
 
 
@@ -58,6 +59,7 @@ def lint(
     tuned_on: str | None = None,
     public_overlap: int | None = None,
     mechanism: str | None = None,
+    shares: int | None = None,
 ) -> tuple[Finding, ...]:
     """Return what a privacy officer would object to; what is None is not judged.
 
@@ -85,6 +87,8 @@ def lint(
         Number of public rows that equal a private row.
     mechanism : str, optional
         Its name on the command line; the check of ``"interactive"`` is on votes beyond those expected.
+    shares : int, optional
+        Owners h whose noise alone the ε counts, where several owners' noise was summed.
 
     Raises
     ------
@@ -98,6 +102,7 @@ def lint(
         _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
         _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
         _of_overlap(public_overlap),
+        _of_shares(shares),
     ]
     return tuple(finding for finding in findings if finding is not None)
 
@@ -171,6 +176,18 @@ def _of_overlap(public_overlap: int | None) -> Finding | None:
     if public_overlap is None or integer_at_least(public_overlap, 0, "public_overlap", "lint") == 0:
         return None
     return _PUBLIC_IS_PRIVATE
+
+
+def _of_shares(shares: int | None) -> Finding | None:
+    if shares is None:
+        return None
+    integer_at_least(shares, 1, "shares", "lint")
+    reason = (
+        f"The noise is the sum of several owners' shares: ε holds only as long as {shares} of those who answered keep "
+        "theirs to themselves, the three computing parties follow the protocol, and no two of them pool what they "
+        "hold. Choose parties that answer to different people, and name them on the card."
+    )
+    return Finding(NOISE_FROM_SHARES, "warning", reason)
 
 
 _DATA_DEPENDENT_STOPPING = Finding(

@@ -22,7 +22,7 @@ from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveChe
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
-from tutelage.lints import Finding, lint
+from tutelage.lints import NOISE_FROM_SHARES, Finding, lint
 from tutelage.private_report import write_private_report
 from tutelage.report import STATEMENTS, PrivacyCard, read_card
 from tutelage.report.content import NOT_STATED
@@ -108,6 +108,7 @@ def _from_results(file: Path, ledger: Path | None) -> PrivacyCard:
         )
     if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
         made = _with_guarantee(made, now)
+        made = replace(made, findings=_with_shares(made.findings or (), released(entries).event))
     return replace(made, budget=now.as_dict(), batches=batches_of(entries))
 
 
@@ -168,9 +169,22 @@ def _judged_anew(made: PrivacyCard, epsilon: PublicEpsilon) -> tuple[Finding, ..
     return tuple(one for one in made.findings or () if not one.code.startswith("epsilon")) + anew
 
 
+def _with_shares(findings: tuple[Finding, ...], released_since: Event) -> tuple[Finding, ...]:
+    """Return the findings and, once, that the noise of something in the ledger is several owners'."""
+    others = tuple(one for one in findings if one.code != NOISE_FROM_SHARES)
+    return others + lint(shares=_fewest_shares(released_since))
+
+
+def _fewest_shares(event: Event) -> int | None:
+    """Return how few owners' noise any part of a release rests on; None where none was summed."""
+    summed = [part.event.shares for part in flatten(event) if isinstance(part.event, SummedNoise)]
+    return min(summed, default=None)
+
+
 def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> tuple[Finding, ...]:
     """Return what to object to in the public settings of a release."""
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "teachers": teachers}
+    settings["shares"] = _fewest_shares(event)
     for done in (without_shares(part.event) for part in flatten(event)):
         if isinstance(done, ConfidenceCheck | InteractiveCheck):
             settings |= {"threshold": done.threshold, "classes": done.classes}

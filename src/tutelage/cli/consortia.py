@@ -1,7 +1,7 @@
 """The terms of a consortium, as its settings file says them and as members read them before they join."""
 
+import re
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.budget import round_up
-from tutelage.cli.ledger import RELATIONS, Neighbours
+from tutelage.cli.ledger import Neighbours, unit_of
+from tutelage.cli.mechanisms import FEDERATED, as_entry, build_of
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.members.consortium import FederatedMechanism
-from tutelage.mechanisms import ConfidentGNMax, GNMax
-from tutelage.mechanisms.local import (
-    KRandomizedResponse,
-    LocalGaussian,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-)
+from tutelage.mechanisms.local import LocalMechanism
 from tutelage.neighboring import PrivacyUnit
 
-_MECHANISMS: dict[str, Any] = {
-    "gnmax": GNMax,
-    "confident": ConfidentGNMax,
-    "k-randomized-response": KRandomizedResponse,
-    "truncated-geometric": TruncatedGeometric,
-    "truncated-geometric-as-printed": TruncatedGeometricAsPrinted,
-    "local-gaussian": LocalGaussian,
-}
 _ENTRIES = {"name", "classes", "members", "mechanism", "unit", "quorum", "teachers_per_entity", "colluding"}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
@@ -42,9 +29,10 @@ def read_terms(path: Path) -> Consortium:
     Parameters
     ----------
     path : path
-        A TOML file with ``name``, ``classes``, ``members`` (public key files), ``quorum``, ``colluding``,
-        ``teachers_per_entity``, and tables ``[mechanism]`` (``name`` and its parameters) and ``[unit]`` (``name``,
-        ``neighbours``).
+        A TOML file with ``name``, ``classes``, ``members`` (public key files), ``quorum``, ``colluding`` (default 1,
+        for each entity that looks at the labels knows its own noise; 0 in the local model), ``teachers_per_entity``
+        (default 1), and tables ``[mechanism]`` (``name`` and its settings) and ``[unit]``
+        (``neighbours``, and ``name`` where the relation has none of its own).
 
     Raises
     ------
@@ -61,14 +49,15 @@ def read_terms(path: Path) -> Consortium:
     members = found["members"]
     if not isinstance(members, list) or not all(isinstance(name, str) for name in members):
         raise ConfigError("`members` in the terms must be a list of public key files.")
+    answers = _mechanism(found["mechanism"])
     return Consortium(
         name=found["name"],
         members=tuple(Member.load(path.parent / name) for name in members),
         n_classes=found["classes"],
-        mechanism=_mechanism(found["mechanism"]),
+        mechanism=answers,
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
-        colluding=found.get("colluding", 0),
+        colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
         unit=_unit(found["unit"]),
     )
 
@@ -76,10 +65,6 @@ def read_terms(path: Path) -> Consortium:
 def describe(consortium: Consortium) -> None:
     """Print what a member must know before it joins."""
     table = Table("", "", title=consortium.name, title_justify="left", show_header=False)
-    table.add_row("entities", ", ".join(member.name for member in consortium.entities))
-    if not consortium.is_local:
-        table.add_row("computing parties", ", ".join(f"{m.name} at {m.address}" for m in consortium.computing_parties))
-    table.add_row("aggregator", consortium.aggregator.name)
     table.add_row("mechanism", repr(consortium.mechanism))
     table.add_row("classes", f"{consortium.n_classes}")
     table.add_row("protects", f"{consortium.unit.name}: {consortium.unit.neighboring}")
@@ -88,23 +73,30 @@ def describe(consortium: Consortium) -> None:
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
     table.add_row(f"{_SHOWN_QUERIES} queries cost", f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     Console().print(table)
-    typer.echo(f"fingerprint {consortium.fingerprint}")
+    typer.echo("members, each with the fingerprint that `keygen` printed")
+    for member in consortium.members:
+        where = "" if member.address is None else f" at {member.address}"
+        typer.echo(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
+    typer.echo(f"fingerprint of all of this\n  {in_groups(consortium.fingerprint)}")
+
+
+def in_groups(digits: str) -> str:
+    """Return digits in groups of four, as people read them to each other."""
+    return " ".join(re.findall(".{1,4}", digits))
 
 
 def _mechanism(found: Any) -> FederatedMechanism:
-    if not isinstance(found, dict) or found.get("name") not in _MECHANISMS:
-        raise ConfigError(f"`name` in [mechanism] must be one of {', '.join(_MECHANISMS)}.")
-    parameters = {key: value for key, value in found.items() if key != "name"}
-    kind = _MECHANISMS[found["name"]]
-    _require_entries(parameters, {field.name for field in fields(kind)}, set(), "[mechanism]")
-    return kind(**parameters)
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        raise ConfigError(f"`name` in [mechanism] must be one of {', '.join(FEDERATED)}.")
+    settings = {key: value for key, value in found.items() if key != "name"}
+    return build_of(FEDERATED, found["name"], settings, as_entry)
 
 
 def _unit(found: Any) -> PrivacyUnit:
     if not isinstance(found, dict) or found.get("neighbours") not in list(Neighbours):
         raise ConfigError(f"`neighbours` in [unit] must be one of {', '.join(Neighbours)}.")
-    _require_entries(found, {"name", "neighbours"}, set(), "[unit]")
-    return PrivacyUnit(found["name"], RELATIONS[Neighbours(found["neighbours"])])
+    _require_entries(found, {"name", "neighbours"}, {"name"}, "[unit]")
+    return unit_of(Neighbours(found["neighbours"]), found.get("name"))
 
 
 def _require_entries(found: dict[str, Any], known: set[str], optional: set[str], where: str) -> None:

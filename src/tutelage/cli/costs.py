@@ -10,7 +10,7 @@ from tutelage.events import PUBLICATIONS, Composed, Event, Repeated, event_from_
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.ledger.history import answered, happened
+from tutelage.ledger.history import answered, happened, is_publication
 from tutelage.report import Batch, FrontierPoint
 from tutelage.report.evidence import merged
 
@@ -43,7 +43,7 @@ def batches_of(entries: list[dict[str, Any]]) -> tuple[Batch, ...]:
             settled = answers.get(entry["number"])
             share = limit.share(entry["cost"] - (0 if settled is None else settled["refund"]))
             checks = share * _share_of_checks(happened(entry, settled), limit)
-            queries = 0 if _is_publication(entry) else entry["queries"]
+            queries = 0 if is_publication(entry) else entry["queries"]
             batches.append(Batch(entry["written"], queries, checks, share - checks))
     return merged(batches, _MOST_BATCHES)
 
@@ -60,7 +60,7 @@ def released(entries: list[dict[str, Any]]) -> Released:
     """
     settled = answered(entries)
     reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
-    asked = [entry for entry in reserved if not _is_publication(entry)]
+    asked = [entry for entry in reserved if not is_publication(entry)]
     if not asked:
         raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
     queries = sum(entry["queries"] for entry in asked)
@@ -72,7 +72,7 @@ def released(entries: list[dict[str, Any]]) -> Released:
 def given(entries: list[dict[str, Any]]) -> Counter[Event]:
     """Return how often each kind of answer was given; none of a batch that was interrupted ever was."""
     settled = answered(entries)
-    reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not _is_publication(entry)]
+    reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not is_publication(entry)]
     return counted(
         event_from_dict(settled[entry["number"]]["happened"]) for entry in reserved if entry["number"] in settled
     )
@@ -101,11 +101,6 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
     """
     numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
-
-
-def _is_publication(reserved: dict[str, Any]) -> bool:
-    """Whether it was no query but the publication of an ε."""
-    return reserved["event"]["event"] in {kind.__name__ for kind in PUBLICATIONS}
 
 
 def _share_of_checks(event: Event, limit: RenyiFilter) -> float:

@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +15,24 @@ from rich.table import Table
 
 from tutelage._files import array_in, read_arrays
 from tutelage._typing import ABSTAIN
+from tutelage._validation import number_between
 from tutelage.cli.consortia import describe, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining
-from tutelage.exceptions import ConfigError
-from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
+from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
+from tutelage.federation import (
+    Aggregator,
+    Batch,
+    ComputingParty,
+    Consortium,
+    Entity,
+    Home,
+    Identity,
+    Mailbox,
+    Role,
+    Vote,
+)
+from tutelage.federation.costs import reservation_name
+from tutelage.federation.documents import member_name
 from tutelage.federation.messages.standing import standing
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
@@ -23,8 +40,13 @@ from tutelage.mechanisms.local import Decoder
 HomeOption = Annotated[Path, typer.Option("--home", help="This member's own folder, with its private key.")]
 MailboxOption = Annotated[Path, typer.Option("--mailbox", help="The folder that all members reach or send around.")]
 BatchOption = Annotated[
-    str | None, typer.Option("--batch", help="Which batch, by the start of its identifier.  [default: the only one]")
+    str | None,
+    typer.Option(
+        "--batch", help="Which batch, by the start of its identifier.  [default: the one that is not done yet]"
+    ),
 ]
+_LAST_PORT = 65535
+_FIX = "Run `tutelage federate init`, or check --mailbox."
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 federate = typer.Typer(
@@ -46,8 +68,12 @@ def keygen(
     ] = None,
 ) -> None:
     """Make a member's keys: NAME.private.json for nobody else, NAME.public.json for whoever writes the terms."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    member_name(name, "NAME", "keygen")
+    if (role is Role.COMPUTING) != (address is not None):
+        wrong = "is missing: host:port where the two others reach" if address is None else "is for"
+        raise ConfigError(f"--address {wrong} a computing party.")
     identity = Identity.generate(name, role, address)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
     typer.echo(f"{private} is the private key of {name}: it stays in this folder.")
     typer.echo(f"{public} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}")
@@ -60,8 +86,10 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write the terms of a consortium, for all members to read and to join."""
-    consortium = read_terms(terms)
-    Mailbox(mailbox).put_consortium(consortium)
+    consortium, box = read_terms(terms), Mailbox(mailbox)
+    if box.consortium_path.exists():  # even of the same terms: every consortium has an identifier of its own
+        raise ConfigError(f"Another consortium is in {mailbox}. Take an empty folder.")
+    box.put_consortium(consortium)
     if as_json:
         typer.echo(json.dumps({"fingerprint": consortium.fingerprint, **consortium.as_dict()}, indent=2))
         return
@@ -78,12 +106,12 @@ def join(
     ] = None,
 ) -> None:
     """Take part under the terms in the mailbox, once their fingerprint is the one that the members agreed on."""
-    consortium = Mailbox(mailbox).consortium()
+    consortium = _terms_in(_mailbox(mailbox))
     if fingerprint is None:
         describe(consortium)
         typer.echo(
             "Not joined yet. Compare this fingerprint with the other members by another way than this mailbox, then "
-            "run the same again with --fingerprint."
+            'run the same again with --fingerprint "…".'
         )
         raise typer.Exit(1)
     member = Home(home)
@@ -100,11 +128,14 @@ def ask(
         Path | None, typer.Option(help="The consortium's ledger, which pays; not in the local model.")
     ] = None,
     array: Annotated[str | None, typer.Option(help="Array of an npz file, if it holds several.")] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Ask rows again whose batch can no longer be computed; paid for again.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Announce, as the aggregator, a signed batch of public rows. Rows that were answered before are left out."""
-    budget = None if ledger is None else Ledger.open(ledger)
-    asked = Aggregator(Home(home), budget).ask(_array(rows, array, "X"), Mailbox(mailbox))
+    aggregator, budget = _aggregator(home, ledger)
+    asked = aggregator.ask(_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
         typer.echo(json.dumps({**found, "ledger": None if budget is None else budget.state().as_dict()}, indent=2))
@@ -135,19 +166,24 @@ def vote(
     as_json: AsJson = False,
 ) -> None:
     """Send, as an entity, sealed, noised votes on a batch. The same ones, if they were made before."""
-    member, budget, box = Home(home), Ledger.open(ledger), Mailbox(mailbox)
-    entity = Entity(member, budget)
-    asked = _batch(box, entity.consortium, batch)
+    member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
+    entity, name = Entity(member, budget), member.identity.member.name
+    parties = [party.name for party in entity.consortium.computing_parties]
+    asked = _batch(box, entity.consortium, batch, lambda each: box.has_answered(each, name, parties))
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
-    cast = entity.vote(asked, _array(ballots, array, "ballots"), box)
+    cast = _cast(entity, asked, _array(ballots, array, "ballots"), box, budget)
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
         found["repeated"] = cast.repeated
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
-    typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {', '.join(cast.envelopes)}.")
+    if cast.repeated:
+        typer.echo(f"Voted before: the same envelopes went again; {ballots} was not used.")
+    limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
+    to = ", ".join(sorted(cast.envelopes))
+    typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
     typer.echo(spent_and_remaining(budget.state()))
 
 
@@ -159,23 +195,29 @@ def compute(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for the others to connect, and then for any message of theirs.")
     ] = 600.0,
+    listen: Annotated[
+        str | None,
+        typer.Option(help="host:port to listen at, where it is not the address in the terms: behind a router."),
+    ] = None,
     transcript: Annotated[
         Path | None, typer.Option(help="Also write everything received from the others to this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute, as one of three computing parties, the labels of a batch; all three run this at the same time."""
-    party, box = ComputingParty(Home(home)), Mailbox(mailbox)
+    number_between(timeout, 0, float("inf"), "--timeout", "compute")
+    here = None if listen is None else _host_and_port(listen)
+    member, box = Home(home), _mailbox(mailbox)
+    party, name = ComputingParty(member), member.identity.member.name
     if transcript is not None:
         check_output(transcript)
-    asked = _batch(box, party.consortium, batch)
-    done = party.compute(asked, box, timeout=timeout, transcript=transcript)
+    asked = _batch(box, party.consortium, batch, lambda each: box.has_computed(each, name))
+    done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
         found = {"batch": asked.identifier, "queries": done.queries, "entities": done.entities}
         typer.echo(json.dumps({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent}, indent=2))
         return
-    for name, reason in sorted(done.left_out.items()):
-        typer.secho(f"{name} was left out: {reason}", err=True, fg=typer.colors.YELLOW)
+    _print_left_out(done.left_out)
     typer.echo(
         f"Labels of {done.queries:,} queries by {len(done.entities)} entities went, in shares, to the aggregator."
     )
@@ -196,18 +238,23 @@ def collect(
     as_json: AsJson = False,
 ) -> None:
     """Write, as the aggregator, the labels of a batch. Doing it again gives the same labels and costs nothing."""
+    if output.suffix.lower() != ".npz":
+        raise ConfigError(f"--output must end in .npz: it holds the labels and the rows they are of. Got {output}.")
     check_output(output, *([] if ledger is None else [ledger]))
-    budget = None if ledger is None else Ledger.open(ledger)
-    aggregator, box = Aggregator(Home(home), budget), Mailbox(mailbox)
-    asked = _batch(box, aggregator.consortium, batch)
+    (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
+    if decoder is not None and not aggregator.consortium.is_local:
+        raise ConfigError("--decoder is for the local model. Leave it out.")
+    asked = _batch(box, aggregator.consortium, batch, lambda each: _is_collected(aggregator.consortium, budget, each))
     found = aggregator.collect(asked, box, decoder=decoder)
     np.savez_compressed(output, rows=asked.rows, labels=found.labels)
     answered = int(np.sum(found.labels != ABSTAIN))
     if as_json:
         counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
         state = None if budget is None else budget.state().as_dict()
-        typer.echo(json.dumps({**counts, "entities": found.entities, "labels": str(output), "ledger": state}, indent=2))
+        whose = {"entities": found.entities, "left_out": found.left_out}
+        typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
         return
+    _print_left_out(found.left_out)
     typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
     if budget is not None:
         typer.echo(spent_and_remaining(budget.state()))
@@ -222,15 +269,12 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Print who takes part, and who has answered which batch; public values only."""
-    box = Mailbox(mailbox)
-    consortium = box.consortium() if home is None else Home(home).consortium()
-    batches = standing(consortium, box)
+    box = _mailbox(mailbox)
+    consortium = _terms_in(box) if home is None else Home(home).consortium()
+    batches, refused = standing(consortium, box)
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"fingerprint": consortium.fingerprint, "batches": [each._asdict() for each in batches]}, indent=2
-            )
-        )
+        found = {"fingerprint": consortium.fingerprint, "batches": [each._asdict() for each in batches]}
+        typer.echo(json.dumps({**found, "refused": refused}, indent=2))
         return
     describe(consortium)
     table = Table("batch", "queries", "entities answered", "computing parties done")
@@ -238,6 +282,81 @@ def status(
         answered = f"{len(each.answered)} of {len(consortium.entities)}; {consortium.quorum} needed"
         table.add_row(each.batch[:8], f"{each.queries:,}", answered, ", ".join(each.computed) or "none")
     Console().print(table)
+    for identifier, reason in refused.items():
+        typer.secho(f"{identifier[:8]} is refused: {reason}", fg=typer.colors.YELLOW)
+
+
+def _mailbox(folder: Path) -> Mailbox:
+    """Return the mailbox in a folder that is there; a member may hold a part of it only."""
+    if not folder.is_dir():
+        raise ConfigError(f"--mailbox must be a folder that exists. Got {folder}. {_FIX}")
+    return Mailbox(folder)
+
+
+def _terms_in(mailbox: Mailbox) -> Consortium:
+    if not mailbox.consortium_path.exists():
+        raise ConfigError(f"{mailbox.consortium_path} does not exist. {_FIX}")
+    return mailbox.consortium()
+
+
+def _aggregator(home: Path, ledger: Path | None) -> tuple[Aggregator, Ledger | None]:
+    """Return the aggregator with the ledger that its terms ask for, or without one if they ask for none."""
+    member = Home(home)
+    if member.consortium_as(Role.AGGREGATOR).is_local:
+        if ledger is not None:
+            raise ConfigError("--ledger must be left out in the local model, where every entity keeps its own budget.")
+        return Aggregator(member, None), None
+    if ledger is None:
+        raise ConfigError(
+            "--ledger must be given: in the secure model it pays for what is opened. "
+            f"`tutelage ledger init FILE --for {home}` makes one."
+        )
+    budget = Ledger.open(ledger)
+    return Aggregator(member, budget), budget
+
+
+def _is_collected(terms: Consortium, budget: Ledger | None, batch: Batch) -> bool:
+    """Return whether the aggregator's ledger has the labels; in the local model nothing is known of that."""
+    reservation = None if budget is None else budget.reserved_for(reservation_name(terms, batch))
+    return budget is not None and reservation is not None and budget.is_settled(reservation)
+
+
+def _cast(entity: Entity, batch: Batch, ballots: Any, box: Mailbox, budget: Ledger) -> Vote:
+    """Vote; if that fails once it is paid for, add that doing it again is free."""
+    before = budget.state().entries
+    try:
+        return entity.vote(batch, ballots, box)
+    except (InvalidDataError, OSError) as error:
+        if budget.state().entries == before:
+            raise
+        said = f"{error.filename or 'A file'}: {error.strerror}." if isinstance(error, OSError) else str(error)
+        raise InvalidDataError(
+            f"{said} The votes are paid for: once this is mended, run the same again. It costs nothing more."
+        ) from None
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch("[1-9][0-9]{0,4}", port) or int(port) > _LAST_PORT:
+        raise ConfigError(f"--listen must be host:port, for example 0.0.0.0:7001. Got {text!r}.")
+    return host.strip("[]"), int(port)
+
+
+def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
+    """Return what to call again and again while parties are missing; it speaks when others are than before."""
+    said: list[tuple[str, ...]] = []
+
+    def say(missing: tuple[str, ...]) -> None:
+        if said[-1:] != [missing]:
+            said.append(missing)
+            typer.echo(f"Waiting for {' and '.join(missing)} to run the same.", err=True)
+
+    return say
+
+
+def _print_left_out(left_out: dict[str, str]) -> None:
+    for name, reason in sorted(left_out.items()):
+        typer.secho(f"{name} was left out: {reason}", err=True, fg=typer.colors.YELLOW)
 
 
 def _array(path: Path, array: str | None, usual: str) -> Any:
@@ -252,12 +371,29 @@ def _array(path: Path, array: str | None, usual: str) -> Any:
         raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
-def _batch(mailbox: Mailbox, consortium: Consortium, start: str | None) -> Batch:
-    """Return the batch that was named, or the only one."""
+def _batch(mailbox: Mailbox, consortium: Consortium, start: str | None, is_done: Callable[[Batch], bool]) -> Batch:
+    """Return the batch that was named, the only one, or the only one that this member has not done yet."""
     known = mailbox.batch_identifiers()
     found = known if start is None else [name for name in known if name.startswith(start.lower())]
-    if len(found) != 1:
-        what = "is none" if not found else f"are {len(found)}"
+    if len(found) == 1:
+        return mailbox.batch(found[0], consortium)
+    if start is not None or not known:
         which = "" if start is None else f" that begins with {start!r}"
-        raise ConfigError(f"--batch must name one batch; there {what}{which} in {mailbox.folder}.")
-    return mailbox.batch(found[0], consortium)
+        what = "is none" if not found else f"are {len(found)}"
+        raise ConfigError(f"--batch must name one batch; there {what}{which} in {mailbox.folder}.{_listed(known)}")
+    left = [batch for batch in _genuine(mailbox, consortium, known) if not is_done(batch)]
+    if len(left) != 1:
+        what = f"{len(left)} of {len(known)} are not done yet" if left else f"all {len(known)} are done"
+        raise ConfigError(f"--batch must name one batch; {what}.{_listed([each.identifier for each in left] or known)}")
+    return left[0]
+
+
+def _genuine(mailbox: Mailbox, consortium: Consortium, identifiers: list[str]) -> Iterator[Batch]:
+    """Yield the batches that the aggregator signed; a forged one must not hold up the others."""
+    for identifier in identifiers:
+        with suppress(FederationError, InvalidDataError):
+            yield mailbox.batch(identifier, consortium)
+
+
+def _listed(identifiers: list[str]) -> str:
+    return f" Batches: {', '.join(identifiers)}." if identifiers else ""

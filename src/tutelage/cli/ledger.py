@@ -5,7 +5,7 @@ import os
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,10 +13,11 @@ from rich.table import Table
 
 from tutelage.budget import round_up
 from tutelage.cli.outputs import check_output
+from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.history import Exposure, exposures
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.ledger.history import exposures
+from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _BAR = 50
 
@@ -28,6 +29,7 @@ class Neighbours(StrEnum):
     ROW = "row"
     SILO = "silo"
     BALLOT = "ballot"
+    OWNER = "owner"
 
 
 RELATIONS = {
@@ -35,8 +37,15 @@ RELATIONS = {
     Neighbours.ROW: NeighboringRelation.CHANGE_ONE_ROW,
     Neighbours.SILO: NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
     Neighbours.BALLOT: NeighboringRelation.CHANGE_ONE_BALLOT,
+    Neighbours.OWNER: ONE_ENTITY.neighboring,
 }
-_UNITS = {Neighbours.ENTITY: "entity", Neighbours.ROW: "row", Neighbours.SILO: "entity"}
+_UNITS = {
+    Neighbours.ENTITY: "entity",
+    Neighbours.ROW: "row",
+    Neighbours.SILO: "entity",
+    Neighbours.BALLOT: ONE_TEACHER.name,
+    Neighbours.OWNER: ONE_ENTITY.name,
+}
 
 File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -50,14 +59,33 @@ ledger = typer.Typer(
 )
 
 
+def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
+    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it.
+
+    Raises
+    ------
+    ConfigError
+        If an owner's whole data are called otherwise.
+    """
+    if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):
+        raise ConfigError(f"The unit of neighbours = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
+    return PrivacyUnit(name or _UNITS[neighbours], RELATIONS[neighbours])
+
+
 @ledger.command()
 def init(
     file: File,
     epsilon: Annotated[float, typer.Option(help="Epsilon of everything that will ever be released.")],
     delta: Annotated[float, typer.Option(help="Delta of the same; below one over the number of people.")],
-    neighbours: Annotated[Neighbours, typer.Option(help="What one change is.")] = Neighbours.BALLOT,
+    neighbours: Annotated[
+        Neighbours | None, typer.Option(help="What one change is.  [default: ballot]", show_default=False)
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Whom it protects, for reports: patient_id.  [default: by --neighbours]")
+    ] = None,
+    member: Annotated[
+        Path | None,
+        typer.Option("--for", help="Home of a member of a consortium: its terms say both, instead of the two above."),
     ] = None,
     order: Annotated[
         float | None, typer.Option(help="Renyi order to keep the limit at.  [default: the best for Gaussian noise]")
@@ -65,8 +93,14 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make the ledger of a data set. Its budget is fixed from then on."""
-    name = unit or _UNITS.get(neighbours, "one teacher's data")
-    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=PrivacyUnit(name, RELATIONS[neighbours]), order=order)
+    if member is None:
+        protects, query = unit_of(neighbours or Neighbours.BALLOT, unit), None
+    elif neighbours is None and unit is None:
+        protects, query = _agreed(member)
+    else:
+        raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
+    suited = query if order is None else None
+    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited)
     _print(made.state(), file, as_json=as_json)
 
 
@@ -100,15 +134,16 @@ def verify(
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print what people have been exposed to since each state of the data that the ledger was tied to."""
-    found = exposures(_opened(file).export())
+    """Print which share of the budget was spent since each state of the data that the ledger was tied to."""
+    opened = _opened(file)
+    found, budget = exposures(opened.export()), opened.state().budget
     if as_json:
-        typer.echo(json.dumps([_as_dict(one) for one in found], indent=2))
+        typer.echo(json.dumps([{**one._asdict(), "share": round_up(one.share)} for one in found], indent=2))
         return
-    table = Table("data since", "queries", "epsilon", title=str(file), title_justify="left")
+    table = Table("data since", "queries", "share of the budget", title=str(file), title_justify="left")
     for one in found:
-        cost = "none" if one.epsilon is None else str(one.epsilon)
-        table.add_row(f"{one.since} (version {one.version})", f"{one.queries:,}", cost)
+        share = f"{round_up(one.share):.4f} of ε = {budget:g}"
+        table.add_row(f"{one.since} (version {one.version})", f"{one.queries:,}", share)
     Console().print(table)
 
 
@@ -127,10 +162,13 @@ def export(
         output.write_text(lines, encoding="utf-8")
 
 
-def _as_dict(one: Exposure) -> dict[str, Any]:
-    epsilon = None if one.epsilon is None else round_up(one.epsilon.epsilon)
-    delta = None if one.epsilon is None else one.epsilon.delta
-    return {"version": one.version, "since": one.since, "queries": one.queries, "epsilon": epsilon, "delta": delta}
+def _agreed(member: Path) -> tuple[PrivacyUnit, Event]:
+    """Return whom the terms that a member joined protect, and what one query under them is."""
+    from tutelage.federation import Home
+    from tutelage.federation.costs import event_of_query
+
+    terms = Home(member).consortium()
+    return terms.unit, event_of_query(terms)
 
 
 def _opened(file: Path) -> Ledger:

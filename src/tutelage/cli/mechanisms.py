@@ -1,7 +1,7 @@
 """The mechanisms that the command line and the run configuration know by name, and the settings that each takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import typer
 
@@ -15,7 +15,15 @@ from tutelage.mechanisms import (
     Mechanism,
     PermuteAndFlip,
 )
+from tutelage.mechanisms.local import (
+    KRandomizedResponse,
+    LocalGaussian,
+    LocalMechanism,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+)
 
+Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 Scale = Annotated[float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")]
 Sigma = Annotated[
     float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
@@ -28,21 +36,29 @@ SigmaThreshold = Annotated[
 ]
 
 
-class Known(NamedTuple):
+class Known(NamedTuple, Generic[Kind]):
     """A mechanism and, for each of its settings, the parameter that it sets."""
 
-    kind: type[Mechanism]
+    kind: type[Kind]
     settings: Mapping[str, str]
 
 
 _CHECKED = {"threshold": "threshold", "sigma_threshold": "sigma_threshold", "sigma": "sigma_vote"}
-MECHANISMS: dict[str, Known] = {
+MECHANISMS: dict[str, Known[Mechanism]] = {
     "lnmax": Known(LNMax, {"scale": "scale"}),
     "gnmax": Known(GNMax, {"sigma": "sigma"}),
     "confident": Known(ConfidentGNMax, _CHECKED),
     "interactive": Known(InteractiveGNMax, {**_CHECKED, "confidence": "confidence"}),
     "exponential": Known(ExponentialMax, {"scale": "scale"}),
     "permute-and-flip": Known(PermuteAndFlip, {"scale": "scale"}),
+}
+FEDERATED: dict[str, Known[Any]] = {
+    "gnmax": MECHANISMS["gnmax"],
+    "confident": MECHANISMS["confident"],
+    "k-randomized-response": Known(KRandomizedResponse, {"epsilon": "epsilon"}),
+    "truncated-geometric": Known(TruncatedGeometric, {"epsilon": "epsilon"}),
+    "truncated-geometric-as-printed": Known(TruncatedGeometricAsPrinted, {"epsilon": "epsilon"}),
+    "local-gaussian": Known(LocalGaussian, {"sigma": "sigma"}),
 }
 
 
@@ -57,12 +73,21 @@ def as_entry(setting: str) -> str:
 
 
 def build_mechanism(name: str, given: Mapping[str, float | None], spelled: Callable[[str], str]) -> Mechanism:
+    """Return the mechanism of `MECHANISMS` called `name`, as `build_of` does."""
+    return build_of(MECHANISMS, name, given, spelled)
+
+
+def build_of(
+    known: Mapping[str, Known[Kind]], name: str, given: Mapping[str, float | None], spelled: Callable[[str], str]
+) -> Kind:
     """Return the mechanism `name` with those settings that are not None.
 
     Parameters
     ----------
+    known : dict of str to Known
+        `MECHANISMS` or `FEDERATED`.
     name : str
-        One of `MECHANISMS`.
+        One of these.
     given : dict of str to float or None
         Settings, in votes; `confidence` is a probability.
     spelled : callable
@@ -75,9 +100,9 @@ def build_mechanism(name: str, given: Mapping[str, float | None], spelled: Calla
     InvalidParameterError
         If a setting is out of range.
     """
-    if name not in MECHANISMS:
-        raise ConfigError(f"The mechanism must be one of {', '.join(MECHANISMS)}. Got {name!r}.")
-    kind, settings = MECHANISMS[name]
+    if name not in known:
+        raise ConfigError(f"The mechanism must be one of {', '.join(known)}. Got {name!r}.")
+    kind, settings = known[name]
     found = {key: value for key, value in given.items() if value is not None}
     if set(found) != set(settings):
         needed, given_too = [spelled(key) for key in settings], [spelled(key) for key in found if key not in settings]

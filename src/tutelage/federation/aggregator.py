@@ -1,6 +1,7 @@
 """The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
 
 import json
+from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -10,14 +11,15 @@ from tutelage._typing import ABSTAIN, IntArray
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
+    FederationError,
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
-    LedgerMismatchError,
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation.costs import event_of_query
+from tutelage.federation.batch_size import require_size
+from tutelage.federation.costs import event_of_query, reservation_name
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
 from tutelage.federation.members.keys import Role
@@ -25,13 +27,14 @@ from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.envelopes import Header, Kind, unseal
 from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.federation.messages.perturbed import read_reports
-from tutelage.federation.sharing import recombine
+from tutelage.federation.sharing import ELEMENT_BYTES, recombine
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import Decoder, LocalMechanism, decode
 
 _ASKED = "asked"
 _BATCH = "batch"
+_BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 
 
 class Asked(NamedTuple):
@@ -58,10 +61,13 @@ class Collected(NamedTuple):
         Class index, or −1 where the mechanism, or every entity, abstained.
     entities : tuple of str
         Whose votes are in them.
+    left_out : dict of str to str
+        Local model: entities whose ballots could not be used, and why.
     """
 
     labels: IntArray
     entities: tuple[str, ...]
+    left_out: dict[str, str]
 
 
 @final
@@ -98,18 +104,15 @@ class Aggregator:
                 if terms.is_local
                 else "`ledger` of Aggregator must be a Ledger: the secure model pays for what is opened. Got None."
             )
-        if ledger is not None and ledger.unit != terms.unit:
-            raise LedgerMismatchError(
-                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
-                f"'{terms.unit.name}' ({terms.unit.neighboring}). Make a ledger for this consortium."
-            )
+        if ledger is not None:
+            terms.require_unit(ledger)
 
     @property
     def consortium(self) -> Consortium:
         """The terms it asks under."""
         return self._consortium
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox) -> Asked:
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, anew: bool = False) -> Asked:
         """Announce those of the rows that were not answered yet, as one batch that is paid for.
 
         Parameters
@@ -118,23 +121,24 @@ class Aggregator:
             Public rows.
         mailbox : Mailbox
             Where the announcement goes.
+        anew : bool
+            Replace a batch of the same rows that can no longer be computed: a new one, which is paid for again.
 
         Raises
         ------
         BudgetExceededError
             If they do not all fit. Nothing was spent and nothing announced.
         InvalidDataError
-            If the rows are no plain array.
+            If the rows are no plain array, or more than can be computed at once. Nothing was spent.
         """
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
             return Asked(None, 0)
-        draft = Batch.make(self._home.identity, self._consortium, asked)
-        # Kept by its content, so that asking again after a crash announces, and pays for, the same batch.
-        kept = self._home.keep(_ASKED, draft.query_hash, {_BATCH: draft.to_bytes()})
-        batch = Batch.from_bytes(kept[_BATCH], self._consortium)
+        require_size(self._consortium, len(asked))
+        batch = self._kept(Batch.make(self._home.identity, self._consortium, asked), anew=anew)
         if self._ledger is not None:
-            self._ledger.reserve(event_of_query(self._consortium), batch.n_queries, batch=batch.identifier)
+            event, name = event_of_query(self._consortium), reservation_name(self._consortium, batch)
+            self._ledger.reserve(event, batch.n_queries, batch=name)
         mailbox.put_batch(batch)
         return Asked(batch, batch.n_queries)
 
@@ -163,6 +167,16 @@ class Aggregator:
             raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
         return self._recombined(batch, mailbox)
 
+    def _kept(self, draft: Batch, *, anew: bool) -> Batch:
+        """Return the last batch of the draft's rows, so that asking again after a crash announces and pays for that."""
+        earlier = []
+        while (kept := self._home.kept(_ASKED, f"{draft.query_hash}-{len(earlier)}", [_BATCH])) is not None:
+            earlier.append(Batch.from_bytes(kept[_BATCH], self._consortium))
+        if earlier and not anew:
+            return earlier[-1]
+        kept = self._home.keep(_ASKED, f"{draft.query_hash}-{len(earlier)}", {_BATCH: draft.to_bytes()})
+        return Batch.from_bytes(kept[_BATCH], self._consortium)
+
     def _unanswered(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if rows.ndim == 0 or len(rows) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {rows.shape}.")
@@ -182,29 +196,48 @@ class Aggregator:
         return self._ledger.query_hashes(terms, rows)
 
     def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:
-        answers = _of_one_run(self._opened(batch, mailbox), len(self._consortium.computing_parties))
-        shares = [answers[party.name].share for party in self._consortium.computing_parties]
-        opened = recombine(shares, (batch.n_queries,))
-        if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
-            raise ForgedMessageError(
-                "The computing parties' shares make no labels: one of them did not keep to the rules."
-            )
-        labels, entities = opened - 1, next(iter(answers.values())).entities
-        return Collected(self._settled(batch, labels), entities)
+        contradiction = None
+        for answers in self._whole_runs(batch, mailbox):
+            shares = [answers[party.name].share for party in self._consortium.computing_parties]
+            try:
+                opened = recombine(shares, (batch.n_queries,))
+                if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
+                    raise ForgedMessageError("The computing parties' shares make no labels. Let them compute it again.")
+            except ForgedMessageError as error:
+                contradiction = error
+                continue
+            return Collected(self._settled(batch, opened - 1), next(iter(answers.values())).entities, {})
+        if contradiction is not None:
+            raise contradiction
+        raise QuorumError(
+            "The labels of this batch are not complete: all computing parties must have sent theirs of one and the "
+            "same computation. Wait, or let all of them compute it again."
+        )
+
+    def _whole_runs(self, batch: Batch, mailbox: Mailbox) -> list[dict[str, "_Answer"]]:
+        """Return what the parties sent, by computation, where it is of all of them; any one will do, by name."""
+        runs: dict[tuple[str, tuple[str, ...]], dict[str, _Answer]] = {}
+        for answer in self._opened(batch, mailbox):
+            runs.setdefault((answer.run, answer.entities), {})[answer.party] = answer
+        return [run for run in runs.values() if len(run) == len(self._consortium.computing_parties)]
 
     def _opened(self, batch: Batch, mailbox: Mailbox) -> list["_Answer"]:
+        """Return the answers that open; anything else that lies beside them is nobody's."""
         me, terms = self._home.identity, self._consortium
+        most = ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
         found = []
         for party in terms.computing_parties:
             header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
-            envelopes = mailbox.labels(batch, party.name)
-            found += [_Answer.read(party.name, unseal(me, party, header, envelope)) for envelope in envelopes]
+            for envelope in mailbox.labels(batch, party.name, most):
+                with suppress(ForgedMessageError, InvalidDataError):
+                    found.append(_Answer.read(party.name, unseal(me, party, header, envelope)))
         return found
 
     def _settled(self, batch: Batch, labels: IntArray) -> IntArray:
         """Return the labels that count, with the ledger charged for what was answered."""
         ledger = self._ledger
-        reservation = None if ledger is None else ledger.reserved_for(batch.identifier)
+        name = reservation_name(self._consortium, batch)
+        reservation = None if ledger is None else ledger.reserved_for(name)
         if ledger is None or reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         hashes = self._hashes(batch.rows)
@@ -224,19 +257,22 @@ class Aggregator:
 
     def _decoded(self, mechanism: LocalMechanism, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:
         me, terms = self._home.identity, self._consortium
-        reports = {}
+        reports, left_out = {}, {}
         for entity in terms.entities:
-            envelope = mailbox.ballots(batch, entity.name)
-            if envelope is not None:
-                header = Header.of(terms, batch, Kind.BALLOTS, entity.name, me.member.name)
-                payload = unseal(me, entity, header, envelope)
-                reports[entity.name] = read_reports(payload, mechanism, batch.n_queries, terms.n_classes)
+            header = Header.of(terms, batch, Kind.BALLOTS, entity.name, me.member.name)
+            try:
+                envelope = mailbox.ballots(batch, entity.name)
+                if envelope is not None:
+                    payload = unseal(me, entity, header, envelope)
+                    reports[entity.name] = read_reports(payload, mechanism, batch.n_queries, terms.n_classes)
+            except (FederationError, InvalidDataError) as error:
+                left_out[entity.name] = str(error)
         if len(reports) < terms.quorum:
             raise QuorumError(
                 f"{len(reports)} entities answered, and the terms ask for {terms.quorum}. Wait for more, and try again."
             )
         labels = decode(np.stack(list(reports.values())), mechanism, terms.n_classes, decoder)
-        return Collected(labels, tuple(reports))
+        return Collected(labels, tuple(reports), left_out)
 
 
 class _Answer(NamedTuple):
@@ -258,19 +294,3 @@ class _Answer(NamedTuple):
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ForgedMessageError(f"The labels of {party} are not in the form in which this version writes them.")
-
-
-def _of_one_run(answers: list[_Answer], parties: int) -> dict[str, _Answer]:
-    """Return every party's answer of one and the same run; any run will do, they have one outcome."""
-    runs: dict[str, dict[str, _Answer]] = {}
-    for answer in answers:
-        runs.setdefault(answer.run, {})[answer.party] = answer
-    whole = [run for run in runs.values() if len(run) == parties]
-    if not whole:
-        raise QuorumError(
-            f"The labels of this batch are not complete: all {parties} computing parties must have sent theirs of one "
-            "and the same computation. Wait, or let all of them compute it again."
-        )
-    if len({answer.entities for answer in whole[0].values()}) > 1:
-        raise ForgedMessageError("The computing parties do not agree on whose votes are in the labels.")
-    return whole[0]

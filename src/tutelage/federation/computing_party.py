@@ -1,8 +1,7 @@
 """A computing party: holds shares that mean nothing, and with two others computes labels that none of them sees."""
 
 import hashlib
-import json
-import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -11,11 +10,19 @@ import numpy as np
 
 from tutelage.exceptions import (
     FederationError,
-    ForgedMessageError,
     InvalidDataError,
     PartyLostError,
     QuorumError,
     StaleBatchError,
+)
+from tutelage.federation.agreement import (
+    AGREED,
+    Begun,
+    EntityShares,
+    agreed_splits,
+    plain,
+    read_statement,
+    statement_of,
 )
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
@@ -26,11 +33,9 @@ from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.noise_shares import SharedMechanism, bit_length, projection_bound
 from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, decode
-from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
 
 _BEGUN = "computed"
-_AGREED = "entities.json"
 
 
 @final
@@ -56,26 +61,13 @@ class Computed:
     bytes_sent: int
 
 
-class _Shares(NamedTuple):
-    """One entity's shares as this party holds them; private to it."""
+class _Outcome(NamedTuple):
+    """One party's share of the labels, private, of whose votes it is, and what it took."""
 
-    split: str
-    blocks: Any  # object array (blocks, queries, classes) of residues
-
-
-class _Share(NamedTuple):
-    """One party's share of the labels, private, and what it took."""
-
-    of: "_Agreed"
+    entities: tuple[str, ...]
+    run: str
     labels: bytes
     bytes_sent: int
-
-
-class _Agreed(NamedTuple):
-    """What the three parties agreed to compute."""
-
-    run: str
-    splits: dict[str, str]
 
 
 @final
@@ -110,7 +102,14 @@ class ComputingParty:
         return self._consortium
 
     def compute(
-        self, batch: Batch, mailbox: Mailbox, *, timeout: float = 600.0, transcript: Path | None = None
+        self,
+        batch: Batch,
+        mailbox: Mailbox,
+        *,
+        timeout: float = 600.0,
+        listen: tuple[str, int] | None = None,
+        waiting: Callable[[tuple[str, ...]], object] | None = None,
+        transcript: Path | None = None,
     ) -> Computed:
         """Compute the labels of a batch with the two other parties, and send the aggregator this party's share of them.
 
@@ -125,8 +124,13 @@ class ComputingParty:
             Where envelopes lie.
         timeout : float
             Seconds to wait for the other parties to connect, and then for any message of theirs.
+        listen : tuple of str and int, optional
+            Host and port to listen at, if they are not those of the terms: behind an address translation.
+        waiting : function of a tuple of str, optional
+            Called every two seconds while connecting, with the names of those that are still missing.
         transcript : path, optional
-            File to write everything to that this party receives from the others, for an audit.
+            File to write everything to that this party receives from the others, its own shares and what is opened to
+            it, for an audit; as private as its shares.
 
         Raises
         ------
@@ -137,33 +141,45 @@ class ComputingParty:
         StaleBatchError
             If this batch was begun with other votes than those at hand.
         FederationError
-            If an entity's votes are larger than its teachers and noise can be. Nothing was opened.
+            If the parties' messages do not fit together. Nothing was opened.
         """
+        begun = Begun.read(self._home.kept(_BEGUN, batch.identifier, [AGREED]))
         held, left_out = self._held(batch, mailbox)
-        me = self._home.identity
 
-        async def body(session: Session) -> _Share | FederationError:
+        async def body(session: Session) -> _Outcome | FederationError:
             try:
-                agreed = await self._agree(session, batch, held, left_out)
-                blocks = {name: held[name].blocks for name in agreed.splits}
-                await self._refuse_oversized(session, blocks, batch.n_queries)
+                run, splits = await self._agree(session, batch, begun, held, left_out)
+                blocks = {name: held[name].blocks for name in splits}
+                labels = await self._labels(session, blocks)
             except PartyLostError:
                 raise
             except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
                 return refusal
-            return _Share(agreed, await self._labels(session, blocks), session.bytes_sent)
+            return _Outcome(tuple(splits), run, labels, session.bytes_sent)
 
         endpoints = [_endpoint(party) for party in self._consortium.computing_parties]
-        found = run_party(self._place, endpoints, me.tls_key_pem, body, timeout=timeout, transcript=transcript)
+        found = run_party(
+            self._place,
+            endpoints,
+            self._home.identity.tls_key_pem,
+            body,
+            timeout=timeout,
+            listen=listen,
+            waiting=waiting,
+            transcript=transcript,
+        )
         if isinstance(found, FederationError):
             raise found
-        aggregator, entities = self._consortium.aggregator, sorted(found.of.splits)
-        header = Header.of(self._consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = _as_json({"run": found.of.run, "entities": entities}) + b"\n" + found.labels
-        mailbox.put_labels(batch, me.member.name, found.of.run, seal(me, aggregator, header, content))
-        return Computed(tuple(entities), left_out, batch.n_queries, found.bytes_sent)
+        self._send(found, batch, mailbox)
+        return Computed(found.entities, left_out, batch.n_queries, found.bytes_sent)
 
-    def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, _Shares], dict[str, str]]:
+    def _send(self, found: _Outcome, batch: Batch, mailbox: Mailbox) -> None:
+        me, aggregator = self._home.identity, self._consortium.aggregator
+        header = Header.of(self._consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
+        content = plain({"run": found.run, "entities": found.entities}) + b"\n" + found.labels
+        mailbox.put_labels(batch, me.member.name, found.run, seal(me, aggregator, header, content))
+
+    def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
         held, left_out, me = {}, {}, self._home.identity
         for entity in self._consortium.entities:
@@ -176,57 +192,69 @@ class ComputingParty:
                 left_out[entity.name] = str(error)
         return held, left_out
 
-    def _read(self, payload: bytes, queries: int) -> _Shares:
+    def _read(self, payload: bytes, queries: int) -> EntityShares:
         blocks = 2 if isinstance(self._mechanism, ConfidentGNMax) else 1
         shape = (blocks, queries, self._consortium.n_classes)
-        return _Shares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape))
+        digest = hashlib.sha256(payload).hexdigest()
+        return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape), digest)
 
     async def _agree(
-        self, session: Session, batch: Batch, held: dict[str, _Shares], left_out: dict[str, str]
-    ) -> _Agreed:
-        """Fix with the other parties, on every disk, whose votes are in the labels, before anything is computed."""
-        begun = self._home.kept(_BEGUN, batch.identifier)
-        mine = {
-            "consortium": self._consortium.fingerprint,
-            "batch": batch.identifier,
-            "queries": batch.query_hash,
-            "nonce": secrets.token_hex(16),
-            "held": {name: shares.split for name, shares in held.items()},
-            "begun": None if begun is None else json.loads(begun[_AGREED]),
-        }
-        everyones = [_statement(message) for message in await session.exchange(_as_json(mine))]
-        splits = _common(everyones)
-        if any(statement["held"].get(name) != split for statement in everyones for name, split in splits.items()):
-            raise StaleBatchError(
-                f"Batch {batch.identifier} was begun with votes that are no longer in the mailbox of every party. "
-                "Restore them; a batch is never computed twice with different votes."
-            )
-        if len(splits) < self._consortium.quorum:
-            raise QuorumError(_too_few(len(splits), self._consortium.quorum, left_out))
-        if self._home.keep(_BEGUN, batch.identifier, {_AGREED: _as_json(splits)}) != {_AGREED: _as_json(splits)}:
+        self,
+        session: Session,
+        batch: Batch,
+        begun: Begun | None,
+        held: dict[str, EntityShares],
+        left_out: dict[str, str],
+    ) -> tuple[str, dict[str, str]]:
+        """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
+
+        Returns the name of this computation, and the splitting of each entity.
+        """
+        said = await session.exchange(statement_of(self._consortium, batch, held, begun))
+        everyones = [read_statement(message) for message in said]
+        splits, fixed = agreed_splits(everyones)
+        splits = await self._within_bound(session, batch, held, splits, left_out, fixed=fixed)
+        kept = Begun(splits, {name: held[name].digest for name in splits}).files()
+        if self._home.keep(_BEGUN, batch.identifier, kept) != kept:
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
-        nonces = [statement["nonce"] for statement in everyones]
-        run = hashlib.sha256(_as_json([batch.identifier, splits, nonces])).hexdigest()
+        nonces = [each["nonce"] for each in everyones]
+        run = hashlib.sha256(plain([batch.identifier, splits, nonces])).hexdigest()
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
-        return _Agreed(run, splits)
+        return run, splits
 
-    async def _refuse_oversized(self, session: Session, blocks: dict[str, Any], queries: int) -> None:
-        vectors = np.stack([votes.reshape(-1) for votes in blocks.values()])
+    async def _within_bound(
+        self,
+        session: Session,
+        batch: Batch,
+        held: dict[str, EntityShares],
+        splits: dict[str, str],
+        left_out: dict[str, str],
+        *,
+        fixed: bool,
+    ) -> dict[str, str]:
+        """Return the splittings without those of votes that are larger than honest ones can be, if enough remain."""
         terms = self._consortium
-        bound = projection_bound(self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, queries)
-        found = await session.oversized(vectors, bound)
-        names = [name for name, large in zip(blocks, found, strict=True) if large]
-        if names:
-            raise FederationError(
-                f"Votes of {', '.join(names)} are larger than {self._consortium.teachers_per_entity} teachers and "
-                "their noise come to. Nothing was opened, and the batch is refused; ask it anew without them."
-            )
+        if len(splits) < terms.quorum:
+            raise QuorumError(_too_few(len(splits), terms.quorum, left_out))
+        vectors = np.stack([held[name].blocks.reshape(-1) for name in splits])
+        bound = projection_bound(
+            self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries
+        )
+        large = await session.oversized(vectors, bound)
+        reason = f"its votes are larger than {terms.teachers_per_entity} teachers and their noise come to."
+        left_out |= {name: reason for name, found in zip(splits, large, strict=True) if found}
+        within = {name: split for name, split in splits.items() if name not in left_out}
+        if len(within) < terms.quorum:
+            raise QuorumError(_too_few(len(within), terms.quorum, left_out))
+        if fixed and len(within) < len(splits):
+            raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
+        return within
 
     async def _labels(self, session: Session, blocks: dict[str, Any]) -> bytes:
         terms, totals = self._consortium, np.stack(list(blocks.values())).sum(axis=0) % MODULUS
-        entities, teachers = len(terms.entities), terms.teachers_per_entity
-        bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes)
+        entities, teachers, queries = len(terms.entities), terms.teachers_per_entity, totals.shape[1]
+        bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes, queries)
         if not isinstance(self._mechanism, ConfidentGNMax):
             return await session.labels(totals[0], bits, None)
         return await session.labels(totals[0], bits, (totals[1], int(np.ceil(self._mechanism.threshold))))
@@ -240,39 +268,9 @@ def _shared(terms: Consortium) -> SharedMechanism:
     return terms.mechanism
 
 
-def _as_json(content: object) -> bytes:
-    return canonical(content).encode()
-
-
 def _endpoint(party: Member) -> Endpoint:
     host, _, port = str(party.address).rpartition(":")
     return Endpoint(party.name, host.strip("[]"), int(port), str(party.certificate))
-
-
-def _statement(message: bytes) -> dict[str, Any]:
-    """Return what a party says it holds, if it is in the form in which parties say it."""
-    try:
-        found = json.loads(message)
-        parts = [found["held"], {} if found["begun"] is None else found["begun"]]
-        plain = all(isinstance(name, str) and isinstance(part[name], str) for part in parts for name in part)
-        if plain and isinstance(found["nonce"], str):
-            return found
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    raise ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
-
-
-def _common(statements: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the entities and splittings to compute with: those once begun with, or those that all parties hold."""
-    if any(len({statement[name] for statement in statements}) > 1 for name in ("consortium", "batch", "queries")):
-        raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
-    begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
-    if any(other != begun[0] for other in begun):
-        raise StaleBatchError("The computing parties have begun this batch with different votes. Ask it anew.")
-    if begun:
-        return begun[0]
-    first, *others = [statement["held"] for statement in statements]
-    return {name: split for name, split in sorted(first.items()) if all(held.get(name) == split for held in others)}
 
 
 def _too_few(found: int, quorum: int, left_out: dict[str, str]) -> str:

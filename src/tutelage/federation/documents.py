@@ -165,7 +165,10 @@ def _require_equal(path: Path, data: bytes) -> None:
     except InvalidDataError:
         same = False
     if not same:
-        raise InvalidDataError(f"{path} is there already with other content, and is never overwritten. Keep it.")
+        raise InvalidDataError(
+            f"{path} is there already with other content, and is never overwritten. If that is damaged or somebody "
+            "else's, remove it and do the same again."
+        )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

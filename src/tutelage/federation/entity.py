@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage.events import Repeated
-from tutelage.exceptions import InvalidDataError, LedgerMismatchError, StaleBatchError
-from tutelage.federation.costs import event_of_query
+from tutelage.exceptions import InvalidDataError, StaleBatchError
+from tutelage.federation.batch_size import require_size
+from tutelage.federation.costs import event_of_query, reservation_name
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
 from tutelage.federation.members.keys import Role
@@ -73,11 +74,7 @@ class Entity:
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home, self._ledger = home, ledger
         self._consortium = home.consortium_as(Role.ENTITY)
-        if ledger.unit != self._consortium.unit:
-            raise LedgerMismatchError(
-                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
-                f"'{self._consortium.unit.name}' ({self._consortium.unit.neighboring}). Make a ledger for that."
-            )
+        self._consortium.require_unit(ledger)
 
     @property
     def consortium(self) -> Consortium:
@@ -127,7 +124,8 @@ class Entity:
             If the batch was voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
-        stored = self._home.kept(_VOTES, batch.identifier)
+        name, recipients = _name(batch), self._recipients()
+        stored = self._home.kept(_VOTES, name, recipients)
         repeated = stored is not None
         if stored is None:
             reservation = self._reserved(batch)
@@ -136,7 +134,7 @@ class Entity:
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            stored = self._home.keep(_VOTES, batch.identifier, self._sealed(batch, checked, reservation.queries))
+            stored = self._home.keep(_VOTES, name, self._sealed(batch, checked, reservation.queries))
         reservation = self._reserved(batch)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
@@ -152,6 +150,7 @@ class Entity:
             mailbox.put_shares(batch, name, recipient, envelope)
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
+        require_size(self._consortium, batch.n_queries)
         found = np.asarray(ballots)
         most = self._consortium.teachers_per_entity
         if found.ndim != 2 or not np.issubdtype(found.dtype, np.integer) or found.shape[1] != batch.n_queries:
@@ -161,7 +160,7 @@ class Entity:
             )
         if not 1 <= len(found) <= most:
             raise InvalidDataError(
-                f"`ballots` must be of 1 to {most} teachers, as the consortium's terms say. Got {len(found)}."
+                f"`ballots` must be of {_up_to(most)}, as the consortium's terms say. Got {len(found)}."
             )
         if found.min(initial=0) < ABSTAIN or found.max(initial=0) >= self._consortium.n_classes:
             raise InvalidDataError(
@@ -171,15 +170,20 @@ class Entity:
             raise InvalidDataError("No ballot may abstain in the local model: silence is not perturbed, and tells.")
         return found.astype(np.int64)
 
+    def _recipients(self) -> tuple[str, ...]:
+        terms = self._consortium
+        return tuple(member.name for member in ((terms.aggregator,) if terms.is_local else terms.computing_parties))
+
     def _reserved(self, batch: Batch) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit."""
-        known = self._ledger.reserved_for(batch.identifier)
+        event, queries = event_of_query(self._consortium), batch.n_queries
+        name = reservation_name(self._consortium, batch)
+        known = self._ledger.reserved_for(name)
         if known is not None:
             return known
-        event, queries = event_of_query(self._consortium), batch.n_queries
         if self._consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
             queries = min(queries, max(1, self._ledger.fitting(event)))
-        return self._ledger.reserve(event, queries, batch=batch.identifier)
+        return self._ledger.reserve(event, queries, batch=name)
 
     def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
         terms = self._consortium
@@ -187,8 +191,8 @@ class Entity:
             payloads = {terms.aggregator.name: self._perturbed(terms.mechanism, ballots, queries)}
             kind = Kind.BALLOTS
         else:
-            parties = (party.name for party in terms.computing_parties)
-            payloads, kind = dict(zip(parties, self._shares(terms.mechanism, ballots), strict=True)), Kind.SHARES
+            shares = self._shares(terms.mechanism, ballots)
+            payloads, kind = dict(zip(self._recipients(), shares, strict=True)), Kind.SHARES
         return {
             recipient: seal(
                 self._home.identity,
@@ -214,3 +218,12 @@ class Entity:
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
         name = secrets.token_bytes(SPLIT_NAME_BYTES)
         return [name + shares for shares in split(np.stack(blocks))]
+
+
+def _name(batch: Batch) -> str:
+    """Return the name of what is kept of a batch: of its identifier and its rows."""
+    return f"{batch.identifier}-{batch.query_hash[:32]}"
+
+
+def _up_to(most: int) -> str:
+    return "one teacher" if most == 1 else f"1 to {most} teachers"

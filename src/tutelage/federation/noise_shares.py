@@ -5,7 +5,7 @@ Whoever colludes knows the own share of noise and can subtract it. So every enti
 docs/proofs/summed_noise.md.
 """
 
-from math import ceil, inf, log, nextafter, sqrt
+from math import ceil, log, sqrt
 
 from tutelage._validation import integer_at_least
 from tutelage.accounting import data_independent
@@ -15,7 +15,7 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in nobody's δ
-_OVERFLOW = 2.0**-40 / 10**6  # chance per query that some number needs more bits
+MOST_BITS = 26  # of what the computing parties compare
 
 SharedMechanism = GNMax | ConfidentGNMax
 
@@ -74,11 +74,19 @@ def event_of_one(
     return _summed(_shared(mechanism).event_of_one(n_classes, unit, simulated=simulated), honest)
 
 
-def bit_length(mechanism: SharedMechanism, honest: int, entities: int, teachers_per_entity: int, n_classes: int) -> int:
+def bit_length(
+    mechanism: SharedMechanism,
+    honest: int,
+    entities: int,
+    teachers_per_entity: int,
+    n_classes: int,
+    queries: int,
+) -> int:
     """Return bits L such that every number that is compared lies in [−2^(L−1), 2^(L−1)).
 
-    Compared are differences of two noised totals, and a noised total and the threshold. One leaves the range with a
-    chance of at most 2⁻⁴⁰ in a million queries, if the entities send what they should.
+    Compared are differences of two noised totals, and a noised total and the threshold. The range is that of votes
+    which pass the test of `projection_bound`, whoever made them, not that of honest votes: outside it a comparison is
+    no bit, and what is opened would say more than a label.
 
     Parameters
     ----------
@@ -87,11 +95,13 @@ def bit_length(mechanism: SharedMechanism, honest: int, entities: int, teachers_
     honest : int
         Entities h that the noise is sized for.
     entities : int
-        Entities N that answer at most; each adds noise.
+        Entities N that answer at most.
     teachers_per_entity : int
         Most ballots of one entity per query.
     n_classes : int
         Number of counts m.
+    queries : int
+        Size B of the batch.
 
     Raises
     ------
@@ -100,22 +110,14 @@ def bit_length(mechanism: SharedMechanism, honest: int, entities: int, teachers_
 
     Notes
     -----
-    A discrete Gaussian is sub-Gaussian, E[e^{tZ}] ≤ e^{t²σ²/2} (Canonne, Kamath and Steinke 2020, section 3), so a sum
-    of variables with variance parameters v passes x with a chance of at most e^{−x²/2v}.
+    An entity with a number beyond twice the bound passes each of forty projections with probability ½ at most: two of
+    the coefficients −1, 0, 1 would have to keep one and the same sum within the bound. So it passes with 2⁻⁴⁰.
     """
     entities = integer_at_least(entities, 1, "entities", "bit_length")
-    teachers = integer_at_least(teachers_per_entity, 1, "teachers_per_entity", "bit_length")
-    classes = integer_at_least(n_classes, 2, "n_classes", "bit_length")
     at_most(integer_at_least(honest, 1, "honest", "bit_length"), entities, "honest", "entities", "bit_length")
-    votes, *check = share_sigmas(mechanism, honest)
-    most = entities * teachers
-    tails = classes * (classes - 1) + 2 * len(check)  # one per ordered pair of classes, two of the check
-    reach = sqrt(2 * log(tails / _OVERFLOW))
-    largest = most + reach * votes * sqrt(2 * entities)
-    if isinstance(mechanism, ConfidentGNMax):
-        threshold = ceil(mechanism.threshold)
-        largest = max(largest, max(most - threshold, threshold, most) + reach * check[0] * sqrt(entities))
-    return ceil(nextafter(largest, inf)).bit_length() + 1
+    total = 2 * entities * projection_bound(mechanism, honest, teachers_per_entity, n_classes, queries)
+    threshold = ceil(mechanism.threshold) if isinstance(mechanism, ConfidentGNMax) else 0
+    return max(2 * total, total + abs(threshold)).bit_length() + 1
 
 
 def projection_bound(
@@ -123,9 +125,7 @@ def projection_bound(
 ) -> int:
     """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
 
-    The coefficients are random and independent, ±1 with probability ¼ each. Votes of one query have a Euclidean norm of
-    k teachers at most, so their projection is sub-Gaussian with k·√B per block; noise of parameter s on independent
-    cells with s·√(B·m), and noise that all m classes of a query share with s·m·√B at most.
+    The coefficients are independent, ±1 with probability ¼ each. docs/proofs/summed_noise.md has the proof.
 
     Parameters
     ----------
@@ -145,9 +145,17 @@ def projection_bound(
     int
         In votes; honest votes pass it with probability above 1 − 2⁻¹⁰⁰ per projection.
     """
+    teachers = integer_at_least(teachers_per_entity, 1, "teachers_per_entity", "projection_bound")
+    classes = integer_at_least(n_classes, 2, "n_classes", "projection_bound")
+    queries = integer_at_least(queries, 1, "queries", "projection_bound")
     vote, *check = share_sigmas(mechanism, honest)
-    norms = [(1 + len(check)) * teachers_per_entity, vote * sqrt(n_classes), *(sigma * n_classes for sigma in check)]
-    return ceil(sqrt(queries) * sum(norms) * sqrt(2 * log(2 * len(norms) / _FALSE_ALARM)))
+    parts = 2 + 2 * len(check)
+    tail = log(2 * parts / _FALSE_ALARM)
+    counts = teachers * sqrt((1 + len(check)) * queries / 2)
+    noise = vote * sqrt(classes * queries)
+    # All classes of a query share the check's noise: their coefficients add up first.
+    common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
+    return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
 
 def _shared(mechanism: SharedMechanism) -> SharedMechanism:

@@ -19,6 +19,7 @@ ELEMENT_BYTES = 12
 PARTIES = 3
 SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
 _BOUND = 2**40
+_TOP = 2**25 - 1  # the bits of an element from the 65th on
 _ELEMENT = np.dtype([("low", "<u8"), ("high", "<u4")])
 
 ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
@@ -117,6 +118,11 @@ def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     return opened.astype(np.int64).reshape(shape)
 
 
+def from_random(random: bytes) -> ElementArray:
+    """Return elements from random bytes, 12 each, of which 89 bits count; a chance of 2^-89 each for p, which is 0."""
+    return _elements(_bits_of(random))
+
+
 def _uniform_elements(count: int) -> npt.NDArray[Any]:
     """Return uniform elements: 89 random bits each, redrawn where all are ones, which is p."""
     drawn = _random_bits(count)
@@ -126,14 +132,18 @@ def _uniform_elements(count: int) -> npt.NDArray[Any]:
 
 
 def _random_bits(count: int) -> npt.NDArray[Any]:
-    drawn = np.frombuffer(bytearray(secrets.token_bytes(ELEMENT_BYTES * count)), dtype=_ELEMENT)
-    drawn["high"] &= 2**25 - 1
+    return _bits_of(secrets.token_bytes(ELEMENT_BYTES * count))
+
+
+def _bits_of(random: bytes) -> npt.NDArray[Any]:
+    drawn = np.frombuffer(bytearray(random), dtype=_ELEMENT)
+    drawn["high"] &= _TOP
     return drawn
 
 
 def _beyond(encoded: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    ones = (encoded["high"] == 2**25 - 1) & (encoded["low"] == 2**64 - 1)
-    return (encoded["high"] > 2**25 - 1) | ones
+    ones = (encoded["high"] == _TOP) & (encoded["low"] == 2**64 - 1)
+    return (encoded["high"] > _TOP) | ones
 
 
 def _elements(encoded: npt.NDArray[Any]) -> ElementArray:

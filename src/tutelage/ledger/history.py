@@ -1,11 +1,11 @@
 """What the entries of a ledger say was done, and to which state of the data."""
 
+from math import inf
 from typing import Any, NamedTuple
 
-from tutelage.accounting.data_independent import epsilon
-from tutelage.budget import PublicEpsilon
-from tutelage.events import Composed, Event, Repeated, event_from_dict
+from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict
 from tutelage.ledger.entries import Kind
+from tutelage.ledger.filter import RenyiFilter
 
 
 class Exposure(NamedTuple):
@@ -19,36 +19,53 @@ class Exposure(NamedTuple):
         When it began, as an ISO 8601 date and time.
     queries : int
         Queries charged since then.
-    epsilon : PublicEpsilon or None
-        ε of everything charged since then, at the ledger's δ; None where nothing was.
+    share : float
+        Part of the budget's ε that was charged since then: the filter's currency, not an ε of its own, since how much
+        was asked may have depended on answers (docs/proofs/ledger.md).
     """
 
     version: int
     since: str
     queries: int
-    epsilon: PublicEpsilon | None
+    share: float
 
 
 def exposures(entries: list[dict[str, Any]]) -> tuple[Exposure, ...]:
-    """Return what was charged since each state of the data began; the first is what everyone there from then on paid.
+    """Return what was charged since each state of the data began, the first state first.
 
-    Whoever came later is exposed to less, and whoever left keeps what was spent on them; the ledger's own budget counts
-    everything, for all. What is charged is data-independent, so all of this is public.
+    Whoever came later is exposed to less, and whoever left keeps what was spent on them; the budget counts everything,
+    for all. A batch that was open when the data changed counts for the new state too: its votes may have come after.
 
     Parameters
     ----------
     entries : list of dict
         As `Ledger.export` gives them.
     """
-    settled, began = answered(entries), [entries[0]]
-    began += [entry for entry in entries if entry["kind"] == Kind.BOUND][1:]  # the first names the state it opened with
+    opening, settled = entries[0], answered(entries)
+    limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
+    changes = [entry for entry in entries if entry["kind"] == Kind.BOUND][
+        1:
+    ]  # the first names the state it opened with
+    began = [opening, *changes]
     found = []
     for version, start in enumerate(began, start=1):
-        reserved = [e for e in entries if e["kind"] == Kind.RESERVED and e["number"] > start["number"]]
-        events = tuple(happened(entry, settled.get(entry["number"])) for entry in reserved)
-        cost = epsilon(Composed(events), entries[0]["delta"]) if events else None
-        found.append(Exposure(version, start["written"], sum(entry["queries"] for entry in reserved), cost))
+        reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
+        after = [entry for entry in reserved if _ended(entry, settled) > start["number"]]
+        grains = sum(entry["cost"] - settled.get(entry["number"], {"refund": 0})["refund"] for entry in after)
+        queries = sum(entry["queries"] for entry in after if not is_publication(entry))
+        found.append(Exposure(version, start["written"], queries, limit.share(grains)))
     return tuple(found)
+
+
+def _ended(reserved: dict[str, Any], settled: dict[int, dict[str, Any]]) -> float:
+    """Return the number of the entry that settled a batch; infinite while it is open."""
+    entry = settled.get(reserved["number"])
+    return inf if entry is None else entry["number"]
+
+
+def is_publication(reserved: dict[str, Any]) -> bool:
+    """Whether it was no query but the publication of an ε."""
+    return reserved["event"]["event"] in {kind.__name__ for kind in PUBLICATIONS}
 
 
 def answered(entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.federation.documents import (
     MOST_BYTES_OF_A_DOCUMENT,
     hexadecimal,
@@ -19,6 +19,7 @@ from tutelage.federation.documents import (
 )
 from tutelage.federation.members.keys import Member, Role
 from tutelage.federation.sharing import PARTIES
+from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.mechanisms.local import (
@@ -159,6 +160,20 @@ class Consortium:
             "colluding": self.colluding,
             "unit": {"name": self.unit.name, "neighboring": self.unit.neighboring.name},
         }
+
+    def require_unit(self, ledger: Ledger) -> None:
+        """Refuse a ledger that protects another unit than these terms.
+
+        Raises
+        ------
+        LedgerMismatchError
+            If it does.
+        """
+        if ledger.unit != self.unit:
+            raise LedgerMismatchError(
+                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
+                f"'{self.unit.name}' ({self.unit.neighboring}). Make a ledger for that."
+            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten.

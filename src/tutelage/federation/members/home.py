@@ -3,11 +3,12 @@
 import os
 import secrets
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import final
 
-from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
-from tutelage.federation.documents import write_new
+from tutelage.exceptions import FederationError, StaleBatchError
+from tutelage.federation.documents import read_within, write_new
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.keys import Identity, Role
 
@@ -104,15 +105,23 @@ class Home:
             )
         return consortium
 
-    def kept(self, kind: str, batch: str) -> dict[str, bytes] | None:
-        """Return what `keep` stored, by name, or None."""
+    def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
+        """Return what `keep` stored under these names, or None where nothing was.
+
+        Raises
+        ------
+        StaleBatchError
+            If some of it is gone, or there is more: it cannot be told any more what was done for the batch.
+        """
         folder = self._path / kind / batch
-        if not folder.is_dir():
+        if not folder.exists():
             return None
-        found = sorted(folder.iterdir())
-        if sum(path.stat().st_size for path in found) > _MOST_BYTES:
-            raise InvalidDataError(f"{folder} holds more than {_MOST_BYTES} bytes, which this program never wrote.")
-        return {path.name: path.read_bytes() for path in found}
+        found = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+        if set(found) != set(names):
+            raise StaleBatchError(
+                f"{folder} does not hold what was stored there. Restore it; what was made for a batch is not made anew."
+            )
+        return {name: read_within(path, _MOST_BYTES) for name, path in found.items()}
 
     def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:
         """Store files of a batch, all of them or none, on the disk before this returns; what was stored first stays.
@@ -145,7 +154,7 @@ class Home:
             if not final_place.is_dir():
                 raise
         _sync(final_place.parent)
-        stored = self.kept(kind, batch)
+        stored = self.kept(kind, batch, files)
         if stored is None:
             raise StaleBatchError(f"What was stored of batch {batch} is gone.")
         return stored

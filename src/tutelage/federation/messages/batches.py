@@ -82,7 +82,7 @@ class Batch:
         InvalidParameterError
             If `identity` is not the aggregator's.
         InvalidDataError
-            If the rows are no numbers, none, or more than 1 GiB.
+            If the rows are no numbers, none, NaN or infinite, or more than 1 GiB.
         """
         if identity.member != consortium.aggregator:
             raise InvalidParameterError(
@@ -166,6 +166,11 @@ def _plain(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     if given.nbytes > _MOST_BYTES:
         raise InvalidDataError(
             f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}. Split it."
+        )
+    if kind.kind == "f" and not np.isfinite(given).all():
+        raise InvalidDataError(
+            "`rows` of a batch must be finite numbers, and some are NaN or infinite, which no teacher can answer. "
+            "Leave these rows out, or fill them in."
         )
     plain = np.array(given, dtype=kind, order="C")
     plain.setflags(write=False)

@@ -20,6 +20,7 @@ _CONTEXT = b"tutelage sealed message, format 1\0"
 _MOST_HEADER_BYTES = 1024
 _SIGNATURE_BYTES = 64
 _OVERHEAD = _MOST_HEADER_BYTES + 1 + _SIGNATURE_BYTES + 48  # HPKE adds a key of 32 bytes and a tag of 16
+MOST_PAYLOAD_BYTES = MOST_BYTES - _OVERHEAD
 
 
 @final
@@ -110,8 +111,8 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
     """
     _require_named(identity.member, header.sender, "sender")
     _require_named(recipient, header.recipient, "recipient")
-    if len(payload) > MOST_BYTES - _OVERHEAD:
-        raise InvalidDataError(f"A payload must be at most {MOST_BYTES - _OVERHEAD} bytes. Split the batch.")
+    if len(payload) > MOST_PAYLOAD_BYTES:
+        raise InvalidDataError(f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch.")
     line = header.to_bytes()
     ciphertext = recipient.seal(payload, line)
     return line + identity.sign(_CONTEXT + line + ciphertext) + ciphertext

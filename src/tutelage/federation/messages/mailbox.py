@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
@@ -117,8 +118,10 @@ class Mailbox:
         name = f"{_named(party)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
-    def labels(self, batch: Batch, party: str) -> list[bytes]:
+    def labels(self, batch: Batch, party: str, most: int = MOST_BYTES) -> list[bytes]:
         """Return a computing party's sealed shares of the labels, one for each run, in the order of the runs' names.
+
+        Files of more than `most` bytes are none.
 
         Raises
         ------
@@ -129,8 +132,18 @@ class Mailbox:
         found = _matches(folder, rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed")
         if len(found) > _MOST_RUNS:
             raise ForgedMessageError(f"{folder} holds more than {_MOST_RUNS} answers of {party}. Remove the old ones.")
-        messages = (_message(folder / name[0]) for name in found)
+        messages = (_message(folder / name[0]) for name in found if (folder / name[0]).lstat().st_size <= most)
         return [message for message in messages if message is not None]
+
+    def has_answered(self, batch: Batch, entity: str, parties: Sequence[str]) -> bool:
+        """Whether an entity has sent something to every party, or its ballots where there is none; nothing is read."""
+        places = [self._shares_path(batch, entity, party) for party in parties] or [self._ballots_path(batch, entity)]
+        return all(place.exists() for place in places)
+
+    def has_computed(self, batch: Batch, party: str) -> bool:
+        """Whether a computing party has sent labels; nothing is read."""
+        pattern = rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed"
+        return bool(_matches(self.folder / "labels" / batch.identifier, pattern))
 
     def _shares_path(self, batch: Batch, entity: str, party: str) -> Path:
         return self.folder / "shares" / batch.identifier / f"{_named(entity)}.to-{_named(party)}.sealed"

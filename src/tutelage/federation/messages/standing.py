@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from tutelage.exceptions import FederationError, InvalidDataError
 from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.mailbox import Mailbox
 
 
@@ -28,26 +28,32 @@ class Standing(NamedTuple):
     computed: tuple[str, ...]
 
 
-def standing(consortium: Consortium, mailbox: Mailbox) -> list[Standing]:
-    """Return how far every batch in the mailbox is.
+class Standings(NamedTuple):
+    """How far all batches are; public.
 
-    Raises
-    ------
-    ForgedMessageError, StaleBatchError
-        If a batch was not signed by this consortium's aggregator.
+    Parameters
+    ----------
+    batches : list of Standing
+        Those that the aggregator signed.
+    refused : dict of str to str
+        Why the others are not taken, by their identifier.
     """
-    return [_standing(consortium, mailbox, identifier) for identifier in mailbox.batch_identifiers()]
+
+    batches: list[Standing]
+    refused: dict[str, str]
 
 
-def _standing(consortium: Consortium, mailbox: Mailbox, identifier: str) -> Standing:
-    batch = mailbox.batch(identifier, consortium)
-    parties = [party.name for party in consortium.computing_parties]
-    answered = (entity.name for entity in consortium.entities if _answered(mailbox, batch, entity.name, parties))
-    computed = (party for party in parties if mailbox.labels(batch, party))
-    return Standing(identifier, batch.n_queries, tuple(answered), tuple(computed))
-
-
-def _answered(mailbox: Mailbox, batch: Batch, entity: str, parties: list[str]) -> bool:
-    if not parties:
-        return mailbox.ballots(batch, entity) is not None
-    return all(mailbox.shares(batch, entity, party) is not None for party in parties)
+def standing(consortium: Consortium, mailbox: Mailbox) -> Standings:
+    """Return how far every batch in the mailbox is; a forged or damaged one says nothing about the others."""
+    found, parties = Standings([], {}), [party.name for party in consortium.computing_parties]
+    for identifier in mailbox.batch_identifiers():
+        try:
+            batch = mailbox.batch(identifier, consortium)
+        except (FederationError, InvalidDataError) as error:
+            found.refused[identifier] = str(error)
+            continue
+        entities = (entity.name for entity in consortium.entities)
+        answered = tuple(entity for entity in entities if mailbox.has_answered(batch, entity, parties))
+        computed = tuple(party for party in parties if mailbox.has_computed(batch, party))
+        found.batches.append(Standing(identifier, batch.n_queries, answered, computed))
+    return found

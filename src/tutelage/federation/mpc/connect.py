@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tutelage import _validation
 from tutelage.exceptions import FederationError, InvalidParameterError
-from tutelage.federation.mpc.links import Failure, Kind, Link, watch
+from tutelage.federation.mpc.links import Failure, FrameKind, Link, watch
 from tutelage.federation.mpc.meeting import Endpoint, Meeting
 from tutelage.federation.mpc.session import Session
 from tutelage.federation.mpc.tls import certificate_bytes
@@ -18,6 +18,8 @@ from tutelage.federation.sharing import PARTIES
 
 Result = TypeVar("Result")
 
+A_DAY = 86_400.0  # seconds
+_LAST_PORT = 2**16 - 1
 _ONE_AT_A_TIME = threading.Lock()  # MPyC keeps its runtime in module globals
 
 
@@ -28,6 +30,9 @@ def run_party(
     body: Callable[[Session], Awaitable[Result]],
     *,
     timeout: float,
+    deadline: float = A_DAY,
+    listen: tuple[str, int] | None = None,
+    waiting: Callable[[tuple[str, ...]], object] | None = None,
     transcript: Path | None = None,
 ) -> Result:
     """Connect to the two other computing parties, run `body` with them, and return what it returns.
@@ -47,24 +52,36 @@ def run_party(
     body : function from a session to an awaitable
         What the three parties do; each must do the same, in the same order.
     timeout : float
-        Seconds to wait for the others to connect, and later for each next message of theirs.
+        Seconds to wait for the others to connect, and later for any one message of theirs, from when this party needs
+        it; messages that it does not need yet do not count.
+    deadline : float
+        Seconds that all that follows the connection may take.
+    listen : tuple of str and int, optional
+        Host and port to listen at if they are not those of its endpoint, which the others call: behind an address
+        translation, or in a container. The first party listens nowhere.
+    waiting : function of a tuple of str, optional
+        Called every two seconds while connecting, with the names of those that are still missing.
     transcript : path, optional
         File to write everything to that this party receives, for an audit; replaced if it exists.
 
     Raises
     ------
     PartyLostError
-        If another party did not come in time, was lost, fell silent or sent what is no message. Nothing was opened.
+        If another party did not come in time, was lost, fell silent or sent what is no message, or the deadline has
+        passed. Nothing was opened.
     FederationError
         If this party's address cannot be listened at, or the thread is in an event loop already.
     InvalidParameterError
-        If a parameter is not as said, or MPyC is not installed.
+        If a parameter is not as said.
     """
     timeout = _validation.positive(timeout, "timeout", "run_party")
+    deadline = _validation.positive(deadline, "deadline", "run_party")
     _check(me, endpoints)
+    _check_listen(listen)
     _outside_a_loop()
     with _ONE_AT_A_TIME, _Loop() as loop:
-        return loop.run(_Party(me, endpoints, tls_key_pem, timeout).run(body, transcript))
+        meeting = Meeting(me, endpoints, tls_key_pem, listen)
+        return loop.run(_Party(me, endpoints, meeting, timeout, deadline).run(body, waiting, transcript))
 
 
 class _Loop:
@@ -111,22 +128,33 @@ def _check(me: int, endpoints: Sequence[Endpoint]) -> None:
         raise InvalidParameterError("`endpoints` of run_party must have a certificate each. Two have the same.")
 
 
+def _check_listen(listen: tuple[str, int] | None) -> None:
+    if listen is not None and not 1 <= _validation.integer_at_least(listen[1], 1, "listen", "run_party") <= _LAST_PORT:
+        raise InvalidParameterError(f"`listen` of run_party must have a port of at most {_LAST_PORT}. Got {listen[1]}.")
+
+
 class _Party:
     """One party while it runs."""
 
-    def __init__(self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, timeout: float) -> None:
+    def __init__(
+        self, me: int, endpoints: Sequence[Endpoint], meeting: Meeting, timeout: float, deadline: float
+    ) -> None:
         self._me = me
         self._endpoints = endpoints
-        self._timeout = timeout
-        self._tls_key_pem = tls_key_pem
+        self._meeting = meeting
+        self._timeout, self._deadline = timeout, deadline
 
-    async def run(self, body: Callable[[Session], Awaitable[Result]], transcript: Path | None) -> Result:
+    async def run(
+        self,
+        body: Callable[[Session], Awaitable[Result]],
+        waiting: Callable[[tuple[str, ...]], object] | None,
+        transcript: Path | None,
+    ) -> Result:
         """Connect, run the body, and see to it that the others are through as well."""
         written = None if transcript is None else Transcript(transcript)
         failure = Failure()
-        meeting = Meeting(self._me, self._endpoints, self._tls_key_pem)
         try:
-            met = await meeting.everybody(self._timeout)
+            met = await self._meeting.everybody(self._timeout, waiting)
             links = {
                 place: Link(place, self._endpoints[place].name, one.reader, one.writer, failure, written)
                 for place, one in met.items()
@@ -134,7 +162,7 @@ class _Party:
             keys = {place: one.key for place, one in met.items()}
             return await self._together(links, keys, failure, written, body)
         finally:
-            meeting.abort()
+            self._meeting.abort()
             if written is not None:
                 written.close()
 
@@ -147,7 +175,8 @@ class _Party:
         body: Callable[[Session], Awaitable[Result]],
     ) -> Result:
         background = [asyncio.create_task(link.listen()) for link in links.values()]
-        background.append(asyncio.create_task(watch(list(links.values()), self._timeout)))
+        watching = watch(list(links.values()), failure, self._timeout, self._deadline)
+        background.append(asyncio.create_task(watching))
         try:
             result = await failure.unless(body(Session(self._me, links, keys, failure, transcript)))
             await failure.unless(_farewell(links.values()))
@@ -160,8 +189,8 @@ class _Party:
 async def _farewell(links: Collection[Link]) -> None:
     """Wait until every party has its result, so that one that fails is noticed by all."""
     for link in links:
-        link.send(0, b"", Kind.FINISHED)
+        link.send(0, b"", FrameKind.FINISHED)
     for link in links:
-        await link.receive(0, Kind.FINISHED)
+        await link.receive(0, FrameKind.FINISHED)
     for link in links:
         await link.close()

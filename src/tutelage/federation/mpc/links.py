@@ -13,14 +13,14 @@ from tutelage.federation.mpc.transcript import Transcript
 Result = TypeVar("Result")
 
 MOST_BYTES = 2**24  # of one message
-_MOST_WAITING = 2**26  # bytes of messages that nobody asked for yet
-_OVERHEAD = 256  # bytes that a message takes besides, so that empty ones do not pile up
+MOST_UNASKED = 2**10  # messages that nobody asked for yet; parties are a few apart
+MOST_UNASKED_BYTES = 2**26
 _PATIENCE = 2.0  # seconds for a connection to close
 _HEADER = struct.Struct("<BqI")  # kind, label, length
 
 
 @final
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame holds."""
 
     ELEMENTS = 0  # of the field, as MPyC's protocols send them
@@ -87,60 +87,63 @@ class Link:
         self._failure, self._transcript = failure, transcript
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._awaited: dict[tuple[int, int], asyncio.Future[bytes]] = {}
-        self._unclaimed = 0
-        self._heard = asyncio.get_running_loop().time()
+        self._asked: dict[tuple[int, int], float] = {}  # when, of what is awaited, the earliest first
+        self._unasked_bytes = 0
 
-    def send(self, label: int, payload: bytes, kind: Kind = Kind.ELEMENTS) -> None:
+    def send(self, label: int, payload: bytes, kind: FrameKind = FrameKind.ELEMENTS) -> None:
         """Send a message under a label that is used once."""
         self._writer.write(_HEADER.pack(kind, label, len(payload)) + payload)
         self.bytes_sent += _HEADER.size + len(payload)
 
-    def receive(self, label: int, kind: Kind = Kind.ELEMENTS) -> asyncio.Future[bytes]:
+    def receive(self, label: int, kind: FrameKind = FrameKind.ELEMENTS) -> asyncio.Future[bytes]:
         """Return what will hold the message sent under a label."""
         message: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         payload = self._arrived.pop((kind, label), None)
         if payload is None:
-            if not self._awaited:
-                self._heard = asyncio.get_running_loop().time()
             self._awaited[kind, label] = message
+            self._asked[kind, label] = asyncio.get_running_loop().time()
         else:
-            self._unclaimed -= len(payload) + _OVERHEAD
+            self._unasked_bytes -= len(payload)
             message.set_result(payload)
         return message
 
     def silent_for(self) -> float:
-        """Return for how many seconds a message has been waited for without any arriving."""
-        return asyncio.get_running_loop().time() - self._heard if self._awaited else 0.0
+        """Return for how many seconds the message has been waited for that was asked for first; 0 if none is."""
+        return next((asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0)
 
     async def listen(self) -> None:
         """Take in frames until the other party has finished; report whatever else ends them."""
         try:
-            while await self._take_frame() != Kind.FINISHED:
+            while await self._take_frame() != FrameKind.FINISHED:
                 pass
         except (OSError, EOFError):
             self.report("was lost")
         except (ValueError, FederationError):
             self.report("sent what is no message")
 
-    async def _take_frame(self) -> Kind:
+    async def _take_frame(self) -> FrameKind:
         """Take in one frame and return its kind."""
         kind, label, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
-        if length > MOST_BYTES or self._unclaimed + length + _OVERHEAD > _MOST_WAITING:
-            raise ValueError("too long")
+        if length > MOST_BYTES or ((kind, label) not in self._awaited and self._too_much(length)):
+            raise ValueError("too much")
         payload = await self._reader.readexactly(length)
-        self._heard = asyncio.get_running_loop().time()
         if self._transcript is not None:
-            write = self._transcript.elements if kind == Kind.ELEMENTS else self._transcript.text
+            write = self._transcript.elements if kind == FrameKind.ELEMENTS else self._transcript.text
             write(self.party, payload)
         if (awaited := self._awaited.pop((kind, label), None)) is not None:
+            del self._asked[kind, label]
             if not awaited.done():
                 awaited.set_result(payload)
         elif (kind, label) in self._arrived:
             raise ValueError("a label used twice")
         else:
             self._arrived[kind, label] = payload
-            self._unclaimed += length + _OVERHEAD
-        return Kind(kind)
+            self._unasked_bytes += length
+        return FrameKind(kind)
+
+    def _too_much(self, length: int) -> bool:
+        """Tell whether a message that nobody asked for yet is one too many."""
+        return len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
 
     def report(self, what: str) -> None:
         """Let the computation end because of what happened to the other party."""
@@ -160,10 +163,18 @@ def lost(name: str, what: str) -> PartyLostError:
     )
 
 
-async def watch(links: Sequence[Link], timeout: float) -> None:
-    """Report a party from which nothing has come for `timeout` seconds while something was waited for."""
-    while True:
-        await asyncio.sleep(min(timeout / 5, 1.0))
+async def watch(links: Sequence[Link], failure: Failure, timeout: float, deadline: float) -> None:
+    """Report a party whose message has been waited for `timeout` seconds, and the end of `deadline` seconds in all."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + deadline
+    while (left := end - clock()) > 0:
+        await asyncio.sleep(min(timeout / 5, 1.0, left))
         for link in links:
             if link.silent_for() > timeout:
                 link.report(f"has been silent for {timeout:g} s")
+    failure.report(
+        PartyLostError(
+            f"The computation was not through after {deadline:g} s. Nothing was opened; start all three again with "
+            "the same files, and a longer deadline if they need it."
+        )
+    )

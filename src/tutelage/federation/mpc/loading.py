@@ -5,12 +5,14 @@ import importlib.util
 import logging
 import os
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import FederationError
 
 _OPTIONS = ["--no-log", "--no-uvloop", "-M1"]
+_ONE_AT_A_TIME = threading.Lock()  # two at once would restore what the other had changed
 
 
 def load_mpyc() -> None:
@@ -18,14 +20,17 @@ def load_mpyc() -> None:
 
     Raises
     ------
-    InvalidParameterError
+    FederationError
         If MPyC or cryptography is not installed.
     """
     missing = [name for name in ("cryptography", "mpyc") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InvalidParameterError(
-            f'Computing parties need {" and ".join(missing)}: pip install "tutelage[federation]".'
-        )
+        raise FederationError(f'Computing parties need {" and ".join(missing)}: pip install "tutelage[federation]".')
+    with _ONE_AT_A_TIME:
+        _load()
+
+
+def _load() -> None:
     command_line, root = sys.argv, logging.getLogger()
     handlers, level = root.handlers[:], root.level
     environment = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")}

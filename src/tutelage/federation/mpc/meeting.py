@@ -2,8 +2,10 @@
 
 import asyncio
 import hashlib
+import os
 import secrets
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -15,6 +17,7 @@ KEY_BYTES = 16
 _VERSION = b"tutelage computing parties 1"
 _PATIENCE = 5.0  # seconds for a handshake, so that a silent caller does not keep a place
 _PAUSE = 0.1
+_TOLD_EVERY = 2.0  # seconds
 
 
 @final
@@ -27,7 +30,7 @@ class Endpoint:
     name : str
         The party's name, for messages.
     host : str
-        Address that it listens at, and at no other.
+        Address that the others call, at which it listens unless it is told another.
     port : int
         TCP port.
     certificate_pem : str
@@ -66,10 +69,15 @@ class Meeting:
         All parties.
     tls_key_pem : bytes
         Private key of this party's certificate; private.
+    listen : tuple of str and int, optional
+        Host and port to listen at, and at no other, if not at this party's endpoint.
     """
 
-    def __init__(self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes) -> None:
+    def __init__(
+        self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, listen: tuple[str, int] | None = None
+    ) -> None:
         self._me = me
+        self._here = listen or (endpoints[me].host, endpoints[me].port)
         self._endpoints = endpoints
         self._certificates = [certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints]
         pems = [endpoint.certificate_pem for endpoint in endpoints]
@@ -79,8 +87,17 @@ class Meeting:
         self._met: dict[int, asyncio.Future[Met]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
 
-    async def everybody(self, timeout: float) -> dict[int, Met]:
+    async def everybody(
+        self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None = None
+    ) -> dict[int, Met]:
         """Return the connections to the other parties, by place, once all stand.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait for them.
+        waiting : function of a tuple of str, optional
+            Called every two seconds with the names of those that are still missing.
 
         Raises
         ------
@@ -94,19 +111,29 @@ class Meeting:
         server = await self._listen() if self._me else None
         calls = [asyncio.create_task(self._call(place)) for place in others if place > self._me]
         try:
-            await asyncio.wait(self._met.values(), timeout=timeout)
+            await self._all_met(timeout, waiting)
         finally:
             for call in calls:
                 call.cancel()
             if server is not None:
                 server.close()
-        missing = [self._endpoints[place].name for place, found in self._met.items() if not found.done()]
-        if missing:
+        if missing := self._missing():
             raise PartyLostError(
                 f"No connection to {' and '.join(missing)} within {timeout:g} s. Nothing was opened; see that all "
                 "three run, and that addresses and certificates are those of the consortium file."
             )
         return {place: found.result() for place, found in self._met.items()}
+
+    async def _all_met(self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None) -> None:
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout
+        while (left := end - clock()) > 0 and self._missing():
+            await asyncio.wait(self._met.values(), timeout=min(left, _TOLD_EVERY))
+            if waiting is not None and (missing := self._missing()):
+                waiting(missing)
+
+    def _missing(self) -> tuple[str, ...]:
+        return tuple(self._endpoints[place].name for place, found in self._met.items() if not found.done())
 
     def abort(self) -> None:
         """Drop every connection that is still open."""
@@ -114,14 +141,14 @@ class Meeting:
             writer.transport.abort()
 
     async def _listen(self) -> asyncio.Server:
-        here = self._endpoints[self._me]
+        host, port = self._here
         try:
             return await asyncio.start_server(
-                self._answer, here.host, here.port, ssl=self._called, ssl_handshake_timeout=_PATIENCE
+                self._answer, host, port, ssl=self._called, ssl_handshake_timeout=_PATIENCE
             )
         except OSError as error:
             raise FederationError(
-                f"Cannot listen at {here.host}:{here.port}: {error.strerror}. Free the port, or change the address."
+                f"Cannot listen at {host}:{port}: {_reason(error)}. Free the port, or listen at another address."
             ) from None
 
     async def _call(self, place: int) -> None:
@@ -172,6 +199,13 @@ class Meeting:
 
     def _greeting(self, place: int) -> bytes:
         return bytes([place]) + self._agreement
+
+
+def _reason(error: OSError) -> str:
+    """Return why the system refused, without asyncio's own words around it."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or "no such address here"
+    return os.strerror(error.errno)
 
 
 def _digest(data: bytes) -> bytes:

@@ -41,10 +41,35 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
 async def any_reaches(runtime: ArrayRuntime, values: ElementArray, threshold: int, bits: int) -> ElementArray:
     """Return shares of 1 for each row in which a number is at least `threshold`, and of 0 for the others."""
     below = await runtime.negative((values - threshold) % MODULUS, bits)
-    while (count := below.shape[1]) > 1:
-        both = await runtime.reduced(below[:, 0 : count - 1 : 2] * below[:, 1::2])
-        below = np.concatenate([both, below[:, count - count % 2 :]], axis=1)
-    return (1 - below[:, 0]) % MODULUS
+    return (1 - await _products(runtime, below)) % MODULUS
+
+
+async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) -> bool:
+    """Return whether any number is none of 0, 1, …, most.
+
+    What makes it private: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
+
+    Parameters
+    ----------
+    runtime : ArrayRuntime
+        This party's.
+    values : object array (numbers,)
+        Shares.
+    most : int
+        The largest number that there may be.
+    """
+    factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
+    products = await _products(runtime, factors)
+    weighted = (products * runtime.random(products.shape)).sum(keepdims=True) + runtime.zeros(1)
+    return bool((await runtime.opened(weighted % MODULUS, degree=2))[0])
+
+
+async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArray:
+    """Return shares of the product of each row."""
+    while (count := factors.shape[1]) > 1:
+        both = await runtime.reduced(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
+        factors = np.concatenate([both, factors[:, count - count % 2 :]], axis=1)
+    return factors[:, 0]
 
 
 async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) -> list[bool]:

@@ -15,7 +15,7 @@ from tutelage.exceptions import FederationError
 from tutelage.federation.mpc.links import Failure, Link
 from tutelage.federation.mpc.loading import load_mpyc
 from tutelage.federation.mpc.transcript import Transcript
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, PARTIES, ElementArray, decode, encode
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, PARTIES, ElementArray, decode, encode, from_random
 
 load_mpyc()
 
@@ -34,7 +34,6 @@ SECURITY_BITS = 62
 MOST_BITS = 26  # of what is compared: masked by SECURITY_BITS more, it must stay below p
 DEGREE = 1
 FIELD = finfields.GF(MODULUS)
-_PARTS = np.dtype([("low", "<u8"), ("high", "<u4")])
 _KEEPERS_OF_RUNTIME = (
     asyncoro,
     sectypes,
@@ -111,7 +110,7 @@ class ArrayRuntime(Runtime):
         summands : object array of any shape
             This party's; private. The others' are of the same shape.
         """
-        label, mine = self.next_label(), _split(summands.ravel())
+        label, mine = self.next_label(), _shamir_shares(summands.ravel())
         for place, link in self._links.items():
             link.send(label, encode(mine[place]))
         theirs = [await self._received(place, label, summands.size) for place in self._links]
@@ -140,7 +139,7 @@ class ArrayRuntime(Runtime):
         -----
         Gennaro, Rabin and Rabin, Simplified VSS and fast-track multiparty computations, 1998.
         """
-        label, mine = self.next_label(), _split(shares.ravel())
+        label, mine = self.next_label(), _shamir_shares(shares.ravel())
         for place, link in self._links.items():
             link.send(label, encode(mine[place]))
         points = {place: await self._received(place, label, shares.size) for place in self._links}
@@ -160,12 +159,16 @@ class ArrayRuntime(Runtime):
         """Return shares of uniform bits that no party knows: the exclusive or of bits that two parties draw.
 
         Which two takes turns. The third knows neither, and each of the two only its own.
+
+        Nothing makes sure that what a party draws are bits: one that deviates can share ½, so that the exclusive or is
+        ½ as well, and then read the low bits of what the mask is to hide. To open a combination of all b·(b − 1) would
+        not find it: that party knows by how much it is off, and can take that from its own one of the three points.
         """
         label = self.next_label()
         drawing = [place for place in range(PARTIES) if place != label % PARTIES]
         if self.pid in drawing:
             drawn = np.unpackbits(np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count)
-            mine = _split(drawn.astype(object))
+            mine = _shamir_shares(drawn.astype(object))
             for place, link in self._links.items():
                 link.send(label, encode(mine[place]))
             here = {self.pid: mine[self.pid]}
@@ -194,6 +197,7 @@ class ArrayRuntime(Runtime):
         array = self._secure.array(FIELD.array(shares, check=False))
         return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value
 
+    # No return types below: MPyC's decorator takes an annotation for the type of result that it is to make.
     @asyncoro.mpc_coro
     async def output(self, x: Any, receivers: Any = None, threshold: int | None = None, raw: bool = False):  # noqa: ARG002
         """Open an array of field elements to all parties, for MPyC's own protocols."""
@@ -256,7 +260,7 @@ class PseudorandomElements(thresha.PRF):
 
     def __call__(self, s: bytes, n: Any = None) -> Any:
         """Return an array of shape `n` of elements that look random, from an input `s` that is used once."""
-        return _elements_of(shake_128(self.key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
+        return from_random(shake_128(self.key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
 
 
 def _options() -> Namespace:
@@ -273,15 +277,9 @@ def _options() -> Namespace:
     )
 
 
-def _elements_of(random: bytes) -> ElementArray:
-    """Return elements from random bytes, of which 89 bits count; the chance of p for 0 is 2^-89."""
-    parts = np.frombuffer(random, dtype=_PARTS)
-    return ((parts["high"] & (2**25 - 1)).astype(object) << 64) + parts["low"].astype(object)
-
-
-def _split(values: ElementArray) -> list[ElementArray]:
+def _shamir_shares(values: ElementArray) -> list[ElementArray]:
     """Return each party's share of numbers: the values at 1, 2, 3 of random lines through them at 0."""
-    slopes = _elements_of(secrets.token_bytes(ELEMENT_BYTES * values.size))
+    slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
     shares = [(values + slopes) % MODULUS]
     for _ in range(PARTIES - 1):
         shares.append((shares[-1] + slopes) % MODULUS)

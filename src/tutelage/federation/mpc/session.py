@@ -9,14 +9,13 @@ import numpy as np
 from tutelage import _validation
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc import protocols
-from tutelage.federation.mpc.links import Failure, Kind, Link
+from tutelage.federation.mpc.links import Failure, FrameKind, Link
 from tutelage.federation.mpc.runtime import MOST_BITS, ArrayRuntime
 from tutelage.federation.mpc.transcript import Transcript
 from tutelage.federation.sharing import PARTIES, ElementArray, encode
 
 MOST_EXCHANGED = 2**20  # bytes of one message of `exchange`
 _RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
-_LABEL = np.dtype("<i8")
 
 
 @final
@@ -75,8 +74,8 @@ class Session:
         self._exchanges += 1
         label = self._exchanges
         for link in self._links.values():
-            link.send(label, message, Kind.BYTES)
-        found = {place: await link.receive(label, Kind.BYTES) for place, link in self._links.items()}
+            link.send(label, message, FrameKind.BYTES)
+        found = {place: await link.receive(label, FrameKind.BYTES) for place, link in self._links.items()}
         found[self._me] = message
         return [found[place] for place in range(PARTIES)]
 
@@ -96,7 +95,7 @@ class Session:
             This party's summands mod p of every total; private.
         bits : int
             Every difference of two totals, and of a total of the check and its threshold, lies in
-            [−2^(bits−1), 2^(bits−1)); outside, labels are arbitrary.
+            [−2^(bits−1), 2^(bits−1)); outside, a label is an arbitrary one or the batch is refused.
         check : tuple of object array (queries, classes) and int, optional
             Summands of other totals, and the threshold that one of them must reach for the query to be answered.
         progress : function of int, optional
@@ -111,7 +110,7 @@ class Session:
         Raises
         ------
         FederationError
-            If the parties were asked for different computations.
+            If the parties were asked for different computations, or a result is none of 0, …, classes.
         """
         blocks = [votes] if check is None else [votes, check[0]]
         _check_blocks(blocks, bits)
@@ -127,7 +126,12 @@ class Session:
             if threshold is not None:
                 passed = await protocols.any_reaches(self._runtime, chunk[1], threshold, bits)
                 found = found * passed
-            shares.append(encode(await self._runtime.reduced(found)))
+            fresh = await self._runtime.reduced(found)
+            if await protocols.any_outside(self._runtime, fresh, classes):
+                raise FederationError(
+                    f"Totals are too large to be compared in {bits} bits. Nothing was opened, and the batch is refused."
+                )
+            shares.append(encode(fresh))
             if progress is not None:
                 progress(min(start + step, queries))
         return b"".join(shares)
