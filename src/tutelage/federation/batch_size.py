@@ -18,8 +18,8 @@ def require_size(consortium: Consortium, queries: int) -> None:
     InvalidDataError
         If it is.
     """
-    most = most_queries(consortium)
-    if queries > most:
+    if not _fits(consortium, queries):
+        most = most_queries(consortium)
         raise InvalidDataError(
             f"A batch under these terms can hold {most:,} queries at most. Got {queries:,}. Ask fewer at once."
             if most
@@ -30,18 +30,19 @@ def require_size(consortium: Consortium, queries: int) -> None:
 
 def most_queries(consortium: Consortium) -> int:
     """Return how many queries a batch under these terms can hold: what is compared and what is sent must fit."""
-    mechanism = consortium.mechanism
-    if not isinstance(mechanism, SharedMechanism):
-        return min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * consortium.n_classes))
-    blocks = 2 if isinstance(mechanism, ConfidentGNMax) else 1
-    sent = (MOST_PAYLOAD_BYTES - SPLIT_NAME_BYTES) // (ELEMENT_BYTES * blocks * consortium.n_classes)
-    low, high = 0, min(_MOST_QUERIES, sent)
-    while low < high:  # bits grow with the number of queries
+    low, high = 0, _MOST_QUERIES
+    while low < high:  # what is compared and what is sent grows with the number of queries
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _bits(consortium, mechanism, middle) <= MOST_BITS else (low, middle - 1)
+        low, high = (middle, high) if _fits(consortium, middle) else (low, middle - 1)
     return low
 
 
-def _bits(consortium: Consortium, mechanism: SharedMechanism, queries: int) -> int:
+def _fits(consortium: Consortium, queries: int) -> bool:
+    mechanism, classes = consortium.mechanism, consortium.n_classes
+    if not isinstance(mechanism, SharedMechanism):
+        return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
+    blocks = 2 if isinstance(mechanism, ConfidentGNMax) else 1
+    if SPLIT_NAME_BYTES + ELEMENT_BYTES * blocks * classes * queries > MOST_PAYLOAD_BYTES:
+        return False
     entities, teachers = len(consortium.entities), consortium.teachers_per_entity
-    return bit_length(mechanism, consortium.honest, entities, teachers, consortium.n_classes, queries)
+    return bit_length(mechanism, consortium.honest, entities, teachers, classes, queries) <= MOST_BITS
