@@ -64,6 +64,10 @@ def cast(folder: Path, name: str, ballots: np.ndarray, *options: str) -> str:
     return run("vote", folder / name / "ballots.npy", *as_member(folder, name), *options)
 
 
+def batch_of(said: str) -> str:
+    return json.loads(said)["batch"]
+
+
 def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     mail = consortium(tmp_path, SECURE)
     labels = np.array([0, 1, 2, 2, 1])
@@ -182,7 +186,7 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     several = tutelage("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
     batches = [each["batch"] for each in json.loads(run("status", "--mailbox", mail, "--json"))["batches"]]
     sentence, batch = refusal(several, 2), batches[0]
-    assert "2 of 2 are not done yet" in sentence
+    assert "--batch must say which batch the ballots are on; there are 2." in sentence
     assert all(each in sentence for each in batches)
     named = ("vote", tmp_path / "b.npy", *home, "--ledger", budget, "--batch", batch[:6])
     assert "b.npy does not exist" in refusal(tutelage("federate", *named), 2)
@@ -219,7 +223,7 @@ def test_keys_that_cannot_be_made_leave_no_folder(arguments, message, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_every_command_takes_the_batch_that_is_not_done_yet_and_a_forged_one_holds_up_nobody(tmp_path):
+def test_a_forged_batch_holds_up_nobody(tmp_path):
     mail, aggregator = consortium(tmp_path, LOCAL), ("--home", tmp_path / "aggregator", "--mailbox", tmp_path / "mail")
     asked = []
     for first in (0, 10):
@@ -229,14 +233,25 @@ def test_every_command_takes_the_batch_that_is_not_done_yet_and_a_forged_one_hol
             (mail / "batches" / f"{'0' * 32}.batch").write_bytes((mail / "batches" / f"{asked[0]}.batch").read_bytes())
             (mail / "batches" / f"{'f' * 32}.batch").write_text("junk")
         for name in HOSPITALS:
-            said = json.loads(cast(tmp_path, name, np.zeros((1, 5), dtype=int), "--json"))
-            assert said["batch"] == asked[-1]
-    vote = ("vote", tmp_path / HOSPITALS[0] / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
-    assert "are done" in refusal(tutelage("federate", *vote), 2)
+            cast(tmp_path, name, np.zeros((1, 5), dtype=int), "--batch", asked[-1])
     found = json.loads(run("status", "--mailbox", mail, "--json"))
     assert {each["batch"] for each in found["batches"]} == set(asked)
     assert set(found["refused"]) == {"0" * 32, "f" * 32}
     assert "ffffffff is refused: A batch of queries is damaged" in run("status", "--mailbox", mail)
+
+
+def test_ballots_are_for_one_batch(tmp_path):
+    consortium(tmp_path, LOCAL)
+    aggregator, asked = ("--home", tmp_path / "aggregator", "--mailbox", tmp_path / "mail"), []
+    for first in (0, 10):
+        np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None] + first)
+        asked.append(json.loads(run("ask", tmp_path / "rows.npy", *aggregator, "--json"))["batch"])
+    ballots, member = tmp_path / "ballots.npz", as_member(tmp_path, HOSPITALS[0])
+    np.savez(ballots, ballots=np.zeros((1, 5), dtype=int), batch=asked[0])
+    assert "there are 2" in refusal(tutelage("federate", "vote", ballots, *member), 2)
+    other = tutelage("federate", "vote", ballots, *member, "--batch", asked[1])
+    assert f"holds ballots on another batch than {asked[1]}" in refusal(other, 2)
+    assert f"They answer batch {asked[0]}." in run("vote", ballots, *member, "--batch", asked[0])
 
 
 def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp_path):
@@ -287,8 +302,10 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
     for number, text in enumerate(["a", "a", "ab"]):
         data.write_text(text)
         np.save(tmp_path / "rows.npy", np.arange(4.0)[:, None] + 10 * number)
-        run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
-        vote = ("vote", votes, *member, "--data", data)
+        asked = batch_of(
+            run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail, "--json")
+        )
+        vote = ("vote", votes, *member, "--data", data, "--batch", asked)
         if number == 2:
             assert "ledger of another data set, or of an earlier state" in refusal(tutelage("federate", *vote), 1)
             vote = (*vote, "--data-changed")
@@ -328,9 +345,9 @@ def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
     assert 1 <= answered < 500
     assert "; the budget allowed no more." in said
     np.save(tmp_path / "rows.npy", np.arange(500.0)[:, None] + 1000)
-    run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
+    asked = batch_of(run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail, "--json"))
     votes = tmp_path / HOSPITALS[0] / "ballots.npy"
-    result = tutelage("federate", "vote", votes, *as_member(tmp_path, HOSPITALS[0]))
+    result = tutelage("federate", "vote", votes, *as_member(tmp_path, HOSPITALS[0]), "--batch", asked)
     assert "does not allow 1 more such queries" in refusal(result, 1)
     assert len(list((mail / "ballots").rglob("*.sealed"))) == 1
 

@@ -194,7 +194,7 @@ def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_
     outcomes = compute(members, batch)
     assert {type(one) for one in outcomes} == {QuorumError}
     assert all("hospital-3 was left out: its votes are larger" in str(one) for one in outcomes)
-    assert members.mailbox.labels(batch, "left") == []
+    assert list(members.mailbox.labels(batch, "left")) == []
     aggregator = members.aggregator()
     assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == batch.identifier
     spent = members.ledger("aggregator").state().spent
@@ -219,7 +219,32 @@ def test_an_entity_cannot_probe_the_others_votes_by_sending_others_under_the_sam
     stuff(members, batch, "hospital-3", probe)  # the same name of the splitting, other numbers
     outcomes = compute(members, batch)
     assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
-    assert len(members.mailbox.labels(batch, "left")) == 1
+    assert len(list(members.mailbox.labels(batch, "left"))) == 1
+
+
+@pytest.mark.parametrize("forgetful", PARTIES)
+def test_what_one_party_remembers_binds_those_that_were_set_back(forgetful, members):
+    """A backup restored at two parties, and other shares at one of them: the third one's record is enough."""
+    batch = voted(members, entities=3)
+    stuff(members, batch, "hospital-3", stuffed(0))
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    for party in PARTIES:
+        if party != PARTIES[PARTIES.index(forgetful) - 1]:
+            shutil.rmtree(members.folder / party / "computed")
+    place = members.folder / "mailbox" / "shares" / batch.identifier / f"hospital-3.to-{forgetful}.sealed"
+    entity = members.home("hospital-3").identity
+    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", forgetful)
+    other = bytes(32) + split(stuffed(7))[0]
+    place.write_bytes(seal(entity, members.consortium.member(forgetful), header, other))
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    assert len(list(members.mailbox.labels(batch, "left"))) == 1
+
+
+def test_a_batch_that_all_parties_remember_is_not_tested_for_size_again(members):
+    batch = voted(members)
+    stored = [compute(members, batch) for _ in range(2)]
+    assert stored[1][0].bytes_sent < stored[0][0].bytes_sent / 2
 
 
 def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp_path):
@@ -266,7 +291,7 @@ def test_parties_at_different_batches_or_homes_compute_nothing(members, tmp_path
     for party in running:
         with pytest.raises(FederationError):
             party.outcome()
-    assert members.mailbox.labels(one, "left") == members.mailbox.labels(other, "left") == []
+    assert [list(members.mailbox.labels(batch, "left")) for batch in (one, other)] == [[], []]
 
 
 def test_a_party_with_other_keys_is_no_peer(members):
@@ -283,7 +308,7 @@ def test_a_party_with_other_keys_is_no_peer(members):
     replace(members.consortium, members=(*others, impostor.member)).save(home / "consortium.json")
     outcomes = compute(members, batch, timeout=6.0)
     assert [type(one) for one in outcomes[:2]] == [PartyLostError, PartyLostError], outcomes
-    assert members.mailbox.labels(batch, "left") == []
+    assert list(members.mailbox.labels(batch, "left")) == []
 
 
 def test_a_label_that_one_party_falsified_is_found_out(members):

@@ -303,6 +303,16 @@ def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
         hopeless.ask(1)
 
 
+def test_a_batch_anew_that_cannot_be_paid_leaves_the_paid_one_in_its_place(tmp_path):
+    members = found(tmp_path, GNMax(4.0), epsilon=1.5)  # enough for one
+    first = members.ask(1)
+    with pytest.raises(BudgetExceededError):
+        members.aggregator().ask(np.resize(first.rows, (1, 1)), members.mailbox, anew=True)
+    again = members.aggregator().ask(first.rows, members.mailbox).batch
+    assert again is not None
+    assert again.identifier == first.identifier
+
+
 def test_what_is_compared_is_what_the_parties_can_compare():
     assert MOST_BITS == runtime.MOST_BITS
 

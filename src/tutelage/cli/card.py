@@ -108,7 +108,7 @@ def _from_results(file: Path, ledger: Path | None) -> PrivacyCard:
         )
     if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
         made = _with_guarantee(made, now)
-        made = replace(made, findings=_with_shares(made.findings or (), released(entries).event))
+    made = replace(made, findings=_with_shares(made.findings or (), released(entries).event))
     return replace(made, budget=now.as_dict(), batches=batches_of(entries))
 
 

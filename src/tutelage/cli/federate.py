@@ -167,9 +167,10 @@ def vote(
 ) -> None:
     """Send, as an entity, sealed, noised votes on a batch. The same ones, if they were made before."""
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
-    entity, name = Entity(member, budget), member.identity.member.name
-    parties = [party.name for party in entity.consortium.computing_parties]
-    asked = _batch(box, entity.consortium, batch, lambda each: box.has_answered(each, name, parties))
+    entity = Entity(member, budget)
+    # Never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many queries.
+    asked = _batch(box, entity.consortium, batch, None)
+    _check_made_for(ballots, asked)
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
@@ -184,6 +185,7 @@ def vote(
     limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
     to = ", ".join(sorted(cast.envelopes))
     typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
+    typer.echo(f"They answer batch {asked.identifier}.")
     typer.echo(spent_and_remaining(budget.state()))
 
 
@@ -371,7 +373,16 @@ def _array(path: Path, array: str | None, usual: str) -> Any:
         raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
-def _batch(mailbox: Mailbox, consortium: Consortium, start: str | None, is_done: Callable[[Batch], bool]) -> Batch:
+def _check_made_for(ballots: Path, asked: Batch) -> None:
+    """Refuse ballots whose file says, in an array called batch, that they were cast on another batch."""
+    arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
+    if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
+        raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
+
+
+def _batch(
+    mailbox: Mailbox, consortium: Consortium, start: str | None, is_done: Callable[[Batch], bool] | None
+) -> Batch:
     """Return the batch that was named, the only one, or the only one that this member has not done yet."""
     known = mailbox.batch_identifiers()
     found = known if start is None else [name for name in known if name.startswith(start.lower())]
@@ -381,6 +392,8 @@ def _batch(mailbox: Mailbox, consortium: Consortium, start: str | None, is_done:
         which = "" if start is None else f" that begins with {start!r}"
         what = "is none" if not found else f"are {len(found)}"
         raise ConfigError(f"--batch must name one batch; there {what}{which} in {mailbox.folder}.{_listed(known)}")
+    if is_done is None:
+        raise ConfigError(f"--batch must say which batch the ballots are on; there are {len(known)}.{_listed(known)}")
     left = [batch for batch in _genuine(mailbox, consortium, known) if not is_done(batch)]
     if len(left) != 1:
         what = f"{len(left)} of {len(known)} are not done yet" if left else f"all {len(known)} are done"

@@ -135,6 +135,8 @@ class Aggregator:
         if not len(asked):
             return Asked(None, 0)
         require_size(self._consortium, len(asked))
+        if self._ledger is not None and anew:
+            self._ledger.require(event_of_query(self._consortium), len(asked))  # before another batch takes its place
         batch = self._kept(Batch.make(self._home.identity, self._consortium, asked), anew=anew)
         if self._ledger is not None:
             event, name = event_of_query(self._consortium), reservation_name(self._consortium, batch)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tutelage.exceptions import ForgedMessageError, StaleBatchError
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.messages.batches import Batch
+from tutelage.federation.sharing import PARTIES
 from tutelage.ledger.entries import canonical
 
 AGREED = "entities.json"
@@ -20,20 +21,17 @@ class EntityShares(NamedTuple):
     digest: str
 
 
-class Begun(NamedTuple):
-    """What a computation of a batch is bound to from its first time on: whose splittings, and which shares of them."""
+Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the hash of each party's shares of it
 
-    splits: dict[str, str]
-    digests: dict[str, str]
 
-    @classmethod
-    def read(cls, kept: dict[str, bytes] | None) -> "Begun | None":
-        """Return what `files` wrote."""
-        return None if kept is None else cls(**json.loads(kept[AGREED]))
+def files_of(pins: Pins) -> dict[str, bytes]:
+    """Return the file in which a party keeps what a batch was begun with."""
+    return {AGREED: plain(pins)}
 
-    def files(self) -> dict[str, bytes]:
-        """Return what is to be kept."""
-        return {AGREED: plain(self._asdict())}
+
+def pins_in(kept: dict[str, bytes] | None) -> Pins | None:
+    """Return what `files_of` wrote, or None where nothing was kept."""
+    return None if kept is None else json.loads(kept[AGREED])
 
 
 def plain(content: object) -> bytes:
@@ -41,8 +39,8 @@ def plain(content: object) -> bytes:
     return canonical(content).encode()
 
 
-def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Begun | None) -> bytes:
-    """Return what a party tells the others of what it holds; public.
+def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
+    """Return what a party tells the others of what it holds; public, for shares and so their hashes are random.
 
     Parameters
     ----------
@@ -52,19 +50,16 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
         The queries.
     held : dict of str to EntityShares
         What it can use, by entity.
-    begun : Begun or None
-        What it used the first time.
+    begun : Pins or None
+        What the batch was begun with.
     """
-    # The name of a splitting is the entity's word; what this party used of it the first time is what it must find.
-    used = {} if begun is None else begun.digests
     content = {
         "consortium": consortium.fingerprint,
         "batch": batch.identifier,
         "queries": batch.query_hash,
         "nonce": secrets.token_hex(16),
-        "held": {name: shares.split for name, shares in held.items()},
-        "begun": None if begun is None else begun.splits,
-        "intact": all(name in held and held[name].digest == digest for name, digest in used.items()),
+        "held": {name: [shares.split, shares.digest] for name, shares in held.items()},
+        "begun": begun,
     }
     return plain(content)
 
@@ -79,46 +74,56 @@ def read_statement(message: bytes) -> dict[str, Any]:
     """
     try:
         found = json.loads(message)
-        parts = [found["held"], {} if found["begun"] is None else found["begun"]]
-        fits = all(isinstance(name, str) and isinstance(part[name], str) for part in parts for name in part)
-        if fits and isinstance(found["nonce"], str) and isinstance(found["intact"], bool):
+        words = [found[name] for name in ("consortium", "batch", "queries", "nonce")]
+        words += [word for pair in found["held"].values() for word in pair]
+        words += [word for pin in (found["begun"] or {}).values() for word in pin]
+        lengths = {len(pair) for pair in found["held"].values()} <= {2}
+        lengths &= {len(pin) for pin in (found["begun"] or {}).values()} <= {1 + PARTIES}
+        if lengths and all(isinstance(word, str) for word in words):
             return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
 
 
-def agreed_splits(statements: list[dict[str, Any]]) -> tuple[dict[str, str], bool]:
-    """Return the splitting of each entity to compute with, and whether an earlier computation fixed them.
+def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
+    """Return the entities to compute with, and the shares of each that every party must use.
 
-    They are those once begun with, or those that all parties hold.
+    They are those once begun with, as any one party remembers them, or those of which all parties hold one splitting.
+
+    Parameters
+    ----------
+    statements : list of dict
+        Of the parties, in their order.
 
     Raises
     ------
     StaleBatchError
         If the parties are not at the same batch, have begun with different votes, or one of them no longer has what it
-        began with.
+        began with. The name of a splitting is the entity's word; the hashes are what is compared.
     """
     if any(len({statement[name] for statement in statements}) > 1 for name in ("consortium", "batch", "queries")):
         raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
     begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError("The computing parties have begun this batch with different votes. Ask it anew.")
-    splits = begun[0] if begun else _held_by_all([statement["held"] for statement in statements])
-    if not all(statement["intact"] and _holds(statement["held"], splits) for statement in statements):
-        raise StaleBatchError(
-            "This batch was begun with votes that are no longer in the mailbox of every party as they were. Restore "
-            "them; a batch is never computed twice with different votes."
-        )
-    return splits, bool(begun)
+    held = [statement["held"] for statement in statements]
+    if not begun:
+        return _held_by_all(held)
+    for place, mine in enumerate(held):
+        if any(mine.get(name) != [pin[0], pin[1 + place]] for name, pin in begun[0].items()):
+            raise StaleBatchError(
+                "This batch was begun with votes that are no longer in the mailbox of every party as they were. "
+                "Restore them; a batch is never computed twice with different votes."
+            )
+    return begun[0]
 
 
-def _held_by_all(held: list[dict[str, str]]) -> dict[str, str]:
-    first, *others = held
+def _held_by_all(held: list[dict[str, list[str]]]) -> Pins:
+    names = sorted(set(held[0]).intersection(*held[1:]))
+    pairs = {name: [mine[name] for mine in held] for name in names}
     return {
-        name: split for name, split in sorted(first.items()) if all(_holds(other, {name: split}) for other in others)
+        name: [found[0][0], *(digest for _, digest in found)]
+        for name, found in pairs.items()
+        if len({split for split, _ in found}) == 1
     }
-
-
-def _holds(held: dict[str, str], splits: dict[str, str]) -> bool:
-    return all(held.get(name) == split for name, split in splits.items())

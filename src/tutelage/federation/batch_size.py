@@ -8,6 +8,8 @@ from tutelage.federation.sharing import ELEMENT_BYTES, SPLIT_NAME_BYTES
 from tutelage.mechanisms import ConfidentGNMax
 
 _MOST_QUERIES = 2**24
+_MOST_CLASSES = 2**16  # of what is compared in one message
+_MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 
 
 def require_size(consortium: Consortium, queries: int) -> None:
@@ -23,8 +25,8 @@ def require_size(consortium: Consortium, queries: int) -> None:
         raise InvalidDataError(
             f"A batch under these terms can hold {most:,} queries at most. Got {queries:,}. Ask fewer at once."
             if most
-            else "Under these terms not one query can be computed: noise, threshold or teachers are too many votes "
-            "for the numbers that are compared. Agree on others."
+            else "Under these terms not one query can be computed: there are too many classes, or noise, threshold or "
+            "teachers are too many votes for the numbers that are compared. Agree on others."
         )
 
 
@@ -41,8 +43,10 @@ def _fits(consortium: Consortium, queries: int) -> bool:
     mechanism, classes = consortium.mechanism, consortium.n_classes
     if not isinstance(mechanism, SharedMechanism):
         return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
-    blocks = 2 if isinstance(mechanism, ConfidentGNMax) else 1
-    if SPLIT_NAME_BYTES + ELEMENT_BYTES * blocks * classes * queries > MOST_PAYLOAD_BYTES:
-        return False
+    cells = (2 if isinstance(mechanism, ConfidentGNMax) else 1) * classes * queries
     entities, teachers = len(consortium.entities), consortium.teachers_per_entity
+    if SPLIT_NAME_BYTES + ELEMENT_BYTES * cells > MOST_PAYLOAD_BYTES:
+        return False
+    if classes > _MOST_CLASSES or entities * cells > _MOST_CELLS:
+        return False
     return bit_length(mechanism, consortium.honest, entities, teachers, classes, queries) <= MOST_BITS

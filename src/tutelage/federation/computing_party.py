@@ -17,9 +17,11 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.agreement import (
     AGREED,
-    Begun,
     EntityShares,
-    agreed_splits,
+    Pins,
+    agreed_pins,
+    files_of,
+    pins_in,
     plain,
     read_statement,
     statement_of,
@@ -36,6 +38,7 @@ from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.mechanisms import ConfidentGNMax
 
 _BEGUN = "computed"
+_MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
 @final
@@ -143,19 +146,19 @@ class ComputingParty:
         FederationError
             If the parties' messages do not fit together. Nothing was opened.
         """
-        begun = Begun.read(self._home.kept(_BEGUN, batch.identifier, [AGREED]))
+        begun = pins_in(self._home.kept(_BEGUN, batch.identifier, [AGREED]))
         held, left_out = self._held(batch, mailbox)
 
         async def body(session: Session) -> _Outcome | FederationError:
             try:
-                run, splits = await self._agree(session, batch, begun, held, left_out)
-                blocks = {name: held[name].blocks for name in splits}
+                run, entities = await self._agree(session, batch, begun, held, left_out)
+                blocks = {name: held[name].blocks for name in entities}
                 labels = await self._labels(session, blocks)
             except PartyLostError:
                 raise
             except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
                 return refusal
-            return _Outcome(tuple(splits), run, labels, session.bytes_sent)
+            return _Outcome(entities, run, labels, session.bytes_sent)
 
         endpoints = [_endpoint(party) for party in self._consortium.computing_parties]
         found = run_party(
@@ -202,54 +205,52 @@ class ComputingParty:
         self,
         session: Session,
         batch: Batch,
-        begun: Begun | None,
+        begun: Pins | None,
         held: dict[str, EntityShares],
         left_out: dict[str, str],
-    ) -> tuple[str, dict[str, str]]:
+    ) -> tuple[str, tuple[str, ...]]:
         """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
 
-        Returns the name of this computation, and the splitting of each entity.
+        Returns the name of this computation, and the entities. Whoever is not among them is added to `left_out`.
         """
         said = await session.exchange(statement_of(self._consortium, batch, held, begun))
         everyones = [read_statement(message) for message in said]
-        splits, fixed = agreed_splits(everyones)
-        splits = await self._within_bound(session, batch, held, splits, left_out, fixed=fixed)
-        kept = Begun(splits, {name: held[name].digest for name in splits}).files()
-        if self._home.keep(_BEGUN, batch.identifier, kept) != kept:
+        pins = agreed_pins(everyones)
+        missed = set().union(*(each["held"] for each in everyones)) - set(pins)
+        left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
+        remembered = [each["begun"] is not None for each in everyones]
+        if not all(remembered):  # what all three remember was found to be small enough before they wrote it down
+            large = await self._oversized(session, batch, {name: held[name] for name in pins}, left_out)
+            if large and any(remembered):
+                raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
+            pins = {name: pin for name, pin in pins.items() if name not in large}
+        self._require_quorum(len(pins), left_out)
+        if self._home.keep(_BEGUN, batch.identifier, files_of(pins)) != files_of(pins):
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
-        nonces = [each["nonce"] for each in everyones]
-        run = hashlib.sha256(plain([batch.identifier, splits, nonces])).hexdigest()
+        run = hashlib.sha256(plain([batch.identifier, pins, [each["nonce"] for each in everyones]])).hexdigest()
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
-        return run, splits
+        return run, tuple(pins)
 
-    async def _within_bound(
-        self,
-        session: Session,
-        batch: Batch,
-        held: dict[str, EntityShares],
-        splits: dict[str, str],
-        left_out: dict[str, str],
-        *,
-        fixed: bool,
-    ) -> dict[str, str]:
-        """Return the splittings without those of votes that are larger than honest ones can be, if enough remain."""
+    async def _oversized(
+        self, session: Session, batch: Batch, held: dict[str, EntityShares], left_out: dict[str, str]
+    ) -> set[str]:
+        """Return whose votes are larger than honest ones can be, and add them to `left_out`."""
         terms = self._consortium
-        if len(splits) < terms.quorum:
-            raise QuorumError(_too_few(len(splits), terms.quorum, left_out))
-        vectors = np.stack([held[name].blocks.reshape(-1) for name in splits])
+        self._require_quorum(len(held), left_out)
+        vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
         bound = projection_bound(
             self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries
         )
-        large = await session.oversized(vectors, bound)
+        tested = zip(held, await session.oversized(vectors, bound), strict=True)
+        large = {name for name, too_large in tested if too_large}
         reason = f"its votes are larger than {terms.teachers_per_entity} teachers and their noise come to."
-        left_out |= {name: reason for name, found in zip(splits, large, strict=True) if found}
-        within = {name: split for name, split in splits.items() if name not in left_out}
-        if len(within) < terms.quorum:
-            raise QuorumError(_too_few(len(within), terms.quorum, left_out))
-        if fixed and len(within) < len(splits):
-            raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
-        return within
+        left_out |= dict.fromkeys(large, reason)
+        return large
+
+    def _require_quorum(self, found: int, left_out: dict[str, str]) -> None:
+        if found < self._consortium.quorum:
+            raise QuorumError(_too_few(found, self._consortium.quorum, left_out))
 
     async def _labels(self, session: Session, blocks: dict[str, Any]) -> bytes:
         terms, totals = self._consortium, np.stack(list(blocks.values())).sum(axis=0) % MODULUS

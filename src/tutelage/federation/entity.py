@@ -134,7 +134,9 @@ class Entity:
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            stored = self._home.keep(_VOTES, name, self._sealed(batch, checked, reservation.queries))
+            made = self._sealed(batch, checked, reservation.queries)
+            stored = self._home.keep(_VOTES, name, made)
+            repeated = stored != made  # another process was faster
         reservation = self._reserved(batch)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))

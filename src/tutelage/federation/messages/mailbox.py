@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import final
 
@@ -14,7 +14,6 @@ from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.envelopes import MOST_BYTES
 
 _RUN_DIGITS = 64
-_MOST_RUNS = 100
 
 
 @final
@@ -118,22 +117,16 @@ class Mailbox:
         name = f"{_named(party)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
-    def labels(self, batch: Batch, party: str, most: int = MOST_BYTES) -> list[bytes]:
-        """Return a computing party's sealed shares of the labels, one for each run, in the order of the runs' names.
+    def labels(self, batch: Batch, party: str, most: int = MOST_BYTES) -> Iterator[bytes]:
+        """Yield a computing party's sealed shares of the labels, one for each run, in the order of the runs' names.
 
-        Files of more than `most` bytes are none.
-
-        Raises
-        ------
-        ForgedMessageError
-            If there are more than a hundred.
+        Anything else that lies there, or has more than `most` bytes, is none.
         """
         folder = self.folder / "labels" / batch.identifier
-        found = _matches(folder, rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed")
-        if len(found) > _MOST_RUNS:
-            raise ForgedMessageError(f"{folder} holds more than {_MOST_RUNS} answers of {party}. Remove the old ones.")
-        messages = (_message(folder / name[0]) for name in found if (folder / name[0]).lstat().st_size <= most)
-        return [message for message in messages if message is not None]
+        for found in _matches(folder, rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed"):
+            about = (folder / found[0]).lstat()
+            if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+                yield read_within(folder / found[0], most)
 
     def has_answered(self, batch: Batch, entity: str, parties: Sequence[str]) -> bool:
         """Whether an entity has sent something to every party, or its ballots where there is none; nothing is read."""
