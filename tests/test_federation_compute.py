@@ -11,6 +11,7 @@ import pytest
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
+from tutelage.federation.agreement import read_statement
 from tutelage.federation.messages.envelopes import Header, Kind, seal
 from tutelage.federation.noise_shares import projection_bound
 from tutelage.federation.sharing import MODULUS, decode, recombine, split
@@ -372,3 +373,24 @@ def test_a_copy_of_the_mailbox_is_as_good_as_the_mailbox(members, tmp_path):
     copied = Mailbox(tmp_path / "copy")
     assert Batch.load(copied.batch_path(batch.identifier), members.consortium).query_hash == batch.query_hash
     assert copied.batch_identifiers() == [batch.identifier]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"begun": {}},
+        {"begun": ""},
+        {"begun": {"a": ["x"]}},
+        {"held": {"a": ["x"]}},
+        {"held": []},
+        {"nonce": 1},
+        {"batch": 2},
+    ],
+)
+def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
+    said = {"consortium": "c", "batch": "b", "queries": "q", "nonce": "n", "held": {"a": ["s", "d"]}, "begun": None}
+    assert read_statement(json.dumps(said).encode()) == said
+    with pytest.raises(ForgedMessageError, match="not in the form"):
+        read_statement(json.dumps(said | change).encode())
+    with pytest.raises(ForgedMessageError, match="not in the form"):
+        read_statement(b"[1")

@@ -79,7 +79,8 @@ def read_statement(message: bytes) -> dict[str, Any]:
         words += [word for pin in (found["begun"] or {}).values() for word in pin]
         lengths = {len(pair) for pair in found["held"].values()} <= {2}
         lengths &= {len(pin) for pin in (found["begun"] or {}).values()} <= {1 + PARTIES}
-        if lengths and all(isinstance(word, str) for word in words):
+        remembers = found["begun"] is None or bool(found["begun"])  # a batch is begun with somebody's votes
+        if lengths and remembers and all(isinstance(word, str) for word in words):
             return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass

@@ -43,9 +43,8 @@ def exposures(entries: list[dict[str, Any]]) -> tuple[Exposure, ...]:
     """
     opening, settled = entries[0], answered(entries)
     limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
-    changes = [entry for entry in entries if entry["kind"] == Kind.BOUND][
-        1:
-    ]  # the first names the state it opened with
+    bound = [entry for entry in entries if entry["kind"] == Kind.BOUND]
+    changes = bound[1:]  # the first names the state that the ledger opened with
     began = [opening, *changes]
     found = []
     for version, start in enumerate(began, start=1):
