@@ -177,14 +177,15 @@ def test_before_joining_nothing_can_be_done(members, tmp_path):
         members.entity("hospital-0")
 
 
-def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(members, tmp_path):
+@pytest.mark.parametrize("step", [23, pytest.param(7, marks=pytest.mark.slow)])
+def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step, members, tmp_path):
     batch = members.ask(6)
     before = tmp_path / "before"
     shutil.copytree(tmp_path / "hospital-0", before)
     members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)  # what is loaded once per process
     line, died, states = 0, True, Counter()
     while died:
-        line += 7
+        line += step
         shutil.rmtree(tmp_path / "hospital-0")
         shutil.copytree(before, tmp_path / "hospital-0")
         shutil.rmtree(tmp_path / "mailbox" / "shares", ignore_errors=True)
@@ -197,7 +198,7 @@ def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(membe
         assert members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox).envelopes == envelopes
         entries = members.ledger("hospital-0").export()
         assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
-    assert min(states[False, False], states[True, False], states[True, True]) > 3
+    assert min(states[False, False], states[True, False], states[True, True]) > 21 / step
 
 
 def killed_at(members, batch, line):

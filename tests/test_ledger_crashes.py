@@ -88,12 +88,12 @@ def killed_at_line(path: Path, line: int) -> tuple[bool, bytes]:
     return answers == b"", answers
 
 
-def kill_at_every_other_line(path: Path) -> None:
-    """Ask in one process after the other, each killed two lines later than the last, until one survives."""
+def kill_every(step: int, path: Path) -> None:
+    """Ask in one process after the other, each killed so many lines later than the last, until one survives."""
     fresh = path.read_bytes()
     line, died, states = 0, True, Counter()
     while died:
-        line += 2
+        line += step
         attempt = path.with_name(f"{line}.ledger")
         attempt.write_bytes(fresh)
         died, answers = killed_at_line(attempt, line)
@@ -106,16 +106,17 @@ def kill_at_every_other_line(path: Path) -> None:
             assert charged(attempt) == (reserved, answered, spent)  # the replay was free
         if not died:
             assert replayed == answers
-    assert states.total() > 200
+    assert states.total() > 400 / step
     assert set(states) == {(0, 0), (4, 0), (4, 4)}  # kills fell before the debit, after it, and after the answer
-    assert min(states.values()) > 5
+    assert min(states.values()) > 10 / step
     sys.stdout.write(f"{states.total()} kills: {dict(states)}")
 
 
-def test_a_process_killed_at_every_other_line_of_ask_leaves_no_answer_without_a_debit(path):
+@pytest.mark.parametrize("step", [7, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(step, path):
     # In a process of its own, because forking one that has run a whole test suite is slow.
-    script = "import sys; from test_ledger_crashes import *; load(); kill_at_every_other_line(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", script, str(path)]
+    script = "import sys; from test_ledger_crashes import *; load(); kill_every(int(sys.argv[1]), Path(sys.argv[2]))"
+    command = [sys.executable, "-c", script, str(step), str(path)]
     result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert " kills: " in result.stdout

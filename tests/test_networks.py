@@ -402,7 +402,7 @@ def test_a_killed_training_resumes(tmp_path):
 
             class Slow(nn.Linear):
                 def forward(self, rows):
-                    time.sleep(0.05)
+                    time.sleep(float(sys.argv[3]))
                     return super().forward(rows)
 
             def slow(n_classes):
@@ -418,7 +418,7 @@ def test_a_killed_training_resumes(tmp_path):
     )
     folder = tmp_path / "checkpoints"
     command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "0.05"], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while len(list(folder.glob("*.safetensors"))) < 3 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -426,8 +426,8 @@ def test_a_killed_training_resumes(tmp_path):
     process.wait()
     finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
     assert 3 <= len(finished) < 12
-    subprocess.run(command, check=True)
+    subprocess.run([*command, "0"], check=True)
     resumed = np.load(tmp_path / "ballots.npy")
     assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
-    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3]], check=True)
+    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3], "0"], check=True)
     assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))

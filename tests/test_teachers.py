@@ -255,20 +255,19 @@ def test_a_killed_run_resumes(tmp_path):
 
             class Slow(DecisionTreeClassifier):
                 def fit(self, X, y):
-                    time.sleep(0.15)
+                    time.sleep(float(sys.argv[3]))
                     return super().fit(X, y)
 
             X = np.random.default_rng(0).uniform(size=(300, 2))
             shards = Shards.of_rows(300, 40, key=b"a key of 32 bytes for the tests.")
             teachers = EstimatorTeachers(Slow(), n_classes=2, seed=0)
             y = (X[:, 0] > 0.5).astype(int)
-            folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-            np.save(sys.argv[2], teachers.fit_ballots(X, y, shards, X[:20], folder))
+            np.save(sys.argv[2], teachers.fit_ballots(X, y, shards, X[:20], Path(sys.argv[1])))
         """)
     )
     folder = tmp_path / "checkpoints"
     command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen([*command, "0.15"])
     deadline = time.monotonic() + 60
     while len(list(folder.glob("*.npz"))) < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -276,10 +275,10 @@ def test_a_killed_run_resumes(tmp_path):
     process.wait()
     finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
     assert 5 <= len(finished) < 40
-    subprocess.run(command, check=True)
+    subprocess.run([*command, "0"], check=True)
     resumed = np.load(tmp_path / "ballots.npy")
     assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
-    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3]], check=True)
+    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3], "0"], check=True)
     assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))
     assert VoteHistogram(tally(resumed, 2).counts, 40).n_queries == 20
 

@@ -11,17 +11,24 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.exceptions import ConfigError
-from tutelage.reproductions import NAMES, Record, Row, load
+from tutelage.reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
+from tutelage.reproductions.results import page, records_of
+from tutelage.reproductions.tables import asked, duration, interval, number
+
+_PAGE = "RESULTS.md"
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which one; --list names them.", show_default=False)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do less, in about a minute.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them, one after the other: hours.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do less: about a minute each.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --all one per line.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Folder for the record (json, csv) and its figure (png, svg).")
+        Path | None,
+        typer.Option("--output", help="Folder for json, csv, figures and, with --all, a page of all."),
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="With --all: leave out what --output holds.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
 ) -> None:
     """Recompute a table or figure of the papers. Data are looked for in TUTELAGE_DATA and in the cache."""
@@ -29,40 +36,63 @@ def reproduce(
         for known in NAMES:
             typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")
         return
-    if name is None:
-        raise ConfigError("Name a reproduction; `tutelage reproduce --list` lists them.")
-    record = load(name).reproduce(quick=quick, download=download, progress=sys.stderr.isatty() and not as_json)
-    if as_json:
-        typer.echo(json.dumps(record.as_dict(), indent=2, ensure_ascii=False))
-    else:
+    if every == (name is not None):
+        raise ConfigError("Name one reproduction, or give --all; `tutelage reproduce --list` lists them.")
+    if keep and (output is None or not every):
+        raise ConfigError("--keep leaves out what --all has saved before; give --all and --output with it.")
+    progress = sys.stderr.isatty() and not as_json
+    if name is not None:
+        record = run(name, quick=quick, download=download, progress=progress)
+        _show(record, output, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
+        return
+    names = still_to_run(NAMES, output, quick=quick) if keep and output is not None else NAMES
+    refused = []
+    for found in run_all(names, quick=quick, download=download, progress=progress):
+        if isinstance(found, Refused):
+            refused.append(found)
+            typer.secho(f"tutelage: {found.name}: {found.because}", err=True, fg=typer.colors.YELLOW)
+        else:
+            _show(found, output, json.dumps(found.as_dict(), ensure_ascii=False) if as_json else None)
+    if output is not None:
+        _write_page(output)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _show(record: Record, output: Path | None, as_json: str | None) -> None:
+    if as_json is None:
         _print(record)
+    else:
+        typer.echo(as_json)
     if output is not None:
         for path in record.save(output):
             typer.echo(f"Wrote {path}", err=True)
 
 
+def _write_page(folder: Path) -> None:
+    records = records_of(folder)
+    if records:
+        drawn = {path.stem: path.name for path in folder.glob("*.png")}
+        (folder / _PAGE).write_text(page(records, drawn), encoding="utf-8")
+        typer.echo(f"Wrote {folder / _PAGE}", err=True)
+
+
 def _print(record: Record) -> None:
     title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", "published", "asked", "ours", "95 % interval"):
+    for heading in ("", "published", "asked", "ours", "95 % interval", "time"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
-        table.add_row(row.name, _number(row.published), _asked(row), _number(row.ours), _interval(row))
+        table.add_row(
+            row.name, number(row.published), asked(row), number(row.ours), interval(row), duration(row.seconds)
+        )
     console = Console()
     console.print(table)
+    for row in record.rows:
+        if row.why is not None:
+            console.print(f"{row.name}: {row.why}", highlight=False)
     for note in record.notes:
         console.print(note, highlight=False)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
-
-
-def _asked(row: Row) -> str:
-    if row.at_least is not None:
-        return f"≥ {row.at_least:.2f}"
-    return "" if row.at_most is None else f"≤ {row.at_most:.2f}"
-
-
-def _interval(row: Row) -> str:
-    return "" if row.interval is None else f"{row.interval[0]:.2f} – {row.interval[1]:.2f}"
+    if record.circumstances is not None:
+        on = record.circumstances
+        console.print(f"{duration(on.seconds)} on {on.processor}; commit {on.commit or 'unknown'}.", highlight=False)

@@ -5,14 +5,16 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.reproductions.circumstances import Circumstances
 
+Better = Literal["higher", "lower"]
 Interval = tuple[float, float]
 
 
@@ -25,6 +27,7 @@ class Drawing(Protocol):
 
 
 _CONFIDENCE = 0.95
+_AS_PRINTED = 0.005  # papers print two digits after the point
 
 
 @final
@@ -46,6 +49,10 @@ class Row:
         95 % confidence interval of `ours`; the notes of the record say over what.
     seconds : float, optional
         Time on the clock that it took to get it, with what else came of the same work.
+    better : {"higher", "lower"}, optional
+        Which values are better than others. Default: neither, the value is a fact, and may be off either way.
+    why : str, optional
+        In one sentence, why ours is not what was published. A value that falls short needs one.
     """
 
     name: str
@@ -55,6 +62,19 @@ class Row:
     at_most: float | None = None
     interval: Interval | None = None
     seconds: float | None = None
+    better: Better | None = None
+    why: str | None = None
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether it is worse than published, printed digits allowed for, or than this project asks of itself."""
+        missed = (self.at_least is not None and self.ours < self.at_least) or (
+            self.at_most is not None and self.ours > self.at_most
+        )
+        if self.published is None or self.better is None:
+            return missed
+        behind = self.published - self.ours if self.better == "higher" else self.ours - self.published
+        return missed or behind > _AS_PRINTED
 
 
 @final
@@ -76,6 +96,8 @@ class Record:
         What a reader must know to compare: seeds, data, what was left out and why.
     figure : Drawing, optional
         The same as a picture.
+    circumstances : Circumstances, optional
+        What it was run on.
     """
 
     name: str
@@ -84,6 +106,7 @@ class Record:
     quick: bool
     notes: tuple[str, ...] = ()
     figure: Drawing | None = None
+    circumstances: Circumstances | None = None
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
@@ -116,6 +139,33 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values, for JSON."""
         return asdict(self)
+
+    @classmethod
+    def load(cls, path: Path) -> "Record":
+        """Return a record that was saved as json, without its figure, which was drawn beside it.
+
+        Parameters
+        ----------
+        path : path
+            Of the json file.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is no such record.
+        """
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            rows = tuple(Row(**row | {"interval": _pair(row["interval"])}) for row in saved["rows"])
+            on = saved["circumstances"] and Circumstances(**saved["circumstances"])
+            known = {"rows": rows, "notes": tuple(saved["notes"]), "circumstances": on, "figure": None}
+            return cls(**saved | known)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidDataError(f"{path} is not a record of `tutelage reproduce --output`.") from error
+
+
+def _pair(ends: list[float] | None) -> Interval | None:
+    return None if ends is None else (ends[0], ends[1])
 
 
 def share(right: npt.ArrayLike) -> tuple[float, Interval]:

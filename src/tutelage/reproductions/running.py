@@ -1,0 +1,77 @@
+"""Run reproductions, one or all."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+from tutelage.exceptions import TutelageError
+from tutelage.reproductions.circumstances import Circumstances
+from tutelage.reproductions.record import Record
+from tutelage.reproductions.registry import load
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A reproduction that could not be run.
+
+    Parameters
+    ----------
+    name : str
+        Which one.
+    because : str
+        One sentence.
+    """
+
+    name: str
+    because: str
+
+
+def run(name: str, *, quick: bool, download: bool, progress: bool) -> Record:
+    """Return the record of a reproduction with its circumstances.
+
+    Parameters
+    ----------
+    name : str
+        Which one.
+    quick, download, progress : bool
+        As in `Reproduction.reproduce`.
+    """
+    reproduction, started = load(name), time.perf_counter()
+    record = reproduction.reproduce(quick=quick, download=download, progress=progress)
+    return replace(record, circumstances=Circumstances.now(time.perf_counter() - started))
+
+
+def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool) -> Iterator[Record | Refused]:
+    """Yield each record as it is done; one that lacks its data or an extra does not keep the others from running.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Which ones.
+    quick, download, progress : bool
+        As in `Reproduction.reproduce`.
+    """
+    for name in names:
+        try:
+            yield run(name, quick=quick, download=download, progress=progress)
+        except (TutelageError, OSError) as error:
+            yield Refused(name, str(error))
+
+
+def still_to_run(names: Sequence[str], folder: Path, *, quick: bool) -> list[str]:
+    """Return those whose record, of this form or a fuller one, is not in a folder yet.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Which ones are wanted.
+    folder : path
+        Where records are saved.
+    quick : bool
+        Whether a quick one is enough.
+    """
+    saved = {name: folder / f"{name}.json" for name in names}
+    return [name for name in names if not saved[name].is_file() or (Record.load(saved[name]).quick and not quick)]

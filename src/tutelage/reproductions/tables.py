@@ -1,0 +1,33 @@
+"""How the numbers of a row are written, on a terminal and in a page."""
+
+from tutelage.reproductions.record import Row
+
+
+def number(value: float | None) -> str:
+    """Return a number with three significant digits, or two after the point where it is larger; empty for none."""
+    if value is None:
+        return ""
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def asked(row: Row) -> str:
+    """Return what this project asks of a row."""
+    if row.at_least is not None:
+        return f"≥ {number(row.at_least)}"
+    return "" if row.at_most is None else f"≤ {number(row.at_most)}"
+
+
+def interval(row: Row) -> str:
+    """Return the confidence interval of a row."""
+    return "" if row.interval is None else f"{number(row.interval[0])} – {number(row.interval[1])}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time on the clock in the unit that suits it."""
+    if seconds is None:
+        return ""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.1f} s"
