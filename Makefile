@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tutelage run examples/adult.toml --overwrite --reveal-private
 
-test: $(VENV)/.installed-dev lint
+test: $(VENV)/.installed-dev lint docs
 	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile
 
 test-slow: $(VENV)/.installed-dev
@@ -19,6 +19,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
+	$(BIN)/codespell docs examples src tools *.md
+
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,4 +34,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) demo site .pytest_cache .ruff_cache .hypothesis build dist

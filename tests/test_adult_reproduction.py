@@ -20,7 +20,7 @@ def less_adult(monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(adult, "load_adult", lambda: less)
     monkeypatch.setattr(adult, "EVALUATION_ROWS", 1100)
-    monkeypatch.setattr(adult, "_FORESTS", 10)
+    monkeypatch.setattr(adult, "FORESTS", 10)
     monkeypatch.setattr(adult, "_ANSWERS", 60)
     monkeypatch.setattr(adult, "SelfTrainingStudent", adult.RandomForestClassifier)
     teachers = adult._Teachers(30, 1.0, 2)
@@ -54,7 +54,7 @@ def test_the_papers_setting_and_ours_stand_side_by_side(less_adult):
 
 def test_what_a_published_epsilon_promises_is_computed_for_unsimulated_noise():
     # Gaussian mechanism of sensitivity √2 per answer: μ = √(2·500)/80, whose ε at δ = 1e-5 bounds that of its argmax.
-    assert 1.2 < adult._publishable(adult.GNMax(80.0), 500) < 1.74
+    assert 1.2 < adult.publishable(adult.GNMax(80.0), 500) < 1.74
 
 
 def test_rows_are_encoded_by_public_rows_alone(less_adult):
@@ -85,6 +85,6 @@ def test_the_student_is_never_shown_an_evaluation_row(less_adult):
 
     encoded = adult._encoded(less_adult.X_public, less_adult)
     asked = np.arange(0, 500, 5)
-    score = adult._score(Watcher(), encoded, asked, less_adult.y_public[asked], less_adult.y_public, 0)
+    score = adult.score(Watcher(), encoded, asked, less_adult.y_public[asked], less_adult.y_public, 0)
     assert np.array_equal(Watcher.seen, encoded[asked])
     assert 70 < score < 90

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage import PATEClassifier, Shards
+from tutelage import GNMax, PATEClassifier, Shards
 from tutelage.audit.pipelines import ballots_of_classifier, ballots_of_teachers
 from tutelage.audit.sensitivity import FAR, LABELS, REMOVED, SWAPPED, audit_sensitivity
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -166,6 +166,19 @@ def test_columns_must_fit(arguments, message):
 def test_ballots_must_be_ballots(ballots):
     with pytest.raises(InvalidDataError, match="must return integers"):
         audit_sensitivity(lambda *_: ballots, X, Y)
+
+
+def test_rows_with_gaps_are_audited_where_they_are_fitted():
+    rows = X.copy()
+    rows[::7, 1] = np.nan
+    for teacher, taken in ((DecisionTreeClassifier(max_depth=2), True), (LogisticRegression(), False)):
+        model = PATEClassifier(teacher, n_teachers=TEACHERS, n_queries=20, classes=[0, 1], mechanism=GNMax(10.0))
+        make_ballots = ballots_of_classifier(model, QUERIES)
+        if taken:
+            assert audit_sensitivity(make_ballots, rows, Y).passed
+        else:
+            with pytest.raises(ValueError, match="NaN"):
+                make_ballots(rows, Y, None)
 
 
 def test_a_classifier_must_declare_its_classes():

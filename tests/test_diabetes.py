@@ -1,6 +1,7 @@
 import gzip
 import io
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,31 @@ def test_stays_are_read_column_by_column():
     assert read.encounters.tolist() == [12, 15, 13]
     assert len(read.feature_names) == 18
     assert not {"patient_nbr", "encounter_id", "readmitted"} & set(read.feature_names)
+
+
+def test_the_label_and_the_features_can_be_chosen():
+    asked = parse([HEADER, *STAYS], label="diabetesMed")
+    assert asked.y.tolist() == [0, 1, 1]
+    assert asked.classes == ("no diabetes drug", "a diabetes drug")
+    assert asked.feature_names == FEATURES[:-1]
+    assert np.array_equal(asked.X, parse([HEADER, *STAYS]).X[:, :-1])
+    assert asked.select(np.array([2])).feature_names == asked.feature_names
+    two = parse([HEADER, *STAYS], features=["insulin", "age"])
+    assert two.X.tolist() == [[0, 0], [1, 9], [2, 7]]
+    assert two.feature_names == ("insulin", "age")
+    header = HEADER.replace("metformin", "pioglitazone")
+    assert parse([header, *STAYS], features=["pioglitazone"]).X.tolist() == [[0], [3], [2]]
+    with pytest.raises(InvalidDataError, match=r"Missing: pioglitazone\.$"):
+        parse([HEADER, *STAYS], features=["pioglitazone"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"label": "age"}, {"features": ["weight"]}, {"features": ["readmitted"]}, {"features": ["age", "age"]},
+              {"label": "diabetesMed", "features": FEATURES}],
+)  # fmt: skip
+def test_labels_and_features_that_cannot_be_had_are_refused(wrong):
+    with pytest.raises(InvalidParameterError, match=list(wrong)[-1]):
+        parse([HEADER, *STAYS], **wrong)
 
 
 def test_columns_are_found_by_name():
@@ -202,6 +228,20 @@ def test_balanced_parts_have_classes_of_about_one_size_and_all_early_readmission
         assert set(part.encounters.tolist()) <= set(all_of_it.encounters.tolist())
 
 
+def test_each_label_is_balanced_by_its_own_share_and_others_by_none(stays):
+    drug = replace(
+        stays, y=(np.arange(4000) % 100 >= 23).astype(np.int64), classes=("no diabetes drug", "a diabetes drug")
+    )
+    early = np.bincount(split_by_patient(drug, key=KEY).private.y)
+    assert abs(early[1] - early[0]) < 5 * np.sqrt(2 * early[0])
+    mine = replace(stays, classes=("a", "b"))
+    assert len(split_by_patient(mine, key=KEY, balanced=False).private)
+    with pytest.raises(InvalidParameterError, match="balanced"):
+        split_by_patient(mine, key=KEY)
+    with pytest.raises(InvalidParameterError, match="discharge_disposition_id"):
+        split_by_patient(replace(stays, feature_names=("age",)), key=KEY)
+
+
 @pytest.mark.parametrize("balanced", [True, False])
 def test_a_patient_who_leaves_or_changes_moves_nobody_else(stays, balanced):
     gone = int(stays.patients[0])
@@ -243,8 +283,16 @@ def test_the_published_table_has_the_known_size(published):
     assert np.bincount(published.y).tolist() == [11_357, 90_409]
     could_return = ~np.isin(published.X[:, FEATURES.index("discharge_disposition_id")], diabetes.NO_RETURN)
     assert 1 - published.y[could_return].mean() == pytest.approx(diabetes.SHARE_WITHIN_30_DAYS, abs=5e-5)
+    drug = published.X[could_return, FEATURES.index("diabetesMed")]
+    assert 1 - drug.mean() == pytest.approx(diabetes.SHARE_WITHOUT_DRUG, abs=5e-5)
     # 34,104 training and 12,702 evaluation rows of PATE 2017 are twice the stays without a diabetes drug.
     assert 2 * np.sum(published.X[:, FEATURES.index("diabetesMed")] == 0) == 34_104 + 12_702
+
+
+def test_one_who_takes_no_drug_was_given_none_of_those_listed(data_folder, published):
+    doses = load_diabetes(data_folder, label="diabetesMed", features=diabetes.DRUGS)
+    assert np.array_equal(doses.y, (doses.X != 0).any(axis=1))
+    assert np.array_equal(doses.y, published.X[:, FEATURES.index("diabetesMed")])
 
 
 def test_readmission_is_hard_to_predict_of_new_patients(published):

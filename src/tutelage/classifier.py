@@ -598,7 +598,9 @@ def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
 
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    return not isinstance(first, TeacherRecipe) and get_tags(first).input_tags.allow_nan
+    if isinstance(first, TeacherRecipe):
+        return getattr(first, "takes_missing_values", False)
+    return get_tags(first).input_tags.allow_nan
 
 
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:

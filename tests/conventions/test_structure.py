@@ -105,6 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reproductions": {
         "accounting",
         "audit",
+        "compat",
         "datasets",
         "features",
         "figures",

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from sklearn.utils import get_tags
 
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage.audit.sensitivity import MakeBallots
@@ -76,11 +77,11 @@ def ballots_of_classifier(
     queries = np.asarray(X_public)
 
     def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
-        recorded = _Recorded(model.teacher_estimator)
+        recorded = _Recorded(model.teacher_estimator, takes_missing_values=get_tags(model).input_tags.allow_nan)
         run: Any = clone(model)
         run.set_params(
             teacher=recorded,
-            student=DummyClassifier(),
+            student=_LearnsNothing(),
             ledger=None,
             epsilon=None,
             checkpoints=None,
@@ -99,12 +100,22 @@ def ballots_of_classifier(
     return make_ballots
 
 
+class _LearnsNothing(DummyClassifier):
+    """A student of whatever rows the pipeline takes."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
 @final
 class _Recorded:
     """A recipe of teachers that keeps the ballots they cast."""
 
-    def __init__(self, teacher: Any) -> None:
+    def __init__(self, teacher: Any, *, takes_missing_values: bool) -> None:
         self.teacher = teacher
+        self.takes_missing_values = takes_missing_values
         self.cast: list[Ballots] = []
 
     def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> "TrainableTeachers":

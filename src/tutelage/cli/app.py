@@ -1,20 +1,56 @@
 """The command line's frame: verbs, loaded when they are called, and how refusals reach the user."""
 
+import difflib
 import sys
 import warnings
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-_VERBS = ("plan", "run", "label", "account", "publish", "card", "ledger", "audit", "federate", "reproduce")
-
+# What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
+_PURPOSES = {
+    "Begin": {
+        "example": "Write a configuration to run or to fill in.",
+        "plan": "Find teachers, noise and queries for a budget.",
+    },
+    "Release": {
+        "run": "Train teachers, release labels, train a student.",
+        "label": "Label public rows from votes that are there.",
+        "federate": "The same between owners: nobody sees a vote.",
+    },
+    "Keep account": {
+        "ledger": "The budget of a data set: make, show, verify it.",
+        "account": "Price votes by every analysis there is.",
+        "publish": "Propose and test an ε below that for any votes.",
+        "card": "Write the page that a privacy officer files.",
+    },
+    "Check": {
+        "audit": "Attack the pipeline as installed.",
+        "reproduce": "Recompute a table or figure of the papers.",
+    },
+}
+_VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
+_FIRST_STEPS = (
+    ("tutelage example adult", "write adult.toml: an experiment on bundled data"),
+    ("tutelage run adult.toml", "run it, in half a minute, and write its privacy card"),
+    ("tutelage example files", "write files.toml, to fill in for your own csv or npz"),
+)
+_EPILOG = "`tutelage VERB --help` says more; so does the folder docs/ of the source, from docs/index.md on."
 
 _show_as_python_does = warnings.showwarning
+
+
+class _Completion(NamedTuple):
+    """What a shell is told of a verb; typer has moved its own class, whose fields these are, between versions."""
+
+    value: str
+    help: str
+    type: str = "plain"
 
 
 class _Verbs(TyperGroup):
@@ -35,6 +71,23 @@ class _Verbs(TyperGroup):
         verb.command(cmd_name)(found)
         return typer.main.get_command(verb)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  click's signature
+        width = max(map(len, _VERBS))
+        for purpose, verbs in {"First steps": dict(_FIRST_STEPS), **_PURPOSES}.items():
+            with formatter.section(purpose):
+                formatter.write_dl([(name.ljust(width), line) for name, line in verbs.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        verbs = [_Completion(name, line) for name, line in _VERBS.items() if name.startswith(incomplete)]
+        return verbs or super().shell_complete(ctx, incomplete)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in _VERBS and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], _VERBS, n=1)
+            advice = f"Did you mean `tutelage {near[0]}`?" if near else "`tutelage --help` lists the verbs."
+            raise ConfigError(f"There is no verb {args[0]!r}. {advice}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -50,7 +103,10 @@ class _Verbs(TyperGroup):
 app = typer.Typer(
     cls=_Verbs,
     name="tutelage",
-    no_args_is_help=True,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    invoke_without_command=True,
+    subcommand_metavar="VERB ...",
     pretty_exceptions_enable=False,  # a traceback with local variables would print private rows
     rich_markup_mode=None,
 )
@@ -64,11 +120,17 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Private Aggregation of Teacher Ensembles: teachers vote, noise protects, a student learns."""
+    """Learn from sensitive data, publish the model, and prove what it cost.
+
+    Private aggregation of teacher ensembles (PATE): teachers vote, noise protects, a student learns.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -78,14 +140,21 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
         _show_as_python_does(message, category, *place, **more)
 
 
+def _refuse(sentence: str, code: int) -> None:
+    typer.secho(f"tutelage: {sentence}", err=True, fg=typer.colors.RED)
+    sys.exit(code)
+
+
 def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
     warnings.showwarning = _show_warning
     try:
         app()
     except TutelageError as error:
-        typer.secho(f"tutelage: {error}", err=True, fg=typer.colors.RED)
-        sys.exit(2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
+        _refuse(str(error), 2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
     except OSError as error:
-        typer.secho(f"tutelage: {error.filename or 'a file'}: {error.strerror}.", err=True, fg=typer.colors.RED)
-        sys.exit(1)
+        _refuse(f"{error.filename or 'a file'}: {error.strerror}.", 1)
+    except ModuleNotFoundError as error:
+        if "tutelage[" not in str(error):  # ours name the extra to install
+            raise
+        _refuse(str(error), 1)

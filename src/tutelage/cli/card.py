@@ -214,8 +214,9 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
     folder = output if output is not None else otherwise
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
-    if not folder.is_dir():
-        raise ConfigError(f"--output must be a folder that exists. Got {folder}.")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output must be a folder. Got the file {folder}.")
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from tutelage.exceptions import ConfigError
 from tutelage.reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
 from tutelage.reproductions.results import page, records_of
-from tutelage.reproductions.tables import asked, duration, interval, number
+from tutelage.reproductions.tables import asked, duration, interval, number, ours
 
 _PAGE = "RESULTS.md"
 
@@ -83,9 +83,7 @@ def _print(record: Record) -> None:
     for heading in ("", "published", "asked", "ours", "95 % interval", "time"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
-        table.add_row(
-            row.name, number(row.published), asked(row), number(row.ours), interval(row), duration(row.seconds)
-        )
+        table.add_row(row.name, number(row.published), asked(row), ours(row), interval(row), duration(row.seconds))
     console = Console()
     console.print(table)
     for row in record.rows:

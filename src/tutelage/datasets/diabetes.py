@@ -5,8 +5,7 @@ keeps each patient's stays together; a split by rows would test on patients that
 
 PATE 2017, Appendix C, reports 93.94 % on 34,104 + 12,702 rows "balanced between the two output classes" of readmission.
 There are 11,357 early readmissions, too few for that. But 46,806 is twice 23,403, the number of stays whose
-`diabetesMed` is "No". Balanced by that column and asked for it, the paper's pipeline gives 93 % and the paper's ε of
-1.44; asked for readmission, it gives 60 %.
+`diabetesMed` is "No". ``tutelage reproduce diabetes`` asks for both.
 """
 
 import csv
@@ -19,10 +18,10 @@ import tempfile
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,8 @@ from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import probability
 from tutelage.datasets import sources
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+
+Label = Literal["readmitted", "diabetesMed"]
 
 CLASSES = ("readmitted within 30 days", "readmitted later or not")
 ROWS = 101_766
@@ -47,6 +48,12 @@ _TIMEOUT_SECONDS = 60
 _GZIP = b"\x1f\x8b"
 
 _DOSES = ("No", "Down", "Steady", "Up")
+DRUGS = (
+    "metformin", "repaglinide", "nateglinide", "chlorpropamide", "glimepiride", "acetohexamide", "glipizide",
+    "glyburide", "tolbutamide", "pioglitazone", "rosiglitazone", "acarbose", "miglitol", "troglitazone", "tolazamide",
+    "examide", "citoglipton", "insulin", "glyburide-metformin", "glipizide-metformin", "glimepiride-pioglitazone",
+    "metformin-rosiglitazone", "metformin-pioglitazone",
+)  # fmt: skip
 _NUMBERS = (
     "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications", "number_outpatient",
     "number_emergency", "number_inpatient", "number_diagnoses",
@@ -56,8 +63,7 @@ _CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "gender": ("Female", "Male", "Unknown/Invalid"),
     "age": tuple(f"[{low}-{low + 10})" for low in range(0, 100, 10)),
     "A1Cresult": ("None", "Norm", ">7", ">8"),
-    "metformin": _DOSES,
-    "insulin": _DOSES,
+    **dict.fromkeys(DRUGS, _DOSES),
     "change": ("No", "Ch"),
     "diabetesMed": ("No", "Yes"),
 }
@@ -66,21 +72,33 @@ _CATEGORIES: Mapping[str, tuple[str, ...]] = {
 # which was measured in one stay of twenty.
 FEATURES = ("gender", "age", *_ADMINISTRATIVE, *_NUMBERS, "A1Cresult", "metformin", "insulin", "change", "diabetesMed")
 CATEGORICAL = ("gender", *_ADMINISTRATIVE)  # whose integers have no order
+_READABLE = frozenset((*FEATURES, *DRUGS))
 _READMITTED = {"<30": 0, ">30": 1, "NO": 1}
-_COLUMNS = ("encounter_id", "patient_nbr", *FEATURES, "readmitted")
+_CLASSES: Mapping[str, tuple[str, str]] = {
+    "readmitted": CLASSES,
+    "diabetesMed": ("no diabetes drug", "a diabetes drug"),
+}
+_DISCHARGE = "discharge_disposition_id"
+_IDS = ("encounter_id", "patient_nbr")
 # Died, or left for a hospice (UCI's IDS_mapping.csv). Strack et al. leave these stays out: nobody returns from them.
 NO_RETURN = (11, 13, 14, 19, 20, 21)
-SHARE_WITHIN_30_DAYS = 0.1139  # of the stays that a patient can return from, as published with the data
+# Shares of class 0 in the stays that a patient can return from; the table is published, so they are.
+SHARE_WITHIN_30_DAYS = 0.1139
+SHARE_WITHOUT_DRUG = 0.2277
+_SHARES: Mapping[tuple[str, ...], float] = {
+    _CLASSES["readmitted"]: SHARE_WITHIN_30_DAYS,
+    _CLASSES["diabetesMed"]: SHARE_WITHOUT_DRUG,
+}
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class HospitalStays:
-    """Hospital stays of diabetic patients, one a row, and whether the patient was readmitted within 30 days.
+    """Hospital stays of diabetic patients, one a row, and a label: whether the patient was readmitted within 30 days.
 
     Parameters
     ----------
-    X : int64 array of shape (rows, 18)
+    X : int64 array of shape (rows, features)
         Features; numbers as they are, categories as indices, UCI's ids as they are.
     y : int64 array of shape (rows,)
         Labels: indices into `classes`.
@@ -89,7 +107,7 @@ class HospitalStays:
     encounters : int64 array of shape (rows,)
         Unique number of the stay (``encounter_id``); never a feature.
     feature_names : tuple of str
-        The 18 columns.
+        The columns.
     classes : tuple of str
         Class names in label order.
     """
@@ -103,7 +121,9 @@ class HospitalStays:
 
     def select(self, rows: IntArray | npt.NDArray[np.bool_]) -> "HospitalStays":
         """Return the stays of these row numbers, or where this mask holds."""
-        return HospitalStays(self.X[rows], self.y[rows], self.patients[rows], self.encounters[rows])
+        return replace(
+            self, X=self.X[rows], y=self.y[rows], patients=self.patients[rows], encounters=self.encounters[rows]
+        )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -132,7 +152,13 @@ class DiabetesSplit:
     test: HospitalStays
 
 
-def load_diabetes(folder: str | Path | None = None, *, download: bool = False) -> HospitalStays:
+def load_diabetes(
+    folder: str | Path | None = None,
+    *,
+    download: bool = False,
+    label: Label = "readmitted",
+    features: Sequence[str] | None = None,
+) -> HospitalStays:
     """Return UCI Diabetes 130-US hospitals: 101,766 stays of 71,518 patients, 11,357 readmitted within 30 days.
 
     Read is UCI's ``diabetic_data.csv``, also compressed with gzip or named ``diabetes130.csv``, in `folder` or in
@@ -146,11 +172,18 @@ def load_diabetes(folder: str | Path | None = None, *, download: bool = False) -
     download : bool
         Fetch UCI's archive if no file is found, and keep its table in ``diabetes130`` in `folder` or, without one, in
         the cache.
+    label : {"readmitted", "diabetesMed"}
+        What is to be predicted: readmission within 30 days (class 0) or not, or no drug against diabetes (class 0) or
+        any.
+    features : sequence of str, optional
+        Which columns, of `FEATURES` and `DRUGS`, in this order. Default: `FEATURES` without the label.
 
     Raises
     ------
     InvalidDataError
         If the file is not found or cannot be downloaded, or is not this data set.
+    InvalidParameterError
+        If there is no such label or column, a column is named twice, or the label is among the features.
 
     References
     ----------
@@ -174,29 +207,37 @@ def load_diabetes(folder: str | Path | None = None, *, download: bool = False) -
             f"Put UCI's {FILE} into one, name its folder in {sources.VARIABLE}, or pass `download=True`.",
         )
     _check(table, str(path))
-    return parse(table.decode("ascii").splitlines())
+    return parse(table.decode("ascii").splitlines(), label=label, features=features)
 
 
-def parse(lines: Iterable[str]) -> HospitalStays:
+def parse(lines: Iterable[str], *, label: Label = "readmitted", features: Sequence[str] | None = None) -> HospitalStays:
     """Return the stays in comma-separated text whose first line names the columns, in any order.
 
     Parameters
     ----------
     lines : iterable of str
         Lines as in UCI's file; columns that are not used may be missing.
+    label : {"readmitted", "diabetesMed"}
+        What is to be predicted, as in `load_diabetes`.
+    features : sequence of str, optional
+        Which columns, as in `load_diabetes`.
 
     Raises
     ------
     InvalidDataError
         If a column is missing, or a line has another number of columns or a value that UCI does not list.
+    InvalidParameterError
+        If there is no such label or column, a column is named twice, or the label is among the features.
     """
+    features = _chosen(label, features)
+    columns = (*_IDS, *features, label)
     reader = csv.reader(lines)
     header = next(reader, [])
-    missing = [name for name in _COLUMNS if name not in header]
+    missing = [name for name in columns if name not in header]
     if missing:
         raise InvalidDataError(f"The first line of UCI Diabetes must name the columns. Missing: {', '.join(missing)}.")
-    places = [header.index(name) for name in _COLUMNS]
-    codes = [_codes(name) for name in _COLUMNS]
+    places = [header.index(name) for name in columns]
+    codes = [_codes(name) for name in columns]
     records = []
     for number, row in enumerate(reader, start=2):
         if not row:
@@ -207,8 +248,8 @@ def parse(lines: Iterable[str]) -> HospitalStays:
             records.append([known[row[i]] if known else _count(row[i]) for i, known in zip(places, codes, strict=True)])
         except (KeyError, ValueError):
             raise InvalidDataError(f"Line {number} is not a record of UCI Diabetes.") from None
-    table = np.array(records, dtype=np.int64).reshape(-1, len(_COLUMNS))
-    return HospitalStays(X=table[:, 2:-1], y=table[:, -1], patients=table[:, 1], encounters=table[:, 0])
+    table = np.array(records, dtype=np.int64).reshape(-1, len(columns))
+    return HospitalStays(table[:, 2:-1], table[:, -1], table[:, 1], table[:, 0], features, _CLASSES[label])
 
 
 def split_by_patient(
@@ -229,12 +270,13 @@ def split_by_patient(
         Expected share of the patients in these parts; the rest is private.
     balanced : bool
         Keep a stay of the larger class only with the chance that gives both classes the same expected size. The chance
-        comes from the published share of early readmissions, not from the rows, so sizes are equal up to chance.
+        comes from the published share of the smaller class, not from the rows, so sizes are equal up to chance.
 
     Raises
     ------
     InvalidParameterError
-        If the key is short, a share is not between 0 and 1, or nothing is left to be private.
+        If the key is short, a share is not between 0 and 1, nothing is left to be private, or the stays are without
+        ``discharge_disposition_id``.
     """
     probability(public, "public", "split_by_patient")
     probability(test, "test", "split_by_patient")
@@ -247,15 +289,38 @@ def split_by_patient(
         raise InvalidParameterError(
             "`key` of split_by_patient must be at least 16 bytes, for example secrets.token_bytes(32)."
         )
-    discharge = stays.X[:, FEATURES.index("discharge_disposition_id")]
-    kept = ~np.isin(discharge, NO_RETURN)
+    if balanced and stays.classes not in _SHARES:
+        raise InvalidParameterError(
+            "`balanced` of split_by_patient must be False for labels of your own: the share of each class must be "
+            "published, and only those of load_diabetes are."
+        )
+    if _DISCHARGE not in stays.feature_names:
+        raise InvalidParameterError(
+            f"`stays` of split_by_patient must have the column {_DISCHARGE}, which says who died. Load it as a feature."
+        )
+    kept = ~np.isin(stays.X[:, stays.feature_names.index(_DISCHARGE)], NO_RETURN)
     if balanced:
-        chance = SHARE_WITHIN_30_DAYS / (1 - SHARE_WITHIN_30_DAYS)
+        share = _SHARES[stays.classes]
+        chance = share / (1 - share)
         kept &= (stays.y == 0) | (_drawn(key, "stay", stays.encounters) < chance)
     stays = stays.select(kept)
     place = _drawn(key, "patient", stays.patients)
     in_test, in_public = place < test, (place >= test) & (place < test + public)
     return DiabetesSplit(stays.select(~in_test & ~in_public), stays.select(in_public), stays.select(in_test))
+
+
+def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
+    if label not in _CLASSES:
+        raise InvalidParameterError(f"`label` of load_diabetes must be one of {', '.join(_CLASSES)}. Got {label!r}.")
+    if features is None:
+        return tuple(name for name in FEATURES if name != label)
+    unknown = [name for name in features if name not in _READABLE]
+    if unknown or label in features or len(set(features)) < len(features):
+        raise InvalidParameterError(
+            "`features` of load_diabetes must be names in FEATURES or DRUGS of tutelage.datasets.diabetes, each once "
+            f"and without the label. Got {list(features)!r}."
+        )
+    return tuple(features)
 
 
 def _codes(name: str) -> Mapping[str, int]:

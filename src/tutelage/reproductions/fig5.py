@@ -42,7 +42,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     right, interval = share(plurality(probabilities) == mnist.y_test)
     seconds = time.perf_counter() - started
     name = f"plurality of {_TEACHERS} teachers: %"
-    rows = [Row(name=name, ours=right, interval=interval, seconds=seconds)]
+    rows = [Row(name=name, ours=right, interval=interval, seconds=seconds, better="higher")]
     rows += _curves(mnist, probabilities, quick=quick, progress=progress)
     seeds, steps = (_QUICK_SEEDS, _QUICK_STEPS) if quick else (_SEEDS, _STEPS)
     return Record(
@@ -122,10 +122,14 @@ def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progre
     for n in samples:
         baseline = np.array([found[n, "plurality", seed] for seed in range(seeds)])
         centre, interval = mean(baseline)
-        rows.append(Row(name=f"{n:,} samples, plurality: %", ours=centre, interval=interval, seconds=seconds))
+        rows.append(
+            Row(name=f"{n:,} samples, plurality: %", ours=centre, interval=interval, seconds=seconds, better="higher")
+        )
         for name in [name for name in targets if name != "plurality"]:
             gain, interval = mean([found[n, name, seed] for seed in range(seeds)] - baseline)
-            rows.append(Row(name=f"{n:,} samples, {name}: gain", ours=gain, interval=interval, seconds=seconds))
+            rows.append(
+                Row(name=f"{n:,} samples, {name}: gain", ours=gain, interval=interval, seconds=seconds, better="higher")
+            )
     return rows
 
 

@@ -195,7 +195,7 @@ def _rows(data: _Data, target: _Target, found: MembershipResult, seconds: float)
         everyone = np.ones(len(target.y), dtype=bool)
         models = [target.train(everyone, seed) for seed in range(_SCORED)]
         right, interval = mean([100 * np.mean(model.predict(data.held_out) == data.labels) for model in models])
-        yield Row(name=f"{name}: right on held-out rows, %", ours=right, interval=interval)
+        yield Row(name=f"{name}: right on held-out rows, %", ours=right, interval=interval, better="higher")
 
 
 def _targets(data: _Data) -> list[_Target]:

@@ -30,6 +30,11 @@ _MECHANISM, _QUERIES, _DELTA = LNMax(20.0), 100, 1e-5  # γ = 0.05
 _SEEDS, _NETWORK_SEEDS = 5, 3
 _RULES: dict[str, QuerySelector] = {"random": RandomRows(), "medoids": Medoids()}
 _PUBLISHED_ACCURACY, _PUBLISHED_EPSILON = 98.00, 2.04
+_EXACT = "The exact cost of noisy votes is below the bound that the paper computes."
+_ON_PIXELS = (
+    "About nine of 100 random labels are wrong, and to a network on pixels unlabelled images tell less about that than "
+    "stroke directions do."
+)
 
 
 class _Pool(NamedTuple):
@@ -102,9 +107,16 @@ def _costs(pool: _Pool) -> Iterator[Row]:
             accountant.add(_MECHANISM.event(votes, simulated=False), votes)
             exact.append(accountant.exact(_DELTA).reveal())
         found, interval = mean(exact)
-        yield Row(name=f"{name} queries: exact ε", ours=found, published=_PUBLISHED_EPSILON, interval=interval)
+        yield Row(
+            name=f"{name} queries: exact ε",
+            ours=found,
+            published=_PUBLISHED_EPSILON,
+            interval=interval,
+            better="lower",
+            why=_EXACT,
+        )
     anything = Repeated(_MECHANISM.event_of_one(10, pool.votes.unit, simulated=False), _QUERIES)
-    yield Row(name="ε for any votes", ours=data_independent.epsilon(anything, _DELTA).epsilon)
+    yield Row(name="ε for any votes", ours=data_independent.epsilon(anything, _DELTA).epsilon, better="lower")
 
 
 def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, folds: int) -> Iterator[Row]:
@@ -118,16 +130,26 @@ def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, fol
         about = f"{name} queries, label propagation"
         yield Row(name=f"{about}: features and student, s", ours=seconds, at_most=30.0, seconds=seconds)
         yield Row(
-            name=f"{about}: test[9000:], %", ours=right, published=_PUBLISHED_ACCURACY, at_least=99.0, interval=interval
+            name=f"{about}: test[9000:], %",
+            ours=right,
+            published=_PUBLISHED_ACCURACY,
+            at_least=99.0,
+            interval=interval,
+            better="higher",
         )
         by_fold = [
             float(np.mean([_accuracy(fold, LabelPropagationStudent(), rule, seed=seed) for seed in range(_SEEDS)]))
             for fold in pools
         ]
         right, interval = mean(by_fold)
-        yield Row(name=f"{about}: mean over folds, %", ours=right, at_least=98.6, interval=interval)
+        yield Row(name=f"{about}: mean over folds, %", ours=right, at_least=98.6, interval=interval, better="higher")
         right, interval = mean([_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)])
-        yield Row(name=f"{name} queries, SVC on the labels alone: test[9000:], %", ours=right, interval=interval)
+        yield Row(
+            name=f"{name} queries, SVC on the labels alone: test[9000:], %",
+            ours=right,
+            interval=interval,
+            better="higher",
+        )
 
 
 def _voted_folds(voted: int, count: int) -> list[Split]:
@@ -156,6 +178,7 @@ class _Learner(NamedTuple):
     rules: tuple[str, ...]
     goal: float | None = None
     published: float | None = None
+    why: str | None = None  # it may be off what was asked
 
 
 def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
@@ -174,13 +197,20 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
             at_least=learner.goal,
             interval=interval,
             seconds=seconds,
+            better="higher",
+            why=learner.why,
         )
         if learner.alone is None:
             continue
         right, interval = mean(
             [_network_accuracy(learner.alone, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
         )
-        yield Row(name=f"{name} queries, {learner.name}, labels alone: test[9000:], %", ours=right, interval=interval)
+        yield Row(
+            name=f"{name} queries, {learner.name}, labels alone: test[9000:], %",
+            ours=right,
+            interval=interval,
+            better="higher",
+        )
 
 
 def _learners(pool: _Pool) -> list[_Learner]:
@@ -202,7 +232,16 @@ def _learners(pool: _Pool) -> list[_Learner]:
             goal=98.0,
             published=_PUBLISHED_ACCURACY,
         ),
-        _Learner("consistency on pixels", pixels, by_labels, pool.images, pool.held_images, ("random",), goal=98.5),
+        _Learner(
+            "consistency on pixels",
+            pixels,
+            by_labels,
+            pool.images,
+            pool.held_images,
+            ("random",),
+            goal=98.5,
+            why=_ON_PIXELS,
+        ),
         _Learner(
             "consistency on pixels, started by label propagation",
             ConsistencyStudent(bfloat16=True, first_student=first, steps=800, batch_size=96, unlabelled_ratio=1),
@@ -211,6 +250,7 @@ def _learners(pool: _Pool) -> list[_Learner]:
             pool.held_images,
             ("random",),
             goal=98.5,
+            why=_ON_PIXELS,
         ),
     ]
 

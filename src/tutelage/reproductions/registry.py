@@ -6,14 +6,25 @@ from typing import Protocol
 from tutelage.exceptions import InvalidParameterError
 from tutelage.reproductions.record import Record
 
+# In the order of the papers, and then what was found beside them.
 NAMES = (
+    "mnist-baseline",
+    "svhn-baseline",
     "mnist-teachers",
+    "fig2",
+    "fig3",
+    "table4",
+    "fig5",
+    "active-learning",
+    "adult",
+    "adult-sweep",
+    "diabetes",
     "mnist-students",
     "mnist-frontier",
-    "active-learning",
-    "fig5",
-    "adult",
     "svhn-student",
+    "zhao",
+    "tutorial",
+    "epsilons",
     "exact-costs",
     "publishable",
     "repeat-attack",
@@ -21,7 +32,6 @@ NAMES = (
     "membership",
     "mechanism-audits",
     "planted-faults",
-    "zhao",
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tutelage.reproductions.record import Record, Row
 from tutelage.reproductions.registry import NAMES
-from tutelage.reproductions.tables import asked, duration, interval, number
+from tutelage.reproductions.tables import asked, duration, interval, number, ours
 
 _ABOUT = """\
 Tables and figures of the papers, recomputed, and what this project asks of itself. Each part is one command, `tutelage
@@ -104,7 +104,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _values(row: Row) -> tuple[str, str, str]:
-    return number(row.published), asked(row), number(row.ours)
+    return number(row.published), asked(row), ours(row)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:

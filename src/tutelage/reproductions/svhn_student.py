@@ -55,6 +55,7 @@ class _Trained:
     unlabelled_weight: float
     published: float | None = None
     at_least: float | None = None
+    why: str | None = None
 
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  nothing to fetch from
@@ -66,7 +67,13 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     rows = [*_release_rows(released, svhn.y_test[:_POOL], time.perf_counter() - started)]
     students = (
         _Trained("supervised only", 0.0),
-        _Trained("consistency training", 1.0, published=91.6, at_least=None if quick else 90.0),
+        _Trained(
+            "consistency training",
+            1.0,
+            published=91.6,
+            at_least=None if quick else 90.0,
+            why=f"A network of {steps:,} steps has hardly begun to learn." if quick else None,
+        ),
     )
     rows += [_student_row(student, svhn, released.labels, steps, progress=progress) for student in students]
     return Record(
@@ -104,10 +111,17 @@ def _answers(votes: VoteHistogram) -> _Released:
 def _release_rows(released: _Released, truth: IntArray, seconds: float) -> Iterator[Row]:
     answered = released.labels != ABSTAIN
     right, interval = share(released.labels[answered] == truth[answered])
-    yield Row(name="exact ε (private)", ours=released.exact, published=4.96, at_most=2.0, seconds=seconds)
-    yield Row(name="ε for any votes", ours=released.data_independent)
-    yield Row(name="queries answered", ours=float(answered.sum()), published=3098)
-    yield Row(name="labels right, %", ours=right, interval=interval)
+    yield Row(
+        name="exact ε (private)", ours=released.exact, published=4.96, at_most=2.0, seconds=seconds, better="lower"
+    )
+    yield Row(name="ε for any votes", ours=released.data_independent, better="lower")
+    yield Row(
+        name="queries answered",
+        ours=float(answered.sum()),
+        published=3098,
+        why=f"Ours are {_ASKED:,} queries, the paper's 8,500; the student makes do with half the labels.",
+    )
+    yield Row(name="labels right, %", ours=right, interval=interval, better="higher")
 
 
 def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: int, *, progress: bool) -> Row:
@@ -134,4 +148,6 @@ def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: i
         at_least=student.at_least,
         interval=interval,
         seconds=seconds,
+        better="higher",
+        why=student.why,
     )

@@ -1,5 +1,8 @@
 """How the numbers of a row are written, on a terminal and in a page."""
 
+import math
+
+from tutelage.budget import round_up
 from tutelage.reproductions.record import Row
 
 
@@ -10,6 +13,14 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def ours(row: Row) -> str:
+    """Return the value of a row; a cost is rounded upward, so that what is written holds."""
+    if row.better != "lower" or not 0 < row.ours < 1000:
+        return number(row.ours)
+    digits = 3 if row.ours >= 1 else 2 - math.floor(math.log10(row.ours))
+    return f"{round_up(row.ours, digits):.{digits}f}"
 
 
 def asked(row: Row) -> str:

@@ -1,0 +1,81 @@
+"""A private table: rows of a csv file, several of which may be one person's, a student of noisy votes, and the card.
+
+python examples/table.py
+"""
+
+import csv
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from tutelage import GNMax, PATEClassifier
+from tutelage.datasets import load_adult
+from tutelage.features import PublicColumns
+from tutelage.report import PrivacyCard
+from tutelage.tables import read_csv
+
+folder = tempfile.TemporaryDirectory()
+private_file, public_file = Path(folder.name) / "people.csv", Path(folder.name) / "public.csv"
+
+# For the example: two csv files of the census table that is bundled; in the private one people have one to three rows.
+adult, random = load_adult(), np.random.default_rng(0)
+people = np.repeat(np.arange(12_000), random.integers(1, 4, 12_000))[:20_000]
+for path, X, y, owner in (
+    (private_file, adult.X_private[:20_000], adult.y_private[:20_000], [[f"p{number}"] for number in people]),
+    (public_file, adult.X_public[:4_000], adult.y_public[:4_000], [[]] * 4_000),
+):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*adult.feature_names, "income", *(["person"] if owner[0] else [])])
+        writer.writerows(
+            [*row, adult.classes[label], *who] for row, label, who in zip(X.tolist(), y, owner, strict=True)
+        )
+
+# Yours begins here. What the columns mean is read off the public table: categories are never collected from people.
+private, public = read_csv(private_file), read_csv(public_file)
+columns = PublicColumns.learn(public, adult.feature_names)
+X_public = columns.matrix(public)
+model = PATEClassifier(
+    DecisionTreeClassifier(max_depth=4),
+    n_teachers=200,
+    mechanism=GNMax(sigma=40.0),
+    student=RandomForestClassifier(min_samples_leaf=5),
+    n_queries=300,
+    classes=["<=50K", ">50K"],
+    unit="person",
+    ledger=Path(folder.name) / "people.csv.ledger",
+    delta=1e-5,
+    random_state=0,
+)
+model.fit(columns.matrix(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
+
+# Where some public rows have labels, they score the student; these rows were not asked.
+evaluated = slice(model.n_queries, None)
+right = model.score(X_public[evaluated], public.column("income")[evaluated])
+print(model.epsilon_)
+print(f"the student is right on {right:.1%} of {len(X_public[evaluated]):,} public rows that were not asked")
+
+card = PrivacyCard(
+    epsilon=model.epsilon_,
+    event=model.release_.event,
+    mechanism=str(model.mechanism),
+    noise_source="OpenDP exact discrete samplers, operating system entropy",
+    queries=len(model.queries_),
+    answered=int(model.release_.answered.sum()),
+    teachers=model.n_teachers,
+    classes=tuple(model.classes_.tolist()),
+    features=columns.names,
+    student=type(model.student_).__name__,
+    student_accuracy=float(right),
+    evaluation_rows=len(X_public[evaluated]),
+    budget=model.ledger_.as_dict(),
+    statements={"private_data": "The census of 1994, as UCI distributes it", "why_epsilon": "It is an example."},
+    created=datetime.now(UTC).isoformat(timespec="seconds"),
+)
+_, markdown, _ = card.save(folder.name)
+print(f"{markdown.name} begins: {markdown.read_text().splitlines()[0]}")
+folder.cleanup()

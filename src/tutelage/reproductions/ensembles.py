@@ -1,0 +1,145 @@
+"""Votes that several reproductions share: of networks trained once in a process, and of those that were published."""
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from typing import final
+
+import numpy as np
+
+from tutelage import datasets
+from tutelage._files import read_arrays
+from tutelage._typing import Ballots, IntArray
+from tutelage.datasets import ImageSplit, load_svhn
+from tutelage.datasets.releases import SVHN_CONTENTS
+from tutelage.datasets.sources import search_folders
+from tutelage.exceptions import InvalidDataError
+from tutelage.neighboring import PrivacyUnit
+from tutelage.partition import Shards
+from tutelage.reproductions.protocol import published_votes
+from tutelage.votes import VoteHistogram, tally
+
+KEY = b"partition of the reproduction of MNIST"
+# Passes over a shard, by the number of teachers: those of few rows need more to come to as many steps.
+EPOCHS = {10: 10, 25: 10, 50: 15, 100: 20, 250: 30}
+_SVHN_LABELS = "svhn_labels.npz"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """Which networks.
+
+    Parameters
+    ----------
+    n_teachers : int
+        Shards of the training images.
+    epochs : int
+        Passes over a shard.
+    trained : int, optional
+        How many of them are trained. Default: all.
+    """
+
+    n_teachers: int
+    epochs: int
+    trained: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    """What the networks voted on the test images.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, images)
+        Class index per teacher and image.
+    unit : PrivacyUnit
+        Whose rows lie in one shard.
+    seconds : float
+        Time on the clock to train and vote.
+    """
+
+    ballots: Ballots = field(repr=False)
+    unit: PrivacyUnit
+    seconds: float
+
+    def votes(self, n_classes: int) -> VoteHistogram:
+        """Return the ballots counted."""
+        return tally(self.ballots, n_classes, self.unit)
+
+
+@cache
+def load_mnist(*, download: bool) -> ImageSplit:
+    """Return MNIST, in one process always the same object, by which `cast` knows it again.
+
+    Parameters
+    ----------
+    download : bool
+        Fetch the files if they are not found.
+    """
+    return datasets.load_mnist(download=download)
+
+
+@cache
+def cast(images: ImageSplit, networks: Networks, *, progress: bool) -> Cast:
+    """Return the ballots of networks of two convolutions on the test images, trained at the first call in a process.
+
+    Parameters
+    ----------
+    images : ImageSplit
+        The training images are private, the test images are voted on.
+    networks : Networks
+        Which networks.
+    progress : bool
+        Show a progress bar.
+    """
+    from tutelage.networks import TwoConvolutions
+    from tutelage.teachers import Network, NetworkTeachers
+
+    shards = Shards.of_rows(len(images.X_train), networks.n_teachers, key=KEY)
+    X, y = images.X_train, images.y_train
+    if networks.trained is not None:
+        mine = shards.assignment < networks.trained
+        shards = Shards(shards.assignment[mine], networks.trained, shards.unit)
+        X, y = X[mine], y[mine]
+    factory = TwoConvolutions.for_svhn() if len(images.image_shape) == 3 else TwoConvolutions(images.image_shape)
+    network = Network(factory, epochs=networks.epochs)
+    teachers = NetworkTeachers(network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress)
+    started = time.perf_counter()
+    ballots = teachers.fit_ballots(X, y, shards, images.X_test)
+    return Cast(ballots, shards.unit, time.perf_counter() - started)
+
+
+def published_mnist_votes() -> VoteHistogram:
+    """Return the votes of 250 networks on the first 9,000 test images of MNIST that PATE's authors published."""
+    return VoteHistogram.load(published_votes(), array="mnist_250_teachers")
+
+
+def published_svhn_votes() -> VoteHistogram:
+    """Return the votes of 250 networks on all test images of SVHN that PATE's authors published."""
+    return VoteHistogram.load(published_votes(), array="svhn_250_teachers")
+
+
+def svhn_test_labels(*, download: bool) -> IntArray:
+    """Return the labels of SVHN's test images, from a file of labels alone or from SVHN itself.
+
+    Parameters
+    ----------
+    download : bool
+        Fetch SVHN if neither is found.
+
+    Raises
+    ------
+    InvalidDataError
+        If SVHN is not found or cannot be downloaded, or the labels are not its own.
+    """
+    for folder in search_folders(None):
+        path = folder / _SVHN_LABELS
+        if path.is_file():
+            labels = read_arrays(path).get("y_test")
+            if labels is None or hashlib.sha256(labels.tobytes()).hexdigest() != SVHN_CONTENTS["y_test"].sha256:
+                raise InvalidDataError(f"y_test in {path} is not SVHN's. Replace the file, or remove it.")
+            return labels.astype(np.int64)
+    return load_svhn(download=download).y_test

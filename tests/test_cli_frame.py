@@ -1,0 +1,133 @@
+"""The command line's frame: what it shows first, completes and suggests, and that verbs load when they are called."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+
+from conftest import REPOSITORY
+from test_cli import refusal
+from tutelage.cli.app import _VERBS, app
+from tutelage.cli.config import load_config
+
+HEAVY = {"numpy", "scipy", "sklearn", "opendp", "torch", "matplotlib"}
+
+
+def modules_after(*arguments: str, **environment: str) -> set[str]:
+    """Return the packages that one call of the command line loads."""
+    script = f"""if True:
+        import os, sys
+        os.environ.update({environment!r})
+        sys.argv = ["tutelage", *{arguments!r}]
+        from tutelage.cli import main
+        try:
+            main()
+        except SystemExit:
+            print("loaded:", *sorted({{name.split(".")[0] for name in sys.modules}}))
+    """
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    return set(printed.rpartition("loaded:")[2].split())
+
+
+def test_without_arguments_it_says_what_it_is_and_what_to_do_first(called):
+    shown = called()
+    assert shown.returncode == 0
+    assert shown.stderr == ""
+    assert shown.stdout == called("--help").stdout == called("-h").stdout
+    for verb in _VERBS:
+        assert f"\n  {verb} " in shown.stdout
+    assert "publish the model, and prove what it cost" in shown.stdout
+    assert "docs/index.md" in shown.stdout
+
+
+def test_the_first_steps_work_as_shown(called, tmp_path):
+    assert "tutelage example adult " in called().stdout
+    assert "tutelage run adult.toml" in called("example", "adult", cwd=tmp_path).stdout
+    assert "tutelage run files.toml" in called("example", "files", cwd=tmp_path).stdout
+    assert load_config(tmp_path / "adult.toml").dataset == "adult"
+    settings = load_config(tmp_path / "files.toml")
+    assert settings.private is not None
+    message = refusal(called("run", "files.toml", cwd=tmp_path), 1)
+    assert message == "tutelage: private.csv cannot be read: No such file or directory."
+
+
+def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
+    called("example", "adult", "--output", tmp_path / "mine.toml")
+    ours = (REPOSITORY / "examples" / "adult.toml").read_text()
+    assert (tmp_path / "mine.toml").read_text() == ours.replace('"../demo"', '"demo"')
+
+
+def test_an_example_replaces_no_file(called, tmp_path):
+    (tmp_path / "adult.toml").write_text("mine")
+    message = refusal(called("example", "adult", cwd=tmp_path), 2)
+    assert message == "tutelage: adult.toml is there already; name another file by --output."
+    assert (tmp_path / "adult.toml").read_text() == "mine"
+    assert "No such file" in refusal(called("example", "adult", "--output", tmp_path / "no" / "x.toml"), 1)
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+def test_every_verb_helps(verb, called):
+    shown = called(verb, "--help")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith(f"Usage: tutelage {verb} ")
+
+
+def test_every_verb_is_found_by_whoever_walks_the_command_line():
+    group = typer.main.get_command(app)
+    found = group.list_commands(None)  # type: ignore[attr-defined]
+    assert sorted(found) == sorted(_VERBS)
+    assert {group.get_command(None, name).name for name in found} == set(found)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("rnu", "There is no verb 'rnu'. Did you mean `tutelage run`?"),
+        ("reproduc", "There is no verb 'reproduc'. Did you mean `tutelage reproduce`?"),
+        ("xyzzy", "There is no verb 'xyzzy'. `tutelage --help` lists the verbs."),
+    ],
+)
+def test_an_unknown_verb_brings_the_nearest(typed, said, called):
+    assert refusal(called(typed), 2) == f"tutelage: {said}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", list(_VERBS)),
+        ("re", ["reproduce"]),
+        ("--vers", ["--version"]),
+        ("ledger ex", ["exposure", "export"]),
+        ("run --over", ["--overwrite"]),
+        ("ledger init --eps", ["--epsilon"]),
+        ("example ", ["adult", "files"]),
+        ("xyz", []),
+    ],
+)
+def test_shells_complete_verbs_options_and_names(typed, offered, called, monkeypatch):
+    words = f"tutelage {typed}"
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_bash")
+    assert called().stdout.split() == offered
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", words)
+    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_zsh")
+    in_zsh = called().stdout
+    assert all(f'"{name}"' in in_zsh for name in offered)
+    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    assert [line.split("\t")[0] for line in called().stdout.splitlines()] == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_calls_back(shell, called, monkeypatch):
+    monkeypatch.setenv("_TUTELAGE_COMPLETE", f"source_{shell}")
+    assert f"_TUTELAGE_COMPLETE=complete_{shell}" in called().stdout
+
+
+def test_what_is_shown_first_loads_nothing_heavy():
+    completing = {"COMP_WORDS": "tutelage ", "COMP_CWORD": "1", "_TUTELAGE_COMPLETE": "complete_bash"}
+    assert "typer" in modules_after()
+    for loaded in (modules_after(), modules_after("--version"), modules_after("rnu"), modules_after(**completing)):
+        assert not HEAVY & loaded

@@ -1,0 +1,130 @@
+"""The start page, the tutorial, the how-tos and the concepts run as they stand, and print what they say.
+
+Blocks of a page run in order, in one folder, with one set of Python names. A `toml` block is written to the file that
+its first line names. After a `python` block, a `text` block is what it printed. In a `console` block, lines after a
+command are what it printed. An ellipsis stands for anything; lines may be left out between those that are shown.
+"""
+
+import io
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import REPOSITORY
+from tutelage import datasets
+from tutelage.datasets import AdultSplit, load_adult
+from tutelage.testing import MechanismContract
+
+DOCS = REPOSITORY / "docs"
+PAGES = sorted([DOCS / "index.md", DOCS / "tutorial.md", *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")])
+LANGUAGES = {"python", "toml", "console", "sh", "text"}
+NOT_RUN = ("pip install", "python examples/consortium/run.py", "tutelage reproduce", "dask ")
+CLUSTERS = ("from dask.distributed import", "import ray")  # blocks that need one are compiled only
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def assert_shown(promised: str, printed: str) -> None:
+    """Assert that every promised line was printed, in order; blanks do not count."""
+    lines = iter(" ".join(line.split()) for line in printed.splitlines())
+    for line in filter(None, (" ".join(line.split()) for line in promised.splitlines())):
+        pattern = re.compile(".*".join(map(re.escape, line.split("…"))))
+        assert any(pattern.fullmatch(found) for found in lines), f"{line!r} was not printed, or out of order: {printed}"
+
+
+def commands(language: str, block: str) -> Iterator[tuple[str, str]]:
+    """Yield each command of a block, and what it printed: nothing is said of that in `sh` blocks."""
+    if language == "sh":
+        yield from ((command, "") for command in block.splitlines())
+        return
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
+
+
+def run(command: str, folder: Path, called: Call) -> str:
+    words = shlex.split(command)
+    if words[0] == "tutelage":
+        left = called(*words[1:], cwd=folder)
+    else:
+        left = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    return left.stdout + left.stderr
+
+
+@pytest.fixture
+def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adult with fewer private and public rows; what the guides say of costs holds whatever the rows."""
+    adult = load_adult()
+    few = AdultSplit(adult.X_private[:4000], adult.y_private[:4000], adult.X_public[:8000], adult.y_public[:8000])
+    monkeypatch.setattr(datasets, "load_adult", lambda: few)
+
+
+@pytest.mark.usefixtures("few_people")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:
+    if "from torch import" in page.read_text():
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # no processes for a few small teachers
+    module = ModuleType("guide")  # a home for the page's classes and functions
+    names: dict[str, Any] = module.__dict__
+    printed = ""
+    for language, block in blocks(page):
+        assert language in LANGUAGES
+        if language == "python":
+            said, code = io.StringIO(), compile(block, page.name, "exec")
+            with redirect_stdout(said):
+                exec("" if block.startswith(CLUSTERS) else code, names)  # noqa: S102  our own documentation
+            printed = said.getvalue()
+        elif language == "toml":
+            name = block.splitlines()[0].removeprefix("# ")
+            assert name.endswith(".toml")
+            (tmp_path / name).write_text(block)
+        elif language == "text":
+            assert_shown(block, printed)
+        else:
+            for command, output in commands(language, block):
+                if not command.startswith(NOT_RUN):
+                    assert_shown(output, run(command, tmp_path, called))
+
+
+def test_the_mechanism_of_the_guide_keeps_the_contract_and_the_quiet_one_does_not() -> None:
+    names: dict[str, Any] = {"__name__": "documented"}
+    for language, block in blocks(DOCS / "howto" / "write-a-mechanism.md"):
+        exec(block if language == "python" else "", names)  # noqa: S102  our own documentation
+    for name in filter(lambda it: it.startswith("test_"), dir(MechanismContract)):
+        getattr(names["TestCoarseGNMax"](), name)()
+    with pytest.raises(AssertionError):
+        names["TestTooQuiet"]().test_labels_follow_the_law_of_the_event()
+
+
+def test_the_right_guesses_of_the_tutorial_are_right() -> None:
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \|", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
+    assert len(rows) == 6
+    for epsilon, of_a_hundred in rows:
+        assert float(of_a_hundred) == round(100 / (1 + np.exp(-float(epsilon))), 1)
+
+
+def test_every_guide_is_reached_from_the_start_page() -> None:
+    start = DOCS / "index.md"
+    linked = {(start.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+\.md)", start.read_text())}
+    assert set(PAGES) - {start} <= linked
+
+
+def test_a_promise_that_is_not_kept_is_found() -> None:
+    assert_shown("ε = … at\nlast", "first\nε  =  3 at\nbetween\nlast")
+    with pytest.raises(AssertionError):
+        assert_shown("last\nfirst", "first\nlast")

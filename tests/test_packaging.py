@@ -1,0 +1,196 @@
+"""What is handed out: the wheel and the source archive are built, looked into, installed and called."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import tutelage
+from conftest import REPOSITORY
+
+pytest.importorskip("hatchling")
+
+PACKAGE = REPOSITORY / "src" / "tutelage"
+OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "jinja2", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
+
+
+def build(folder: Path, *options: str) -> Path:
+    """Build in `folder`, and return the one file that came of it."""
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder), *options]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel"), "--target", "wheel")
+
+
+@pytest.fixture(scope="module")
+def in_wheel(wheel) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel) -> Message:
+    name = f"tutelage-{tutelage.__version__}.dist-info/METADATA"
+    return message_from_bytes(zipfile.ZipFile(wheel).read(name))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """A folder with the package as pip installs it, without what it needs, which is here."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-compile", "--target", str(folder), str(wheel)], check=True, capture_output=True)
+    return folder
+
+
+def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None = None):
+    """Call the installed command line in a process, where what is in `without` is not installed."""
+    script = f"""if True:
+        import sys
+        sys.modules.update(dict.fromkeys({without or set()!r}))
+        import tutelage
+        assert tutelage.__file__.startswith({str(installed)!r}), tutelage.__file__
+        from tutelage.cli import main
+        sys.argv = ["tutelage", *{arguments!r}]
+        main()
+    """
+    surroundings = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(in_wheel):
+    shipped = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in in_wheel if ".dist-info/" not in name} == shipped
+    for needed in (
+        "py.typed",
+        "datasets/adult.npz",
+        "datasets/adult-LICENSE.txt",
+        "report/page.css",
+        "cli/examples/adult.toml",
+        "cli/examples/files.toml",
+    ):
+        assert f"tutelage/{needed}" in in_wheel
+
+
+def test_the_wheel_carries_both_licences(in_wheel, metadata):
+    assert metadata["License-Expression"] == "Apache-2.0"
+    (folder,) = {name.split("/")[0] for name in in_wheel if ".dist-info/" in name}
+    for licence in metadata.get_all("License-File", []):
+        assert f"{folder}/licenses/{licence}" in in_wheel
+    assert len(metadata.get_all("License-File", [])) == 2
+
+
+def test_a_wheel_is_built_alike_each_time(wheel, tmp_path):
+    again = build(tmp_path / "again", "--target", "wheel")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_the_metadata_say_what_a_stranger_needs(metadata):
+    assert metadata["Name"] == "tutelage"
+    assert metadata["Version"] == tutelage.__version__
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert {"torch", "report", "federation", "cluster"} <= set(metadata.get_all("Provides-Extra", []))
+    core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert not {re.split(r"[^\w-]", line)[0] for line in core} & OF_AN_EXTRA
+    assert str(metadata.get_payload()).startswith("# tutelage")
+
+
+def test_every_classifier_is_a_known_one(metadata):
+    known = pytest.importorskip("trove_classifiers").classifiers
+    classifiers = metadata.get_all("Classifier", [])
+    assert not set(classifiers) - known
+    assert "Typing :: Typed" in classifiers
+
+
+def test_the_source_archive_is_enough_to_test_and_to_document(tmp_path):
+    archive = build(tmp_path / "source", "--target", "sdist")
+    with tarfile.open(archive) as opened:
+        root = f"tutelage-{tutelage.__version__}/"
+        inside = {member.name.removeprefix(root): member.size for member in opened.getmembers()}
+    for needed in (
+        "pyproject.toml",
+        "constraints.txt",
+        "Makefile",
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "examples/adult.toml",
+        "docs/architecture.md",
+        "src/tutelage/datasets/adult.npz",
+        "tests/conftest.py",
+        "tests/golden/votes.npz",
+        "tools/theorems.py",
+    ):
+        assert needed in inside
+    here = {f"tests/{path.name}" for path in (REPOSITORY / "tests").glob("*.py")}
+    assert here <= set(inside)
+    assert max(inside.values()) < 2_000_000
+    assert not [
+        name for name in inside if name.startswith((".ci", ".venv", "demo/", "shared/")) or "__pycache__" in name
+    ]
+
+
+def test_the_installed_package_runs_where_no_repository_is(installed, tmp_path):
+    shown = call(installed, tmp_path, "--version", without=OF_AN_EXTRA)
+    assert shown.stdout == f"tutelage {tutelage.__version__}\n", shown.stderr
+    assert call(installed, tmp_path, "example", "adult", without=OF_AN_EXTRA).returncode == 0
+    config = (tmp_path / "adult.toml").read_text()
+    small = config.replace("n_estimators = 100", "n_estimators = 1").replace("number = 250", "number = 20\njobs = 1")
+    (tmp_path / "adult.toml").write_text(small.replace("queries = 500", "queries = 20"))
+    run = call(installed, tmp_path, "run", "adult.toml", without=OF_AN_EXTRA)
+    assert run.returncode == 0, run.stderr
+    assert "student accuracy" in run.stdout
+    assert (tmp_path / "demo" / "card.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("federation", ("federate", "status")),
+        ("torch", ("run", "adult.toml")),
+        ("report", ("card", "--private-votes", "votes.npz", "--array", "mnist_like_100", "--output", ".")),
+    ],
+)
+def test_a_verb_whose_extra_is_missing_says_which(extra, arguments, installed, tmp_path):
+    adult = (REPOSITORY / "examples" / "adult.toml").read_text()
+    student = '[student]\nestimator = "adversarial"\n\n[privacy]'
+    (tmp_path / "adult.toml").write_text(re.sub(r"\[student\].*?\[privacy\]", student, adult, flags=re.DOTALL))
+    (tmp_path / "votes.npz").write_bytes((REPOSITORY / "tests" / "golden" / "votes.npz").read_bytes())
+    refused = call(installed, tmp_path, *arguments, without=OF_AN_EXTRA)
+    assert refused.returncode in (1, 2)
+    (sentence,) = refused.stderr.splitlines()
+    assert sentence.startswith("tutelage: ")
+    assert f"pip install 'tutelage[{extra}]'" in sentence
+    assert refused.stdout == ""
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_with_all_that_it_needs_and_nothing_more(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--constraint", str(REPOSITORY / "constraints.txt"), str(wheel)], check=True)
+    command = str(tmp_path / "venv" / "bin" / "tutelage")
+    for arguments in (["example", "adult"], ["run", "adult.toml"]):
+        subprocess.run([command, *arguments], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "demo" / "student.skops").is_file()
+    assert subprocess.run([python, "-c", "import torch"], check=False, capture_output=True).returncode == 1
