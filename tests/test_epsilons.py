@@ -1,12 +1,15 @@
 """The reproduction of published ε: each paper's own method gives what was printed, and ours stand beside it."""
 
 from dataclasses import replace
+from math import erfc, log, sqrt
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from conftest import GOLDEN
+from tutelage.accounting import bounds_2018
+from tutelage.accounting.curves import DEFAULT_ORDERS
 from tutelage.partition import Shards
 from tutelage.reproductions import epsilons, exact_costs, publishable
 from tutelage.reproductions.dots import DotChart, Dots
@@ -87,12 +90,44 @@ def test_every_published_epsilon_by_votes_has_every_cost_beside_it(made_up_votes
         assert exact.ours < any_votes.ours
         assert exact.published is None
     for name in ("2017 MNIST, 100 answers, δ = 1e-05", "2018 MNIST, 640 asked, δ = 1e-05"):
-        tested = rows[f"{name}: tested (publishable)"].ours
+        tested = rows[f"{name}: if its test passes (publishable)"].ours
         assert rows[f"{name}: exact (private)"].ours < tested < rows[f"{name}: for any votes (publishable)"].ours
         assert rows[f"{name}: chance to pass the test, %"].ours > 90  # the votes are those it was proposed on
     assert isinstance(record.figure, DotChart)
     assert set(record.figure.cases) >= BY_VOTES
     assert {path.suffix for path in record.save(tmp_path)} == {".json", ".csv", ".png", ".svg"}
+
+
+def test_an_answer_is_expected_as_often_as_its_check_lets_it_pass():
+    votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100").first(10)
+    check, answer = exact_costs.confident_events(votes, (200, 150, 40))
+    sums = np.zeros(len(DEFAULT_ORDERS))
+    every_answer = np.zeros(len(DEFAULT_ORDERS))
+    for query in range(10):
+        one = votes.select(np.array([query]))
+        chance = erfc((200 - max(one.counts[0])) / 150 / sqrt(2)) / 2
+        assert 0.1 < chance < 0.9
+        (of_check,), (of_answer,) = (bounds_2018.costs(event, one, DEFAULT_ORDERS) for event in (check, answer))
+        sums += of_check + chance * of_answer
+        every_answer += of_check + of_answer
+    expected, answered = (
+        min(total + log(1e5) / (order - 1) for order, total in zip(DEFAULT_ORDERS, totals, strict=True))
+        for totals in (sums, every_answer)
+    )
+    assert answered > 1.05 * expected
+    assert epsilons._expected(votes, (200, 150, 40), 1e-5) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "noise", "delta", "expected"),
+    [("mnist", 640, (200, 150, 40), 1e-5, 1.9988), ("svhn", 8_500, (300, 200, 40), 1e-6, 4.9152)],
+)
+def test_the_authors_votes_come_to_what_the_paper_of_2018_prints(data, asked, noise, delta, expected, data_folder):
+    path = data_folder / "pate2018_votes.npz"
+    if not path.is_file():
+        pytest.skip("pate2018_votes.npz is not in TUTELAGE_DATA")
+    votes = VoteHistogram.load(path, array=f"{data}_250_teachers").first(asked)
+    assert epsilons._expected(votes, noise, delta) == pytest.approx(expected, abs=2e-4)
 
 
 def test_the_quick_form_trains_nothing(made_up_votes, monkeypatch):

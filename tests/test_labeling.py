@@ -404,3 +404,29 @@ def test_queries_are_remembered_under_the_same_hash_for_ever():
         hashes += query_hashes(bytes(32), _context(mechanism, one, "ill?"), np.array([[1.5, 2], [0, -1]]))
     hashes += query_hashes(bytes(32), {}, [["a", None, 2**60, 0.5]], [[0.25, 0.75]])
     assert hashlib.sha256(b"".join(hashes)).hexdigest() == GOLDEN_HASH
+
+
+class Reversing(GNMax):
+    """Noises counts in another order; inheriting from `GNMax` says nothing about what it does to them."""
+
+    def release(self, votes, noise, predictions=None):
+        return super().release(VoteHistogram(votes.counts[:, ::-1].copy(), votes.n_teachers), noise, predictions)
+
+
+class Declared(Reversing):
+    @property
+    def noises_votes_as_given(self):
+        return True
+
+
+def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(ledger):
+    session = LabelingSession(VOTES, Reversing(40.0), ledger)
+    session.ask(ROWS)
+    for ask in (session.accountant, lambda: session.released(ROWS)):
+        with pytest.raises(UnsupportedEventError, match="not known of Reversing"):
+            ask()
+    with pytest.raises(UnsupportedEventError, match="not known of Reversing"):
+        LabelingSession(VOTES, MultiLabel(Reversing(40.0), 2), ledger).accountant()
+    declared = LabelingSession(VOTES, Declared(40.0), ledger)
+    declared.ask(ROWS)
+    assert declared.accountant().exact(DELTA).reveal() > 0

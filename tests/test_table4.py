@@ -97,6 +97,18 @@ def test_the_same_choice_of_as_many_queries_is_as_dear_however_often_it_is_drawn
     assert table4._dearest(votes, 20, 1e-5) == pytest.approx(alike, rel=1e-12)
 
 
+def test_of_choices_that_differ_the_dearest_is_told(monkeypatch):
+    monkeypatch.setattr(table4, "_CHOICES", 6)
+    larger = np.where(np.arange(40) % 4 == 0, 130, 240)  # every fourth query is divided
+    votes = table4.VoteHistogram(np.column_stack([larger, 250 - larger]), 250)
+    costs = []
+    for seed in range(6):
+        chosen = np.random.default_rng(seed).permutation(40)[:20]
+        costs.append(table4._accountant(votes.select(chosen)).bound_2017(1e-5).reveal())
+    assert max(costs) > 1.05 * min(costs)
+    assert table4._dearest(votes, 20, 1e-5) == pytest.approx(max(costs), rel=1e-12)
+
+
 def test_where_all_of_svhn_is_at_hand_its_split_is_the_papers(monkeypatch):
     def svhn(images, name):
         X, y = np.zeros((images, 3), dtype=np.uint8), np.zeros(images, dtype=np.int64)

@@ -9,12 +9,24 @@ from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.ledger import Ledger, Settled
-from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
+from tutelage.mechanisms import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    MultiLabel,
+    PermuteAndFlip,
+    Release,
+)
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.teachers import TeacherEnsemble
 from tutelage.votes import VoteHistogram, tally, tally_findings
+
+_NOISES_VOTES_AS_GIVEN = (LNMax, GNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax)
 
 
 class _Asked(NamedTuple):
@@ -196,7 +208,13 @@ class LabelingSession:
         ----------
         progress : bool
             Show a progress bar on exact costs that take long.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If the mechanism is not one of this package's and does not say that it noises the votes as they are given.
         """
+        _require_votes_as_given(self._mechanism)
         accountant = Accountant(progress=progress)
         for asked in self._asked:
             for part in flatten(asked.release.event):
@@ -232,6 +250,8 @@ class LabelingSession:
         ------
         InvalidDataError
             If a row was not answered yet, or rows, votes and predictions do not fit each other.
+        UnsupportedEventError
+            As `accountant`.
         """
         rows = _as_array(X_public, "X_public", None)
         student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
@@ -246,6 +266,7 @@ class LabelingSession:
         first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
         votes = self._votes(rows, first)
         answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
+        _require_votes_as_given(self._mechanism)
         accountant, offsets = Accountant(progress=progress), None
         if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
             offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
@@ -392,3 +413,13 @@ def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[s
     # repr: class and parameters. What an answer is remembered by must never change, or it would be drawn anew; a golden
     # hash in tests/test_labeling.py holds it fixed.
     return {"question": question, "mechanism": repr(mechanism), "event": event_of_one.as_dict()}
+
+
+def _require_votes_as_given(mechanism: Mechanism) -> None:
+    inner = mechanism.mechanism if type(mechanism) is MultiLabel else mechanism
+    # By type: a subclass may do something to the counts before it hands them on.
+    if type(inner) not in _NOISES_VOTES_AS_GIVEN and not inner.noises_votes_as_given:
+        raise UnsupportedEventError(
+            f"Costs by the votes are not known of {type(inner).__name__}: it may add its noise to other counts than "
+            "the votes. What it costs for any votes is; or let its `noises_votes_as_given` say that it does not."
+        )

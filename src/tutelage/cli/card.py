@@ -83,6 +83,7 @@ def card(
     if sanitised is not None:
         made = _with_claim(made, sanitised, ledger)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
+    folder.mkdir(parents=True, exist_ok=True)
     paths = made.save(folder)
     if as_json:
         typer.echo(json.dumps(made.as_dict(), indent=2, ensure_ascii=False))
@@ -216,7 +217,6 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
         raise ConfigError("Name the folder to write to with --output.")
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--output must be a folder. Got the file {folder}.")
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -248,6 +248,7 @@ def _write_private(
     path = folder / _PRIVATE_REPORT
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     right = None if labels is None else _integers(labels, "labels")
+    folder.mkdir(parents=True, exist_ok=True)
     write_private_report(
         path, histogram, labels=right, ballots=None if ballots is None else _integers(ballots, "ballots")
     )

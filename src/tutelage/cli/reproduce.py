@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
 from tutelage.reproductions.results import page, records_of
 from tutelage.reproductions.tables import asked, duration, interval, number, ours
@@ -46,17 +46,25 @@ def reproduce(
         _show(record, output, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
         return
     names = still_to_run(NAMES, output, quick=quick) if keep and output is not None else NAMES
-    refused = []
+    complete = True
     for found in run_all(names, quick=quick, download=download, progress=progress):
-        if isinstance(found, Refused):
-            refused.append(found)
-            typer.secho(f"tutelage: {found.name}: {found.because}", err=True, fg=typer.colors.YELLOW)
-        else:
-            _show(found, output, json.dumps(found.as_dict(), ensure_ascii=False) if as_json else None)
+        because = found.because if isinstance(found, Refused) else _shown_or_not(found, output, as_json=as_json)
+        if because is not None:
+            complete = False
+            typer.secho(f"tutelage: {found.name}: {because}", err=True, fg=typer.colors.YELLOW)
     if output is not None:
         _write_page(output)
-    if refused:
+    if not complete:
         raise typer.Exit(1)
+
+
+def _shown_or_not(record: Record, output: Path | None, *, as_json: bool) -> str | None:
+    """Show one of all records; return why not all of it could be saved, such as a figure without matplotlib."""
+    try:
+        _show(record, output, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
+    except TutelageError as error:
+        return str(error)
+    return None
 
 
 def _show(record: Record, output: Path | None, as_json: str | None) -> None:

@@ -68,6 +68,15 @@ class Mechanism(ABC):
         """How many rows of votes one query has."""
         return 1
 
+    @property
+    def noises_votes_as_given(self) -> bool:
+        """Whether noise is added to the counts of `votes` themselves, so that costs by the votes can be read off them.
+
+        Say so of a mechanism of your own only if it is true: of one that sums, selects or scales counts first, those
+        costs are of other counts, and can be far too small.
+        """
+        return False
+
     @abstractmethod
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that answering one query can be; a ledger reserves so much before any noise is drawn."""

@@ -182,7 +182,7 @@ def publishable(mechanism: Mechanism, queries: int, unit: PrivacyUnit = ONE_TEAC
 
 
 def forest_votes(adult: AdultSplit, queries: Matrix, run: int, *, progress: bool) -> VoteHistogram:
-    """Return the votes of the paper's forests on some rows.
+    """Return the votes of the paper's forests, 250 on disjoint shards, on some rows.
 
     Parameters
     ----------
@@ -195,7 +195,6 @@ def forest_votes(adult: AdultSplit, queries: Matrix, run: int, *, progress: bool
     progress : bool
         Whether to show a bar.
     """
-    """Return votes of the paper's forests: of 250 on disjoint shards, drawn anew for each run."""
     shards = _shards(adult.X_private, FORESTS, run)
     teachers = EstimatorTeachers(RandomForestClassifier(), n_classes=2, seed=run, progress=progress)
     return tally(teachers.fit_ballots(adult.X_private, adult.y_private, shards, queries), 2, shards.unit)
@@ -236,13 +235,13 @@ def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntAr
 
 
 def _encoded(X: IntArray, adult: AdultSplit) -> FloatArray:
-    """Return rows as 0/1 columns: whether a number reaches an eighth of the public values, and which category it is.
+    """Return rows as 0/1 columns: whether a number reaches an eighth of the pool's values, and which category it is.
 
     Eighths are of the public values above 0, for most people have no capital gain.
     """
     parts = []
     for place, name in enumerate(adult.feature_names):
-        column, public = X[:, place, np.newaxis], adult.X_public[:, place]
+        column, public = X[:, place, np.newaxis], adult.X_public[:-EVALUATION_ROWS, place]
         if name in _NUMBERS:
             parts.append(column >= np.unique(np.quantile(public[public > 0], np.arange(_STEPS) / _STEPS)))
         elif name not in _LEFT_OUT:

@@ -4,6 +4,7 @@ import platform
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
@@ -57,7 +58,7 @@ class Circumstances:
             processor=f"{_processor()}, {cpu_count()} threads",
             python=f"Python {platform.python_version()}, {platform.system()}",
             tutelage=version("tutelage"),
-            commit=_commit(),
+            commit=commit(),
         )
 
 
@@ -69,7 +70,12 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _commit() -> str | None:
+@cache
+def commit() -> str | None:
+    """Return the commit of the checkout that this package is imported from, as of the first call in this process.
+
+    Files may change while a run goes on; modules were read before.
+    """
     # Of this very file: an environment may lie in the working tree of some other project.
     if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None

@@ -196,6 +196,8 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         rows=tuple(rows),
         quick=quick,
         notes=(
+            "Exact costs and bounds are functions of the votes: private in general, and shown because these votes are "
+            "public.",
             f"All numbers are ε. Rows of Confident-GNMax are averages over {RUNS} runs with simulated noise. "
             "'Exponential' answers with the exponential mechanism instead, at the scale at which it is as often right "
             "on these votes; chosen by private votes, no ε of it would hold for any votes.",
@@ -205,8 +207,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
 
 def _rows(costs: Costs) -> Iterator[Row]:
     name = f"{costs.name}, δ = {costs.delta:g}"
+    exponential = f"exponential, scale {costs.exponential_scale:.3g}"
     yield Row(
-        name=f"{name}: exact",
+        name=f"{name}: exact (private)",
         published=costs.published,
         ours=costs.exact,
         at_most=costs.goal,
@@ -216,11 +219,11 @@ def _rows(costs: Costs) -> Iterator[Row]:
     )
     others = {
         "any votes": costs.data_independent,
-        "bound of 2017": costs.bound_2017,
-        "bound of 2018": costs.bound_2018,
-        "two-sided bound": costs.two_sided,
-        f"exponential, scale {costs.exponential_scale:.3g}, any votes": costs.exponential_data_independent,
-        f"exponential, scale {costs.exponential_scale:.3g}, exact": costs.exponential_exact,
+        "bound of 2017 (private)": costs.bound_2017,
+        "bound of 2018 (private)": costs.bound_2018,
+        "two-sided bound (private)": costs.two_sided,
+        f"{exponential}, any votes, had the scale been public": costs.exponential_data_independent,
+        f"{exponential}, exact (private)": costs.exponential_exact,
     }
     for analysis, cost in others.items():
         if cost is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tutelage.exceptions import InvalidParameterError
 from tutelage.reproductions.record import Record, Row
 from tutelage.reproductions.registry import NAMES
 from tutelage.reproductions.tables import asked, duration, interval, number, ours
@@ -32,10 +33,17 @@ def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
     Parameters
     ----------
     records : sequence of Record
-        At least one.
+        At least one, in the order of `NAMES`.
     figures : mapping of str to str
         Links from the page to the figures of those records that have one, by their names.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no record.
     """
+    if not records:
+        raise InvalidParameterError("`records` of page must be at least one.")
     parts = [f"# Results\n\n{_ABOUT}", _overview(records), _short(records)]
     parts += [_part(record, figures.get(record.name)) for record in records]
     return "\n\n".join(parts) + "\n"
@@ -47,8 +55,14 @@ def _overview(records: Sequence[Record]) -> str:
     machines = sorted({_machine(record) for record in records})
     return (
         f"{_table(('', 'of', 'rows', 'short', 'time', 'run'), rows, '--rrrl')}\n\n"
-        f"All together: {duration(total)}, on {'; '.join(machines)}."
+        f"All together: {duration(total)}, on {'; '.join(machines)}.{_missing(records)}"
     )
+
+
+def _missing(records: Sequence[Record]) -> str:
+    there = {record.name for record in records}
+    missing = [name for name in NAMES if name not in there]
+    return f" Not run: {', '.join(missing)}." if missing else ""
 
 
 def _overview_row(record: Record) -> tuple[str, ...]:
@@ -71,21 +85,14 @@ def _machine(record: Record) -> str:
 
 def _short(records: Sequence[Record]) -> str:
     rows = [
-        (
-            f"[{record.name}](#{record.name})",
-            row.name,
-            number(row.published),
-            asked(row),
-            number(row.ours),
-            row.why or "",
-        )
+        (f"[{record.name}](#{record.name})", row.name, *_values(row), row.why or "")
         for record in records
         for row in record.rows
         if row.falls_short
     ]
     head = "## Where ours falls short"
     if not rows:
-        return f"{head}\n\nNowhere: every number is as good as published, and as asked."
+        return f"{head}\n\nNowhere: every number below is as good as published, and as asked."
     return f"{head}\n\n{_table(('', 'number', 'published', 'asked', 'ours', 'why'), rows, '--rrr-')}"
 
 

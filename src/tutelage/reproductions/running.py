@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from tutelage.exceptions import TutelageError
-from tutelage.reproductions.circumstances import Circumstances
+from tutelage.reproductions.circumstances import Circumstances, commit
 from tutelage.reproductions.record import Record
 from tutelage.reproductions.registry import load
 
@@ -39,6 +39,7 @@ def run(name: str, *, quick: bool, download: bool, progress: bool) -> Record:
     quick, download, progress : bool
         As in `Reproduction.reproduce`.
     """
+    commit()  # as it is before anything runs
     reproduction, started = load(name), time.perf_counter()
     record = reproduction.reproduce(quick=quick, download=download, progress=progress)
     return replace(record, circumstances=Circumstances.now(time.perf_counter() - started))
@@ -57,7 +58,7 @@ def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool
     for name in names:
         try:
             yield run(name, quick=quick, download=download, progress=progress)
-        except (TutelageError, OSError) as error:
+        except (TutelageError, OSError, ModuleNotFoundError) as error:  # the last says which extra is missing
             yield Refused(name, str(error))
 
 

@@ -123,7 +123,8 @@ def _about_svhn(svhn: ImageSplit, pool: int, steps: int | None) -> str:
         return "SVHN's students are networks and were left out: torch is not installed."
     about = (
         f"SVHN: consistency training of a residual network, {steps:,} steps, one student each. It sees the first "
-        f"{pool:,} test images and is scored on the next {held_out:,}; intervals are over these."
+        f"{pool:,} test images and is scored on the next {held_out:,}; intervals are over these. Its settings are those "
+        "of svhn-student; on which images they were chosen was not written down."
     )
     if len(svhn.y_test) > _PUBLIC_SVHN:
         return f"{about} This is the paper's split."
@@ -144,7 +145,7 @@ def _accountant(votes: VoteHistogram) -> Accountant:
 
 
 def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
-    """Return the largest ε by the paper's method among random choices of so many queries."""
+    """Return the largest ε by the paper's method among random choices of so many of the public rows."""
     moments = bounds_2017.MOMENTS_2017
     log_q = bounds_2017.log_q_continuous(votes, _MECHANISM.scale)
     costs = bounds_2017.log_moments(log_q, _MECHANISM.scale, moments) / moments
@@ -155,7 +156,7 @@ def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
 
 
 def _cost_rows(
-    name: str, setting: _Setting, votes: VoteHistogram, releases: list[_Release], delta: float
+    name: str, setting: _Setting, votes: VoteHistogram, pool: int, releases: list[_Release], delta: float
 ) -> Iterator[Row]:
     """Yield ε by the paper's method, exact and for any votes."""
     first = _accountant(votes.first(setting.queries)).bound_2017(delta).reveal()
@@ -166,7 +167,7 @@ def _cost_rows(
         better="lower",
         why=setting.why,
     )
-    dearest = _dearest(votes, setting.queries, delta)
+    dearest = _dearest(votes.first(pool), setting.queries, delta)
     yield Row(name=f"{name}: the same, dearest of {_CHOICES} random choices", ours=dearest, better="lower")
     accountants = [_accountant(release.votes) for release in releases]
     found, interval = mean([accountant.bound_2017(delta).reveal() for accountant in accountants])
@@ -187,7 +188,7 @@ def _mnist_rows(mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress
     for setting in _MNIST:
         name = f"MNIST, {setting.queries:,} queries"
         releases = [_ask(votes, len(truth), setting.queries, seed) for seed in range(draws)]
-        yield from _cost_rows(name, setting, votes, releases, _MNIST_DELTA)
+        yield from _cost_rows(name, setting, votes, len(truth), releases, _MNIST_DELTA)
         right, interval = mean([100 * float(np.mean(one.labels == truth[one.asked])) for one in releases])
         yield Row(name=f"{name}: labels right, %", ours=right, interval=interval, better="higher")
         started = time.perf_counter()
@@ -234,7 +235,7 @@ def _svhn_rows(
 ) -> Iterator[Row]:
     pool = _pool_of(svhn)
     name, release = f"SVHN, {setting.queries:,} queries", _ask(votes, pool, setting.queries, seed=0)
-    yield from _cost_rows(name, setting, votes, [release], _SVHN_DELTA)
+    yield from _cost_rows(name, setting, votes, pool, [release], _SVHN_DELTA)
     right, interval = share(release.labels == svhn.y_test[release.asked])
     yield Row(name=f"{name}: labels right, %", ours=right, interval=interval, better="higher")
     if steps is None:

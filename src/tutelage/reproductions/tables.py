@@ -10,7 +10,7 @@ def number(value: float | None) -> str:
     """Return a number with three significant digits, or two after the point where it is larger; empty for none."""
     if value is None:
         return ""
-    if abs(value) >= 1000 or value == int(value):
+    if not math.isfinite(value) or abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
 
@@ -25,9 +25,8 @@ def ours(row: Row) -> str:
 
 def asked(row: Row) -> str:
     """Return what this project asks of a row."""
-    if row.at_least is not None:
-        return f"≥ {number(row.at_least)}"
-    return "" if row.at_most is None else f"≤ {number(row.at_most)}"
+    limits = (("≥", row.at_least), ("≤", row.at_most))
+    return ", ".join(f"{sign} {number(limit)}" for sign, limit in limits if limit is not None)
 
 
 def interval(row: Row) -> str:
