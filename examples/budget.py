@@ -25,7 +25,8 @@ session = LabelingSession(votes.select(batch), mechanism, ledger)
 print(f"{session.fitting} queries fit into the budget at their most expensive")
 
 release = session.ask(X_public[batch])
-print(f"{release.answered.sum()} of {release.labels.size} answered for {release.cost:.3f} of ε = {ledger.epsilon}")
+print(f"{release.answered.sum()} of {release.labels.size} answered for {release.cost:.3f} of the budget")
+print(f"all of the budget together guarantees {ledger.state().guarantee()}")
 print(f"asked again, the same answers for {session.ask(X_public[batch]).cost}")
 
 try:

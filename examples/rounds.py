@@ -33,5 +33,7 @@ final = fit_student(student, X_public, asked.labels(len(X_public)), np.arange(10
 answered = asked.release.answered
 right = (asked.release.labels == digits.y_test[asked.queries])[answered].mean()
 print(f"{answered.mean():.0%} of {len(asked.queries)} queries have an answer; {right:.0%} of the answers are right")
-print(f"the student is right on {(final.predict(X_public) == digits.y_test).mean():.0%} of the public digits")
-print(f"spent ε = {asked.release.cost:.2f} of {ledger.epsilon:g}")
+others = np.setdiff1d(np.arange(len(X_public)), asked.queries)
+right = (final.predict(X_public[others]) == digits.y_test[others]).mean()
+print(f"the student is right on {right:.0%} of the public digits that were not asked")
+print(f"{asked.release.cost:.2f} of the budget was spent; all of it together guarantees {ledger.state().guarantee()}")

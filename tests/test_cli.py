@@ -324,6 +324,8 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([('["no", "yes"]', '["no", 1]')], {}, "must be all text or all whole numbers"),
         ([], {"teachers": "parameters = { max_depth = -1 }"}, "`teacher` of PATEClassifier cannot be trained"),
         ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
+        ([('["no", "yes"]', '["no", "yes", "yes"]')], {}, "must list each class value once"),
+        ([('"public.csv"', '"./private.csv"')], {}, "must be another file than in [private]"),
         ([("public.csv", "public.npz")], {}, "must both be .csv or both be .npz"),
         ([("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")], {}, "must be one of ClassMeans, Naive"),
         (

@@ -118,5 +118,5 @@ def test_the_whole_play(example, tmp_path, monkeypatch, data_folder, capsys):
     printed = capsys.readouterr().out
     student = float(printed.split(" %  student")[0].split()[-1])
     assert student > 55  # 60.1 on average, with a standard deviation of 0.9
-    assert "ε = 0.9836 at δ = 1e-05" in printed
+    assert "ε = 0.9911 at δ = 1e-05" in printed
     assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 30

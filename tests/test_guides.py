@@ -21,6 +21,7 @@ import pytest
 from conftest import REPOSITORY
 from tutelage import datasets
 from tutelage.datasets import AdultSplit, load_adult
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.testing import MechanismContract
 
 DOCS = REPOSITORY / "docs"
@@ -109,12 +110,16 @@ def test_the_mechanism_of_the_guide_keeps_the_contract_and_the_quiet_one_does_no
         getattr(names["TestCoarseGNMax"](), name)()
     with pytest.raises(AssertionError):
         names["TestTooQuiet"]().test_labels_follow_the_law_of_the_event()
+    with pytest.raises(UnsupportedEventError, match="CoarseGNMax"):
+        names["session"].accountant()
+    with pytest.raises(InvalidParameterError, match="every group"):
+        names["CoarseGNMax"](20.0, groups=(0, 2, 0))
 
 
 def test_the_right_guesses_of_the_tutorial_are_right() -> None:
-    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \|", (DOCS / "tutorial.md").read_text(), re.MULTILINE)
-    assert len(rows) == 6
-    for epsilon, of_a_hundred in rows:
+    cases = re.findall(r"([\d.]+) of 100 cases at ε = (\d)", (DOCS / "tutorial.md").read_text())
+    assert len(cases) == 2
+    for of_a_hundred, epsilon in cases:
         assert float(of_a_hundred) == round(100 / (1 + np.exp(-float(epsilon))), 1)
 
 

@@ -1,6 +1,7 @@
 """Labelling sessions: what they return, remember, charge, and refuse before anything is spent."""
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -406,11 +407,14 @@ def test_queries_are_remembered_under_the_same_hash_for_ever():
     assert hashlib.sha256(b"".join(hashes)).hexdigest() == GOLDEN_HASH
 
 
-class Reversing(GNMax):
-    """Noises counts in another order; inheriting from `GNMax` says nothing about what it does to them."""
+class Reversing(Mechanism):
+    """Noises counts in another order than the votes have them."""
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return GNMax(40.0).event_of_one(n_classes, unit, simulated=simulated)
 
     def release(self, votes, noise, predictions=None):
-        return super().release(VoteHistogram(votes.counts[:, ::-1].copy(), votes.n_teachers), noise, predictions)
+        return GNMax(40.0).release(VoteHistogram(votes.counts[:, ::-1].copy(), votes.n_teachers), noise)
 
 
 class Declared(Reversing):
@@ -420,13 +424,35 @@ class Declared(Reversing):
 
 
 def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(ledger):
-    session = LabelingSession(VOTES, Reversing(40.0), ledger)
+    session = LabelingSession(VOTES, Reversing(), ledger)
     session.ask(ROWS)
     for ask in (session.accountant, lambda: session.released(ROWS)):
         with pytest.raises(UnsupportedEventError, match="not known of Reversing"):
             ask()
     with pytest.raises(UnsupportedEventError, match="not known of Reversing"):
-        LabelingSession(VOTES, MultiLabel(Reversing(40.0), 2), ledger).accountant()
-    declared = LabelingSession(VOTES, Declared(40.0), ledger)
+        LabelingSession(VOTES, MultiLabel(Reversing(), 2), ledger).accountant()
+    declared = LabelingSession(VOTES, Declared(), ledger)
     declared.ask(ROWS)
     assert declared.accountant().exact(DELTA).reveal() > 0
+
+
+@dataclass(frozen=True)
+class Hiding(Mechanism):
+    """Draws noise for every query, and shows no label of class 0."""
+
+    @property
+    def noises_votes_as_given(self):
+        return True
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return LNMax(20.0).event_of_one(n_classes, unit, simulated=simulated)
+
+    def release(self, votes, noise, predictions=None):
+        drawn = LNMax(20.0).release(votes, noise)
+        return Release(np.where(drawn.labels == 0, -1, drawn.labels), drawn.event, by_vote=drawn.voted)
+
+
+def test_a_label_that_was_drawn_and_not_shown_is_paid_for_by_the_votes_too(ledger):
+    session = LabelingSession(VOTES, Hiding(), ledger)
+    assert session.ask(ROWS).labels[0] == -1  # 230 votes to 15: another label has a chance below 1e-3
+    assert session.released(ROWS).exact(DELTA).reveal() == session.accountant().exact(DELTA).reveal()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,7 @@ import zipfile
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from conftest import REPOSITORY
 pytest.importorskip("hatchling")
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
-OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "jinja2", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
+OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
 
 
 def build(folder: Path, *options: str) -> Path:
@@ -58,7 +60,14 @@ def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None =
     """Call the installed command line in a process, where what is in `without` is not installed."""
     script = f"""if True:
         import sys
-        sys.modules.update(dict.fromkeys({without or set()!r}))
+        from importlib.machinery import PathFinder
+
+        class Without(PathFinder):
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                return None if name.split(".")[0] in {without or set()!r} else super().find_spec(name, path, target)
+
+        sys.meta_path[sys.meta_path.index(PathFinder)] = Without
         import tutelage
         assert tutelage.__file__.startswith({str(installed)!r}), tutelage.__file__
         from tutelage.cli import main
@@ -118,6 +127,21 @@ def test_every_classifier_is_a_known_one(metadata):
     assert "Typing :: Typed" in classifiers
 
 
+def test_the_version_is_the_same_everywhere(metadata):
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    assert f"\nversion: {tutelage.__version__}\n" in citation
+    assert f"\nlicense: {metadata['License-Expression']}\n" in citation
+
+
+def test_the_badges_are_drawn_from_what_is_here():
+    tool: Any = runpy.run_path(str(REPOSITORY / "tools" / "badges.py"))
+    folder = REPOSITORY / "docs" / "figures" / "badges"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == tool["badges"]()
+    rows = [{"name": "caught of 24", "ours": 23.0, "at_least": 24.0}]
+    assert "23 of 24" in tool["_planted_faults"](rows)
+    assert tool["_RED"] in tool["_planted_faults"](rows)
+
+
 def test_the_source_archive_is_enough_to_test_and_to_document(tmp_path):
     archive = build(tmp_path / "source", "--target", "sdist")
     with tarfile.open(archive) as opened:
@@ -163,24 +187,27 @@ def test_the_installed_package_runs_where_no_repository_is(installed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("extra", "arguments"),
-    [
-        ("federation", ("federate", "status")),
-        ("torch", ("run", "adult.toml")),
-        ("report", ("card", "--private-votes", "votes.npz", "--array", "mnist_like_100", "--output", ".")),
-    ],
+    ("extra", "arguments"), [("federation", ("federate", "status")), ("torch", ("run", "adult.toml"))]
 )
 def test_a_verb_whose_extra_is_missing_says_which(extra, arguments, installed, tmp_path):
     adult = (REPOSITORY / "examples" / "adult.toml").read_text()
     student = '[student]\nestimator = "adversarial"\n\n[privacy]'
     (tmp_path / "adult.toml").write_text(re.sub(r"\[student\].*?\[privacy\]", student, adult, flags=re.DOTALL))
-    (tmp_path / "votes.npz").write_bytes((REPOSITORY / "tests" / "golden" / "votes.npz").read_bytes())
     refused = call(installed, tmp_path, *arguments, without=OF_AN_EXTRA)
     assert refused.returncode in (1, 2)
     (sentence,) = refused.stderr.splitlines()
     assert sentence.startswith("tutelage: ")
     assert f"pip install 'tutelage[{extra}]'" in sentence
     assert refused.stdout == ""
+    assert not (tmp_path / "demo").exists(), "nothing is spent before it is known that the student can be trained"
+
+
+def test_a_plan_is_written_without_its_figure_where_nothing_can_draw(installed, tmp_path):
+    wish = ("--epsilon", "1", "--rows", "600", "--classes", "2", "--queries", "5")
+    planned = call(installed, tmp_path, "plan", *wish, "--output", "plan", without=OF_AN_EXTRA)
+    assert planned.returncode == 0
+    assert "pip install 'tutelage[report]'" in planned.stderr
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == ["plan.json"]
 
 
 @pytest.mark.slow

@@ -265,8 +265,10 @@ class LabelingSession:
             )
         first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
         votes = self._votes(rows, first)
-        answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
         _require_votes_as_given(self._mechanism)
+        answered = None
+        if type(_inner(self._mechanism)) in _NOISES_VOTES_AS_GIVEN:  # others may hide labels that noise was drawn for
+            answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
         accountant, offsets = Accountant(progress=progress), None
         if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
             offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
@@ -415,8 +417,12 @@ def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[s
     return {"question": question, "mechanism": repr(mechanism), "event": event_of_one.as_dict()}
 
 
+def _inner(mechanism: Mechanism) -> Mechanism:
+    return mechanism.mechanism if type(mechanism) is MultiLabel else mechanism
+
+
 def _require_votes_as_given(mechanism: Mechanism) -> None:
-    inner = mechanism.mechanism if type(mechanism) is MultiLabel else mechanism
+    inner = _inner(mechanism)
     # By type: a subclass may do something to the counts before it hands them on.
     if type(inner) not in _NOISES_VOTES_AS_GIVEN and not inner.noises_votes_as_given:
         raise UnsupportedEventError(

@@ -39,7 +39,8 @@ class Table:
         """
         if name not in self.columns:
             # The columns it has are not listed: without a header they would be a person's cells.
-            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header?")
+            cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"
+            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header{cells}?")
         return self.columns[name]
 
 

@@ -149,7 +149,7 @@ def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
     warnings.showwarning = _show_warning
     try:
-        app()
+        app(prog_name="tutelage")
     except TutelageError as error:
         _refuse(str(error), 2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
     except OSError as error:

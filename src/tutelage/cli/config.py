@@ -306,10 +306,18 @@ def _check_sources(config: RunConfig) -> None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     if config.private and len(config.private.classes) < 2:
         raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
+    if config.private and len(set(map(repr, config.private.classes))) < len(config.private.classes):
+        raise ConfigError("`classes` in [private] must list each class value once.")
+    if config.private and config.public.file and _same(config.base, config.private.file, config.public.file):
+        raise ConfigError("`file` in [public] must be another file than in [private]: public rows are not protected.")
     if config.private and len({type(value) for value in config.private.classes}) > 1:
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
         raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+
+
+def _same(base: Path, first: str, second: str) -> bool:
+    return (base / first).resolve() == (base / second).resolve()
 
 
 def _check_ranges(config: RunConfig) -> None:

@@ -19,7 +19,10 @@ _PAGE = "RESULTS.md"
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which one; --list names them.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Which one; --list names them.", show_default=False, autocompletion=lambda: list(NAMES)),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Run all of them, one after the other: hours.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Do less: about a minute each.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,

@@ -123,8 +123,8 @@ def _about_svhn(svhn: ImageSplit, pool: int, steps: int | None) -> str:
         return "SVHN's students are networks and were left out: torch is not installed."
     about = (
         f"SVHN: consistency training of a residual network, {steps:,} steps, one student each. It sees the first "
-        f"{pool:,} test images and is scored on the next {held_out:,}; intervals are over these. Its settings are those "
-        "of svhn-student; on which images they were chosen was not written down."
+        f"{pool:,} test images and is scored on the next {held_out:,}; intervals are over these. Its settings are "
+        "those of svhn-student; on which images they were chosen was not written down."
     )
     if len(svhn.y_test) > _PUBLIC_SVHN:
         return f"{about} This is the paper's split."
