@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets import load_adult
 from tutelage.figures import Figure
 from tutelage.reproductions import adult, adult_sweep
+from tutelage.votes import VoteHistogram
 
 
 @pytest.fixture
@@ -56,6 +58,19 @@ def test_the_figure_has_a_curve_per_number_of_labels_over_the_epsilon_that_may_b
     assert many.interval is not None
     assert all(low <= y <= high for low, y, high in zip(many.interval[0], many.y, many.interval[1], strict=True))
     assert (papers.x, papers.y) == ((2.66,), (83.0,))
+
+
+def test_runs_on_the_same_votes_draw_noise_of_their_own(less_work, monkeypatch):
+    taught = []
+    monkeypatch.setattr(
+        adult_sweep, "score", lambda student, X, asked, labels, y, run: float(taught.append(labels) or 0)
+    )
+    divided = VoteHistogram(np.tile([125, 125], (200, 1)), 250)
+    for run in (0, 1, 0):
+        adult_sweep._run(adult_sweep.load_adult(), divided, 20.0, run)
+    (first, *_), (second, *_), (again, *_) = taught[:2], taught[2:4], taught[4:]
+    assert np.array_equal(first, again)
+    assert 50 < np.sum(first != second) < 150
 
 
 def test_the_votes_of_a_run_are_asked_for_once(less_work, monkeypatch):

@@ -423,6 +423,23 @@ class Declared(Reversing):
         return True
 
 
+class Inheriting(Declared):
+    def release(self, votes, noise, predictions=None):
+        return super().release(votes, noise)
+
+
+class Uncalled(Reversing):
+    def noises_votes_as_given(self):  # pyright: ignore[reportIncompatibleMethodOverride]  the mistake that is meant
+        return False
+
+
+def test_a_mechanism_may_not_go_by_the_name_of_another(ledger):
+    impostor = type("GNMax", (Reversing,), {})()
+    for mechanism in (impostor, MultiLabel(impostor, 2)):
+        with pytest.raises(InvalidParameterError, match=r"must have a name of its own\. Got another class named GNMax"):
+            LabelingSession(VOTES, mechanism, ledger)
+
+
 def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(ledger):
     session = LabelingSession(VOTES, Reversing(), ledger)
     session.ask(ROWS)
@@ -431,6 +448,9 @@ def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(
             ask()
     with pytest.raises(UnsupportedEventError, match="not known of Reversing"):
         LabelingSession(VOTES, MultiLabel(Reversing(), 2), ledger).accountant()
+    for kind in (Inheriting, Uncalled):
+        with pytest.raises(UnsupportedEventError, match=f"not known of {kind.__name__}"):
+            LabelingSession(VOTES, kind(), ledger).accountant()
     declared = LabelingSession(VOTES, Declared(), ledger)
     declared.ask(ROWS)
     assert declared.accountant().exact(DELTA).reveal() > 0

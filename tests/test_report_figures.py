@@ -97,10 +97,10 @@ def test_bars_are_as_long_as_what_they_stand_for():
 
 def test_checks_are_named_only_where_there_are_some():
     drawn = costs_figure([Batch("2026-01-01", 5, 0.0, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], 1.8)
-    assert drawn.caption == "Answers took 0.9 of ε."
+    assert drawn.caption == "Answers took 0.9 of the budget."
     assert "checks" not in drawn.svg
     drawn = costs_figure([Batch("2026-01-01", 0, 0.25, 0.0), Batch("2026-01-02", 5, 0.0, 0.5)], 1.8)
-    assert drawn.caption == "Answers took 0.5 of ε, checks and publishing 0.25."
+    assert drawn.caption == "Answers took 0.5 of the budget, checks and publishing 0.25."
     assert "checks and publishing" in drawn.svg
     assert "publishing ε" in drawn.svg
 

@@ -1,12 +1,13 @@
 """The site: links and formulas that MkDocs cannot do itself, every code block run somewhere, every command there is."""
 
 import importlib.util
+import logging
 import re
 import shlex
 import tomllib
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import typer
 import tutelage as package
 from conftest import REPOSITORY
 from test_docs import blocks
+from test_guides import PAGES as GUIDES
 from tutelage.cli.app import app
 from tutelage.cli.config import load_config
 
@@ -35,10 +37,9 @@ def tool(name: str) -> ModuleType:
     return module
 
 
-# Code blocks: how many of each language a page has, and the test that runs them; all of docs/howto, docs/concepts,
-# index.md and tutorial.md is run by test_guides.py, which finds those pages itself.
+# Code blocks: how many of each language a page has, and the test that runs them; test_guides.py runs whole pages.
 RUN_BY = {
-    "README.md": ("test_docs.py", {"python": 3, "toml": 1}),
+    "README.md": ("test_docs.py", {"python": 3, "toml": 1, "sh": 1}),  # its sh, pip install, in test_packaging.py
     "docs/audit.md": ("test_audit_cli.py", {"python": 3}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
     "docs/federation.md": ("test_federate_cli.py", {"toml": 2, "sh": 3, "python": 1}),
@@ -51,7 +52,6 @@ RUN_BY = {
     "docs/students.md": ("test_docs.py", {"python": 3}),
     "docs/teachers.md": ("test_docs.py", {"python": 5}),
 }
-FOUND_BY_TEST_GUIDES = ("docs/index.md", "docs/tutorial.md", "docs/howto/", "docs/concepts/")
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
 
 
@@ -59,8 +59,8 @@ OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block
 def test_every_code_block_is_run_by_a_test(page):
     name = str(page.relative_to(REPOSITORY))
     found = Counter(language for language, _ in BLOCK.findall(page.read_text()) if language in CODE)
-    if name.startswith(FOUND_BY_TEST_GUIDES):
-        assert "def test_the_page_does_what_it_says" in (REPOSITORY / "tests" / "test_guides.py").read_text()
+    if page in GUIDES:
+        assert name not in RUN_BY
     elif name in OTHER_PAGES:
         assert Path(name).name in (REPOSITORY / "tests" / OTHER_PAGES[name]).read_text()
     elif name in RUN_BY:
@@ -69,6 +69,13 @@ def test_every_code_block_is_run_by_a_test(page):
         assert Path(name).name in (REPOSITORY / "tests" / test).read_text()
     else:
         assert not found, f"{name} has code that no test runs; run it, and name the test in RUN_BY"
+
+
+def test_guides_are_the_start_page_the_tutorial_the_how_tos_and_the_concepts():
+    names = {str(page.relative_to(REPOSITORY / "docs")) for page in PAGES if page.is_relative_to(REPOSITORY / "docs")}
+    guides = {name for name in names if re.fullmatch(r"index\.md|tutorial\.md|(howto|concepts)/[\w-]+\.md", name)}
+    assert {Path(name).parts[0] for name in guides} == {"index.md", "tutorial.md", "howto", "concepts"}
+    assert guides == {str(page.relative_to(REPOSITORY / "docs")) for page in GUIDES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -198,6 +205,8 @@ def test_links_out_of_the_site_become_text():
     assert site.unlinked("[`run.py`](../../examples/consortium/run.py)", "howto/a.md") == "`examples/consortium/run.py`"
     assert site.unlinked("[c](../../CHANGELOG.md#unreleased)", "howto/a.md") == "[c](../changelog.md#unreleased)"
     assert site.unlinked("[dead](../nowhere.md)", "local.md") == "[dead](../nowhere.md)"
+    image = "![a figure](../examples/adult.toml)"
+    assert site.unlinked(image, "local.md") == image  # a figure that the site does not hold is for MkDocs to report
     fenced = "```\n[a](../examples/adult.toml)\n```"
     assert site.unlinked(fenced, "local.md") == fenced
 
@@ -220,6 +229,22 @@ def test_what_a_page_would_fetch_is_found():
     assert not fetched.search('<img src="figures/plan.png">')
 
 
+def test_what_a_page_would_fetch_is_a_warning_which_a_strict_build_refuses(caplog):
+    html = '<p><img src="https://example.org/a.png"></p>'
+    with caplog.at_level(logging.DEBUG):
+        assert tool("site").on_post_page(html, page=page_of("local.md")) == html
+        assert tool("site").on_post_page('<img src="figures/a.png">', page=page_of("card.md"))
+    ((logger, level, message),) = caplog.record_tuples
+    assert logger.startswith("mkdocs.")  # MkDocs counts the warnings of its own
+    assert level == logging.WARNING
+    assert message == 'local.md fetches from elsewhere: <img src="https://example.org/a.png'
+
+
+def page_of(name: str) -> Any:
+    """Return what hooks read of a page of MkDocs."""
+    return SimpleNamespace(file=SimpleNamespace(src_uri=name))
+
+
 def test_long_names_in_tables_break_between_their_parts():
     html = "<td><code>accounting.bounds.log_moments</code> <code>a.b_c</code></td><code>a.b</code>"
     assert tool("site").on_page_content(html) == (
@@ -228,13 +253,50 @@ def test_long_names_in_tables_break_between_their_parts():
     assert tool("site").breakable("tests/test_of_what_it_is.py") == "tests/<wbr>test_of_what_it_is.py"
 
 
-def test_formulas_are_set_and_code_is_not():
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "`votes_i` and `e^{−x}`", "``a_b `c_d` ``", "```\nvotes_i `` e^{x}\n```", "## The σ_s of it",
+        "[a page](docs/a_b.md)", "<!-- σ_s -->", "https://example.org/a_b^c",
+    ],
+)  # fmt: skip
+def test_formulas_are_set_and_code_is_not(literal):
+    formulas = tool("formulas")
+    text = f"Noise σ_s\n{literal}\nand e^{{−x}}."
+    assert formulas.on_page_markdown(text, page=page_of("local.md")) == (
+        f"Noise σ<sub>s</sub>\n{literal}\nand e<sup>−x</sup>."
+    )
+    assert formulas.on_page_markdown(text, page=page_of("reference/votes.md")) == text
+
+
+def test_what_follows_underscores_and_carets_is_set():
     typeset = tool("formulas").typeset
     assert typeset("e^{−x_{i}²} P_o(K), σ_s√k") == "e<sup>−x<sub>i</sub>²</sup> P<sub>o</sub>(K), σ<sub>s</sub>√k"
     assert typeset("o_{<t} v_iτ_i") == "o<sub>&lt;t</sub> v<sub>i</sub>τ<sub>i</sub>"
     assert typeset("_emphasis_ stays") == "_emphasis_ stays"
     with pytest.raises(ValueError, match="not closed"):
         typeset("e^{−x")
+
+
+# Links between pages
+
+
+def linked_from(page: Path) -> set[Path]:
+    """Return the pages that a page links to, other than in a block of code."""
+    targets = re.findall(r"\]\(([^)#:\s]+\.md)", BLOCK.sub("", page.read_text()))
+    return {found for target in targets if (found := (page.parent / target).resolve()).is_file()}
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, frontier = set(), {REPOSITORY / "README.md"}
+    while frontier:
+        reached |= frontier
+        frontier = set().union(*map(linked_from, frontier)) - reached
+    docs = REPOSITORY / "docs"
+    pages = {REPOSITORY / "SECURITY.md", REPOSITORY / "examples" / "README.md"}
+    pages |= {page for folder in ("", "howto", "concepts", "proofs") for page in (docs / folder).glob("*.md")}
+    assert len(pages) > 40
+    assert {str(page.relative_to(REPOSITORY)) for page in pages - reached} == set()
 
 
 # Links to elsewhere

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,18 @@ def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist,
     for row in students:
         assert row.interval is not None
         assert row.interval[0] <= row.ours <= row.interval[1]
+        assert row.ours < 100
+
+
+def test_a_student_is_scored_by_the_labels_of_images_that_were_held_out(monkeypatch):
+    y = np.arange(30) % 10
+    X = np.zeros((30, 4), np.uint8)
+    images = ImageSplit(X, y, X, y, (2, 2), DIGIT_NAMES, "made up")
+    monkeypatch.setattr(tutorial, "_HELD_OUT", slice(5, 13))
+    said = np.array([5, 6, 7, 8, 0, 0, 0, 2])  # of 5, 6, 7, 8, 9, 0, 1, 2: two are wrong
+    right, (low, high) = tutorial._score(SimpleNamespace(predict=lambda X: said), X[5:13], images)
+    assert right == 75
+    assert low < 75 < high < 100
 
 
 def test_colour_images_get_a_network_as_student(less_mnist):

@@ -19,6 +19,7 @@ from tutelage._fitting import fit_clone
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
+from tutelage.budget import round_up
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
@@ -604,10 +605,10 @@ def _takes_missing_values(estimator: Any) -> bool:
 
 
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
+    before_it, by_it, left = round_up(before.spent), round_up(release.cost), -round_up(-after.remaining)
     return (
-        f"This fit continues a budget of ε = {after.budget:g} at δ = {after.delta:g}: {before.spent:.4g} was spent "
-        f"before it, {release.cost:.4g} by it, and {after.remaining:.4g} remains. Queries that were answered before "
-        "cost nothing."
+        f"This fit continues a budget of ε = {after.budget:g} at δ = {after.delta:g}: {before_it:g} was spent before "
+        f"it, {by_it:g} by it, and {left:g} remains. Queries that were answered before cost nothing."
     )
 
 

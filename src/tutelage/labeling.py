@@ -100,6 +100,7 @@ class LabelingSession:
                 raise InvalidParameterError(
                     f"`{name}` of LabelingSession must be a {kind.__name__}. Got a {type(value).__name__}."
                 )
+        _require_name_of_its_own(mechanism)
         self._voters, self._mechanism, self._ledger = voters, mechanism, ledger
         self._question = question
         self._noise = known_noise(noise, "LabelingSession")
@@ -253,6 +254,7 @@ class LabelingSession:
         UnsupportedEventError
             As `accountant`.
         """
+        _require_votes_as_given(self._mechanism)
         rows = _as_array(X_public, "X_public", None)
         student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         self._check_rows(rows, student)
@@ -265,7 +267,6 @@ class LabelingSession:
             )
         first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
         votes = self._votes(rows, first)
-        _require_votes_as_given(self._mechanism)
         answered = None
         if type(_inner(self._mechanism)) in _NOISES_VOTES_AS_GIVEN:  # others may hide labels that noise was drawn for
             answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
@@ -421,11 +422,31 @@ def _inner(mechanism: Mechanism) -> Mechanism:
     return mechanism.mechanism if type(mechanism) is MultiLabel else mechanism
 
 
+def _require_name_of_its_own(mechanism: Mechanism) -> None:
+    """Refuse what the ledger, which remembers answers by what a mechanism is called, would take for another one."""
+    kind = type(_inner(mechanism))
+    if kind not in _NOISES_VOTES_AS_GIVEN and kind.__qualname__ in {known.__name__ for known in _NOISES_VOTES_AS_GIVEN}:
+        raise InvalidParameterError(
+            f"`mechanism` of LabelingSession must have a name of its own. Got another class named {kind.__qualname__}; "
+            "rename it."
+        )
+
+
 def _require_votes_as_given(mechanism: Mechanism) -> None:
-    inner = _inner(mechanism)
+    kind = type(_inner(mechanism))
     # By type: a subclass may do something to the counts before it hands them on.
-    if type(inner) not in _NOISES_VOTES_AS_GIVEN and not inner.noises_votes_as_given:
+    if kind not in _NOISES_VOTES_AS_GIVEN and not _says_so_itself(_inner(mechanism)):
         raise UnsupportedEventError(
-            f"Costs by the votes are not known of {type(inner).__name__}: it may add its noise to other counts than "
+            f"Costs by the votes are not known of {kind.__name__}: it may add its noise to other counts than "
             "the votes. What it costs for any votes is; or let its `noises_votes_as_given` say that it does not."
         )
+
+
+def _says_so_itself(mechanism: Mechanism) -> bool:
+    """Return whether noise goes on the votes as given, as said no further up than where `release` is defined."""
+    declares, releases = (
+        next(place for place, kind in enumerate(type(mechanism).__mro__) if name in vars(kind))
+        for name in ("noises_votes_as_given", "release")
+    )
+    said: object = mechanism.noises_votes_as_given  # a method that nobody called is no yes
+    return said is True and declares <= releases

@@ -317,7 +317,8 @@ def _check_sources(config: RunConfig) -> None:
 
 
 def _same(base: Path, first: str, second: str) -> bool:
-    return (base / first).resolve() == (base / second).resolve()
+    one, other = base / first, base / second
+    return one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
 
 
 def _check_ranges(config: RunConfig) -> None:

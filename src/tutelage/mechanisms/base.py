@@ -73,7 +73,7 @@ class Mechanism(ABC):
         """Whether noise is added to the counts of `votes` themselves, so that costs by the votes can be read off them.
 
         Say so of a mechanism of your own only if it is true: of one that sums, selects or scales counts first, those
-        costs are of other counts, and can be far too small.
+        costs are of other counts, and can be far too small. A class that defines `release` has to say it anew.
         """
         return False
 

@@ -1,5 +1,6 @@
 """One page of all records: what was published, what came out here, where it falls short and why."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,9 @@ Tables and figures of the papers, recomputed, and what this project asks of itse
 reproduce NAME`; `tutelage reproduce --all --output FOLDER` makes all of them, and this page.
 
 *Published* is what the paper prints, *asked* what this project set itself, *ours* what came out, with its 95 %
-interval; notes say over what. Times are on the clock."""
+interval; notes say over what. Times are on the clock; whatever else the machine did is in them."""
+
+_ARXIV = re.compile(r" \(arXiv:[^)]*\)")
 
 
 def records_of(folder: Path) -> list[Record]:
@@ -52,10 +55,12 @@ def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
 def _overview(records: Sequence[Record]) -> str:
     total = sum(record.circumstances.seconds for record in records if record.circumstances)
     rows = [_overview_row(record) for record in records]
+    dates = sorted(record.circumstances.date for record in records if record.circumstances) or [""]
+    days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     machines = sorted({_machine(record) for record in records})
     return (
-        f"{_table(('', 'of', 'rows', 'short', 'time', 'run'), rows, '--rrrl')}\n\n"
-        f"All together: {duration(total)}, on {'; '.join(machines)}.{_missing(records)}"
+        f"{_table(('', 'of', 'rows', 'short', 'time', 'commit'), rows, '--rrr-')}\n\n"
+        f"All together: {duration(total)}, {days}, on {'; '.join(machines)}.{_missing(records)}"
     )
 
 
@@ -70,11 +75,11 @@ def _overview_row(record: Record) -> tuple[str, ...]:
     on = record.circumstances
     return (
         f"[{record.name}](#{record.name})",
-        f"{record.source}{' (quick form)' if record.quick else ''}",
+        f"{_ARXIV.sub('', record.source)}{' (quick form)' if record.quick else ''}",
         str(len(record.rows)),
         str(short or ""),
         duration(on.seconds) if on else "",
-        f"{on.date}, {on.commit or on.tutelage}" if on else "",
+        on.commit or on.tutelage if on else "",
     )
 
 

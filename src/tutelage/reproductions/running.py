@@ -1,5 +1,6 @@
 """Run reproductions, one or all."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,5 +75,12 @@ def still_to_run(names: Sequence[str], folder: Path, *, quick: bool) -> list[str
     quick : bool
         Whether a quick one is enough.
     """
-    saved = {name: folder / f"{name}.json" for name in names}
-    return [name for name in names if not saved[name].is_file() or (Record.load(saved[name]).quick and not quick)]
+    return [name for name in names if not _is_saved(name, folder, quick=quick)]
+
+
+def _is_saved(name: str, folder: Path, *, quick: bool) -> bool:
+    """Return whether a record is there with its figure, which is drawn last and may have lacked matplotlib."""
+    path = folder / f"{name}.json"
+    if not path.is_file() or (Record.load(path).quick and not quick):
+        return False
+    return json.loads(path.read_text(encoding="utf-8"))["figure"] is None or path.with_suffix(".png").is_file()
