@@ -1,0 +1,216 @@
+import json
+import re
+import runpy
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from test_cli import refusal
+from tutelage import reproductions
+from tutelage.cli import reproduce as cli
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.figures import Figure, Series
+from tutelage.reproductions import Record, Row, circumstances, running
+from tutelage.reproductions.circumstances import Circumstances
+from tutelage.reproductions.results import page, records_of
+from tutelage.reproductions.tables import asked, duration, number, ours
+
+REPOSITORY = Path(__file__).parent.parent
+ON = Circumstances(date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+")
+
+
+def record(name: str, *rows: Row, quick: bool = False) -> Record:
+    figure = Figure(title="t", x_label="x", y_label="y", series=(Series(name="a", x=(1.0, 2.0), y=(1.0, 2.0)),))
+    return Record(
+        name=name, source="A paper", rows=rows, quick=quick, notes=("Seed 0.",), figure=figure, circumstances=ON
+    )
+
+
+SHORT = Row(name="student, %", ours=97.0, published=98.1, interval=(96.0, 98.0), better="higher", why="It is | small.")
+FINE = Row(name="ε", ours=1.0, published=2.04, better="lower", seconds=3.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "short"),
+    [
+        (SHORT, True),
+        (FINE, False),
+        (Row(name="ε", ours=2.05, published=2.04, better="lower"), True),
+        (Row(name="ε", ours=2.0449, published=2.04, better="lower"), False),
+        (Row(name="%", ours=98.096, published=98.10, better="higher"), False),
+        (Row(name="a fact", ours=5.0, published=500.0), False),
+        (Row(name="asked", ours=5.0, at_least=6.0), True),
+        (Row(name="asked", ours=5.0, at_most=6.0, published=4.0), False),
+        (Row(name="asked", ours=7.0, at_most=6.0, published=9.0, better="lower"), True),
+    ],
+)
+def test_what_falls_short(row, short):
+    assert row.falls_short is short
+
+
+def test_a_record_comes_back_from_its_file(tmp_path):
+    saved = record("fig2", SHORT, FINE, quick=True)
+    saved.save(tmp_path)
+    (again,) = records_of(tmp_path)
+    assert again.figure is None
+    assert (again.rows, again.notes, again.circumstances, again.quick) == (saved.rows, saved.notes, ON, True)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"rows": 3}', '{"name": "fig2", "rows": [{"name": "a"}], "notes": []}'])
+def test_another_file_is_no_record(tmp_path, text):
+    (tmp_path / "fig2.json").write_text(text)
+    with pytest.raises(InvalidDataError, match=r"fig2\.json is not a record of"):
+        records_of(tmp_path)
+
+
+def test_the_page_says_what_is_short_and_why():
+    shown = page([record("fig2", SHORT, FINE), record("adult", FINE)], {"fig2": "docs/results/fig2.png"})
+    assert "| [fig2](#fig2) | student, % | 98.10 |  | 97 | It is &#124; small. |" in shown
+    assert "| ε | 2.04 |  | 1.000 |  | 3.0 s |" in shown
+    assert "![fig2](docs/results/fig2.png)" in shown
+    assert "![adult]" not in shown
+    assert "All together: 6.7 min, 2026-01-01, on One, Python 3." in shown
+    assert "Not run: mnist-baseline, svhn-baseline," in shown
+    assert "Nowhere" in page([record("adult", FINE)], {})
+    explained = Row(name="mean, %", ours=92.6, published=83.86, better="higher", why="Images are moved.")
+    assert "- *mean, %*: Images are moved." in page([record("adult", explained)], {})
+    with pytest.raises(InvalidParameterError, match="at least one"):
+        page([], {})
+
+
+def test_what_is_asked_has_both_its_ends():
+    assert asked(Row(name="% of the claim", ours=103, at_least=80, at_most=100)) == "≥ 80, ≤ 100"
+    assert asked(Row(name="%", ours=1)) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0.0769, "0.0769"),
+        (0.5, "0.5"),
+        (1.078, "1.08"),
+        (99.184, "99.18"),
+        (9000, "9,000"),
+        (1451.6, "1,452"),
+    ],
+)
+def test_numbers_are_written_as_papers_write_them(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.5041, "2.505"), (1.4409, "1.441"), (0.07681, "0.0769"), (0.5537, "0.554"), (0.0, "0"), (3.0, "3.000"),
+     (float("inf"), "inf")],
+)  # fmt: skip
+def test_a_cost_is_rounded_upward(value, text):
+    assert ours(Row(name="ε", ours=value, better="lower")) == text
+
+
+def test_times_are_written_in_their_unit():
+    assert [duration(value) for value in (None, 0.25, 60, 600, 7200)] == ["", "0.2 s", "60.0 s", "10.0 min", "2.0 h"]
+
+
+WHY_NOT = (InvalidDataError("It is gone."), ModuleNotFoundError("It is gone."), OSError("It is gone."))
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two reproductions, of which one lacks its data."""
+    ran = []
+
+    class Found:
+        """Something."""
+
+        def __init__(self, name):
+            self.name = name
+
+        def reproduce(self, *, quick: bool, download: bool, progress: bool):
+            ran.append(self.name)
+            if self.name == "adult":
+                raise WHY_NOT[len(ran) % len(WHY_NOT)]
+            return Record(name=self.name, source="A paper", rows=(FINE,), quick=quick)
+
+    for module in (cli, reproductions):
+        monkeypatch.setattr(module, "NAMES", ("fig2", "adult"))
+    monkeypatch.setattr(running, "load", Found)
+    return ran
+
+
+def test_all_are_run_though_one_lacks_its_data(two, called, tmp_path):
+    done = called("reproduce", "--all", "--output", str(tmp_path), "--quick")
+    assert done.returncode == 1
+    assert "adult: It is gone." in done.stderr
+    assert two == ["fig2", "adult"]
+    saved = json.loads((tmp_path / "fig2.json").read_text())
+    assert saved["circumstances"]["seconds"] >= 0
+    assert "fig2" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_what_was_done_before_is_kept_where_it_says_as_much(two, called, tmp_path):
+    called("reproduce", "--all", "--output", str(tmp_path), "--quick")
+    called("reproduce", "--all", "--keep", "--quick", "--output", str(tmp_path))
+    assert two == ["fig2", "adult", "adult"]
+    called("reproduce", "--all", "--keep", "--output", str(tmp_path))  # a quick record is less than was asked for
+    assert two == ["fig2", "adult", "adult", "fig2", "adult"]
+
+
+def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_running(two, called, monkeypatch, tmp_path):
+    def save(self, folder):
+        raise InvalidParameterError("Drawing needs matplotlib.")
+
+    monkeypatch.setattr(Record, "save", save)
+    done = called("reproduce", "--all", "--output", str(tmp_path))
+    assert done.returncode == 1
+    assert "fig2: Drawing needs matplotlib." in done.stderr
+    assert two == ["fig2", "adult"]
+
+
+def test_the_commit_is_of_the_checkout_and_says_when_files_differ(monkeypatch, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "circumstances.py").write_text("")
+    monkeypatch.setattr(circumstances, "__file__", str(package / "circumstances.py"))
+    assert circumstances.commit.__wrapped__() is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    assert circumstances.commit.__wrapped__() is None  # a checkout, but not of this file
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "--quiet", "-m", "All"], check=True)
+    clean = circumstances.commit.__wrapped__()
+    assert clean is not None
+    assert re.fullmatch("[0-9a-f]{7,}", clean)
+    (package / "circumstances.py").write_text("changed")
+    assert circumstances.commit.__wrapped__() == f"{clean}+"
+
+
+def test_a_record_whose_figure_was_not_drawn_is_not_kept(tmp_path):
+    record("fig2", FINE).save(tmp_path)
+    assert running.still_to_run(("fig2",), tmp_path, quick=False) == []
+    (tmp_path / "fig2.png").unlink()
+    assert running.still_to_run(("fig2",), tmp_path, quick=False) == ["fig2"]
+
+
+def test_all_as_json_is_one_record_per_line(two, called):
+    printed = called("reproduce", "--all", "--json").stdout.splitlines()
+    assert [json.loads(line)["name"] for line in printed] == ["fig2"]
+
+
+@pytest.mark.parametrize("call", [(), ("fig2", "--all"), ("fig2", "--keep"), ("--all", "--keep")])
+def test_a_call_that_says_too_little_or_too_much_is_refused(called, call):
+    assert "--all" in refusal(called("reproduce", *call), 2)
+
+
+def test_the_page_of_results_is_up_to_date():
+    written: Any = runpy.run_path(str(REPOSITORY / "tools" / "results.py"))["written"]
+    assert (REPOSITORY / "RESULTS.md").read_text() == written()
+
+
+def test_every_number_that_falls_short_says_why():
+    records = records_of(REPOSITORY / "docs" / "results")
+    assert [found.name for found in records] == list(reproductions.NAMES)
+    silent = [f"{found.name}: {row.name}" for found in records for row in found.rows if row.falls_short and not row.why]
+    assert not silent
