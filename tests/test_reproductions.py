@@ -98,6 +98,7 @@ def test_intervals_are_those_of_the_textbook():
     centre, interval = mean([1.0, 2.0, 3.0])
     assert (centre, interval) == (2, pytest.approx((-0.484, 4.484), abs=1e-3))  # t = 4.303 at two degrees of freedom
     assert mean([3.0]) == (3.0, None)
+    assert mean([3.0, 4.0]) == (3.5, None)
 
 
 def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):

@@ -27,6 +27,7 @@ class Drawing(Protocol):
 
 
 _CONFIDENCE = 0.95
+_FEWEST = 3
 _AS_PRINTED = 0.005  # papers print two digits after the point
 
 
@@ -188,11 +189,11 @@ def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     Parameters
     ----------
     values : array of shape (repetitions,)
-        At least one; of a single value there is no interval.
+        At least one; of fewer than three there is no interval, for it would say next to nothing.
     """
     values = np.asarray(values, dtype=np.float64)
     centre = float(values.mean())
-    if len(values) == 1:
+    if len(values) < _FEWEST:
         return centre, None
     spread = float(values.std(ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
