@@ -165,7 +165,8 @@ class Accountant:
         event : Event
             One release, or `Repeated` of one.
         votes : VoteHistogram, optional
-            Private votes, one row per repetition; needed for costs that depend on them.
+            Private votes, one row per repetition; needed for costs that depend on them. They must be the very counts
+            that noise was added to: nothing here can check it, and costs of other counts can be far too small.
         offsets : array of shape (queries, classes), optional
             For `InteractiveCheck`: the public offsets, in votes.
         ballots : integer array of shape (teachers, queries), optional
@@ -216,7 +217,7 @@ class Accountant:
         one : Event
             What one query can be at most: `Mechanism.event_of_one`.
         votes : VoteHistogram
-            Private votes, one row per query.
+            Private votes, one row per query: the very counts that noise was added to, as in `add`.
         answered : boolean array of shape (queries,), optional
             Which queries got an answer; by default all did.
         offsets : array of shape (queries, classes), optional

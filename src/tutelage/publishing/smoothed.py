@@ -61,6 +61,7 @@ def publish_smoothed(
     ----------
     released : Accountant
         What was released, with the private votes: `LabelingSession.accountant`.
+        One filled by hand must hold the very counts that noise was added to, or what is published is false.
     ledger : Ledger
         The ledger that paid for it.
     plan : SmoothPlan

@@ -61,6 +61,7 @@ def publish_epsilon(
     ----------
     released : Accountant
         What was released, with the private votes behind it: `LabelingSession.accountant` or `.released`.
+        One filled by hand must hold the very counts that noise was added to, or what is published is false.
     ledger : Ledger
         The ledger that paid for it.
     proposal : Proposal
