@@ -600,7 +600,7 @@ def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(first, TeacherRecipe):
-        return getattr(first, "takes_missing_values", False)
+        return getattr(first, "takes_missing_values", False) is True
     return get_tags(first).input_tags.allow_nan
 
 

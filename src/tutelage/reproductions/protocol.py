@@ -1,7 +1,7 @@
 """What several reproductions share: the splits of PATE 2017 on MNIST, and the votes that its authors published."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,16 @@ from tutelage.datasets.sources import VARIABLE, search_folders
 from tutelage.exceptions import InvalidDataError
 
 HELD_OUT = 1_000
+# Of `ConsistencyStudent` on SVHN, wherever one is trained here.
+SVHN_STUDENT: dict[str, Any] = {
+    "confidence": 0.9,
+    "robustness": 0.5,
+    "batch_size": 32,
+    "unlabelled_ratio": 4,
+    "averaging": 0.995,
+    "learning_rate": 2e-3,
+    "bfloat16": True,
+}
 _VOTES = "pate2018_votes.npz"
 _IMAGES = 10_000
 _ORDER = 20170224  # seed of the shuffle

@@ -7,7 +7,7 @@ are public rows, the next 1,000 score the student. Votes being public here, what
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tutelage.datasets import ImageSplit, load_svhn_sample
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.noise import SimulationNoise
-from tutelage.reproductions.protocol import published_votes
+from tutelage.reproductions.protocol import SVHN_STUDENT, published_votes
 from tutelage.reproductions.record import Record, Row, share
 from tutelage.votes import VoteHistogram
 
@@ -28,15 +28,6 @@ _MECHANISM = ConfidentGNMax(threshold=300, sigma_threshold=200, sigma_vote=40)  
 _ASKED = 4_500  # as many as exact costs of the votes on images 10,000 to 18,999 put within ε = 2
 _SEED = 0
 _STEPS, _QUICK_STEPS = 2500, 150
-_SETTINGS: dict[str, Any] = {
-    "confidence": 0.9,
-    "robustness": 0.5,
-    "batch_size": 32,
-    "unlabelled_ratio": 4,
-    "averaging": 0.995,
-    "learning_rate": 2e-3,
-    "bfloat16": True,
-}
 
 
 class _Released(NamedTuple):
@@ -133,7 +124,7 @@ def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: i
         unlabelled_weight=student.unlabelled_weight,
         random_state=_SEED,
         progress=progress,
-        **_SETTINGS,
+        **SVHN_STUDENT,
     )
     started = time.perf_counter()
     network.fit(svhn.X_test[:_POOL], labels)

@@ -7,7 +7,7 @@ of SVHN. Noise is Laplace of scale 20, γ = 0.05. These votes are public, so wha
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tutelage.features import PublicRows, glyph_features
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.progress import progress_bar
-from tutelage.reproductions.protocol import HELD_OUT, paper_split, published_votes
+from tutelage.reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes
 from tutelage.reproductions.record import Record, Row, mean, share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.votes import VoteHistogram
@@ -29,15 +29,6 @@ _MECHANISM = LNMax(20.0)
 _DRAWS, _QUICK_DRAWS = 10, 2
 _PUBLIC_SVHN = 10_000  # test images that the paper's student learns from; the rest score it
 _STEPS, _QUICK_STEPS = 1_500, 40
-_NETWORK: dict[str, Any] = {
-    "confidence": 0.9,
-    "robustness": 0.5,
-    "batch_size": 32,
-    "unlabelled_ratio": 4,
-    "averaging": 0.995,
-    "learning_rate": 2e-3,
-    "bfloat16": True,
-}
 _CHOICES = 200
 _OTHER_VOTES = (
     "The votes are those that the authors published with the paper of 2018; which queries the paper of 2017 asked, and "
@@ -242,7 +233,7 @@ def _svhn_rows(
         return
     from tutelage.students.networks.consistency import ConsistencyStudent
 
-    student = ConsistencyStudent(svhn.image_shape, steps=steps, random_state=0, progress=progress, **_NETWORK)
+    student = ConsistencyStudent(svhn.image_shape, steps=steps, random_state=0, progress=progress, **SVHN_STUDENT)
     started = time.perf_counter()
     student.fit(svhn.X_test[:pool], _spread(release, pool))
     seconds = time.perf_counter() - started

@@ -48,7 +48,10 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
 
 @runtime_checkable
 class TeacherRecipe(Protocol):
-    """Public settings of one kind of teacher, from which an ensemble is made."""
+    """Public settings of one kind of teacher, from which an ensemble is made.
+
+    One whose teachers take rows with missing cells may say so by an attribute `takes_missing_values = True`.
+    """
 
     def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> TrainableTeachers:
         """Return untrained teachers.
