@@ -19,11 +19,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 @pytest.fixture
-def data_folder() -> Path:
-    """Data too large for the repository, where the developer has them."""
+def data_folder(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data too large for the repository, where the developer has them; loaders look there too."""
     folder = Path(os.environ.get("TUTELAGE_DATA", REPOSITORY.parent / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip("set TUTELAGE_DATA to the folder with the development data")
+    monkeypatch.setenv("TUTELAGE_DATA", str(folder))
     return folder
 
 

@@ -158,7 +158,7 @@ def less_mnist(monkeypatch, data_folder, tmp_path):
     np.savez(tmp_path / "votes.npz", mnist_250_teachers=np.random.default_rng(0).multinomial(250, likely))
     for module in (active_learning, fig5):
         monkeypatch.setattr(module, "load_mnist", lambda download: less)
-        monkeypatch.setattr(module, "_SEEDS", 2)
+        monkeypatch.setattr(module, "_SEEDS", 3)
     monkeypatch.setattr(active_learning, "published_votes", lambda: tmp_path / "votes.npz")
     monkeypatch.setattr(active_learning, "_HELD_OUT", 100)
     monkeypatch.setattr(active_learning, "_ROUNDS", (50, 100))

@@ -21,6 +21,7 @@ def less_adult(monkeypatch):
     monkeypatch.setattr(adult, "load_adult", lambda: less)
     monkeypatch.setattr(adult, "EVALUATION_ROWS", 1100)
     monkeypatch.setattr(adult, "FORESTS", 10)
+    monkeypatch.setattr(adult, "_QUICK_RUNS", 3)
     monkeypatch.setattr(adult, "_ANSWERS", 60)
     monkeypatch.setattr(adult, "SelfTrainingStudent", adult.RandomForestClassifier)
     teachers = adult._Teachers(30, 1.0, 2)

@@ -110,8 +110,7 @@ def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path,
 
 
 @pytest.mark.slow
-def test_the_whole_play(example, tmp_path, monkeypatch, data_folder, capsys):
-    monkeypatch.setenv("TUTELAGE_DATA", str(data_folder))
+def test_the_whole_play(example, tmp_path, data_folder, capsys):
     if not (data_folder / "diabetes130.csv.gz").is_file():
         pytest.skip("diabetes130.csv.gz is not in TUTELAGE_DATA")
     example.run.main(tmp_path)

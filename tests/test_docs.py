@@ -62,10 +62,9 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch):
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_readme_has_thousands_of_teachers_of_a_few_images(data_folder, monkeypatch):
+def test_the_readme_has_thousands_of_teachers_of_a_few_images(data_folder):
     if not (data_folder / "mnist.npz").is_file():
         pytest.skip("mnist.npz is not in TUTELAGE_DATA")
-    monkeypatch.setenv("TUTELAGE_DATA", str(data_folder))
     _, example, _ = blocks("README.md", "python")
     names: dict[str, Any] = {}
     exec(example, names)  # noqa: S102  our own documentation

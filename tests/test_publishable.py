@@ -24,8 +24,7 @@ def test_what_is_asked_for_any_votes_pays_for_the_test(two_classes):
 
 
 @pytest.mark.slow
-def test_the_authors_votes_publish_less_than_their_paper(mnist_votes, data_folder, monkeypatch):
-    monkeypatch.setenv("TUTELAGE_DATA", str(data_folder))
+def test_the_authors_votes_publish_less_than_their_paper(mnist_votes):
     found = load("publishable").reproduce(quick=True, download=False, progress=False)
     for row in found.rows:
         assert row.at_most is None or row.ours <= row.at_most
