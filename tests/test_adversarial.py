@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits, make_blobs, make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn import functional
 
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.students import load_student, save_student
 from tutelage.students.networks import adversarial
 from tutelage.students.networks.adversarial import (
@@ -145,7 +145,7 @@ def test_rows_that_do_not_differ_are_no_reason_to_fail(rows):
 
 @pytest.mark.parametrize("y", [["yes", -1, -1], ["yes", "yes", "yes"]])
 def test_one_released_class_makes_a_constant_student_and_says_so(y):
-    with pytest.warns(UserWarning, match="same class"):
+    with pytest.warns(OneClassWarning, match="same class"):
         fitted = student().fit(np.eye(3), np.array(y, dtype=object))
     assert fitted.predict(np.eye(3) + 5).tolist() == ["yes"] * 3
     assert fitted.predict_proba(np.eye(3)).tolist() == [[1.0]] * 3

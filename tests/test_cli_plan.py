@@ -161,6 +161,21 @@ def test_objections_are_said_before_and_filed(called, folder):
     assert (finding["code"], finding["severity"]) == ("threshold-above-teachers", "danger")
 
 
+def test_what_is_odd_about_the_private_rows_is_said_to_their_owner_alone(called, folder):
+    own = {"city": ["bergen", *["oslo"] * 11], "age": ["", *["7"] * 11], "patient": [f"p{i}" for i in range(12)]}
+    write_rows(folder / "private.csv", 12, 1, extra=own)
+    write_rows(folder / "public.csv", 120, 2, extra={"city": ["oslo"] * 120})
+    configure(folder, ("sigma = 2.0", "sigma = 12.0"), ("delta = 1e-5", "delta = 1e-2"))
+    ran = called("run", "config.toml", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    fewer, empty, unknown = ran.stderr.splitlines()
+    assert "warning: There are more teachers than people" in fewer
+    assert "Private rows have empty cells in: age." in empty
+    assert "Private rows have values that no public row has in: city." in unknown
+    for left in (folder / "out").glob("card.*"):
+        assert not any(word in left.read_text() for word in ("empty cells", "no public row has", "bergen"))
+
+
 def test_objections_come_before_anything_is_spent(called, folder, monkeypatch):
     def refuse(self, *args, **kwargs):
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
 from tutelage.datasets import load_digits
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.networks.residual import ResidualNetwork
 from tutelage.students import load_student, save_student
 from tutelage.students.networks.augmentation import ImageAugmentation
@@ -62,7 +62,7 @@ def test_classes_keep_the_users_words_and_may_be_one():
     student = tiny().fit(X, words)
     assert student.classes_.tolist() == ["high", "low"]
     assert set(student.predict(X_test)) <= {"high", "low"}
-    with pytest.warns(UserWarning, match="same class"):
+    with pytest.warns(OneClassWarning, match="same class"):
         alone = tiny().fit(X, np.where(labels == 3, 3, -1))
     assert alone.predict_proba(X_test[:1]).tolist() == [[1.0]]
     everything = tiny().fit(X, load_digits().y_train)

@@ -34,6 +34,8 @@ def test_good_settings_have_no_finding():
         ({"delta": 0.01}, []),
         ({"delta": 1 / 128, "entities": 127}, []),
         ({"delta": 1 / 128, "entities": 128}, [("delta-too-large", "danger")]),
+        ({"teachers": 128, "entities": 128}, []),
+        ({"teachers": 129, "entities": 128}, [("teachers-without-rows", "warning")]),
         ({"threshold": 300}, []),
         ({"threshold": 250, "teachers": 250}, []),
         ({"threshold": 250.5, "teachers": 250}, [("threshold-above-teachers", "danger")]),

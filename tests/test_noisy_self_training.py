@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tutelage.datasets import load_digits
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.networks.residual import ResidualNetwork
 from tutelage.students import load_student, save_student
 from tutelage.students.networks.noisy_self_training import NoisySelfTrainingStudent, surest
@@ -49,7 +49,7 @@ def test_classes_keep_the_users_words_and_may_be_one():
     X, labels = few_labels()
     words = np.where(labels < 0, -1, np.where(labels < 5, "low", "high").astype(object))
     assert set(tiny().fit(X, words).predict(X)) <= {"high", "low"}
-    with pytest.warns(UserWarning, match="same class"):
+    with pytest.warns(OneClassWarning, match="same class"):
         assert tiny().fit(X, np.where(labels == 3, 3, -1)).predict(X[:1]).tolist() == [3]
     assert tiny().fit(X, load_digits().y_train).predict_proba(X[:2]).shape == (2, 10)
 

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.datasets import load_digits
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.students import load_student, save_student
 from tutelage.students.graph import Propagation, neighbour_graph
 from tutelage.students.propagation import LabelPropagationStudent
@@ -224,7 +224,7 @@ def test_all_rows_labelled_and_two_fifths_wrong():
 @pytest.mark.parametrize("rows", [1, 30])
 def test_labels_of_one_class_make_a_constant_student_that_says_so(rows):
     X = np.random.default_rng(0).random((rows, 2))
-    with pytest.warns(UserWarning, match="same class") as caught:
+    with pytest.warns(OneClassWarning, match="same class") as caught:
         student = fitted(X, ["only"] * rows)
     assert student.predict(X).tolist() == ["only"] * rows
     assert student.predict_proba(X).tolist() == [[1.0]] * rows

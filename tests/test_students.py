@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, OneClassWarning
 from tutelage.students import fit_student, load_student, save_student
 
 CLASSES = np.array(["no", "yes"])
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_student_and_a_set_one_stays():
 
 
 def test_one_released_class_makes_a_constant_student_and_says_so():
-    with pytest.warns(UserWarning, match="same class"):
+    with pytest.warns(OneClassWarning, match="same class"):
         student = fit_student(LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0)
     assert student.predict(np.eye(3)).tolist() == ["yes"] * 3
 

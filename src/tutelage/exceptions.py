@@ -24,6 +24,7 @@
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
+    OneClassWarning                all released labels are of one class   (a UserWarning)
     TeacherLostWarning             a teacher could not be trained         (a UserWarning)
     AsPrintedWarning               a paper's equation is used as printed, though it is wrong  (a UserWarning)
 
@@ -130,6 +131,10 @@ class PartyLostError(FederationError):
 
 class BudgetContinuedWarning(UserWarning):
     """A fit went on spending a budget that earlier ones had spent from."""
+
+
+class OneClassWarning(UserWarning):
+    """Every released label is of the same class, which the student will therefore always answer."""
 
 
 class TeacherLostWarning(UserWarning):

@@ -98,6 +98,7 @@ def lint(
     findings = [
         _of_epsilon(epsilon),
         _of_delta(delta, entities),
+        _of_teachers(teachers, entities),
         *_of_threshold(threshold, teachers, classes, mechanism),
         _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
         _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
@@ -139,6 +140,16 @@ def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
         "satisfy such a guarantee. Choose δ well below one over their number."
     )
     return Finding("delta-too-large", "danger", reason)
+
+
+def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
+    if teachers is None or entities is None or teachers <= entities:
+        return None
+    reason = (
+        "There are more teachers than people: those without a row abstain, and noise outweighs the others. Train "
+        "at most one teacher per ten people."
+    )
+    return Finding("teachers-without-rows", "warning", reason)
 
 
 def _of_threshold(

@@ -1,12 +1,19 @@
-"""What a privacy officer would object to in a run: said before anything is spent, and filed on its card."""
+"""What a privacy officer would object to in a run: said before anything is spent, and filed on its card.
+
+What a data scientist would want to know of the private cells is said with it, to the data's owner alone.
+"""
+
+from collections.abc import Iterator
 
 import numpy as np
 import typer
 
+from tutelage._typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.cli.config import RunConfig
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.events import Repeated
+from tutelage.features import UNKNOWN
 from tutelage.lints import LARGE_EPSILON, Finding, lint
 from tutelage.mechanisms import InteractiveGNMax
 from tutelage.neighboring import ONE_TEACHER
@@ -31,7 +38,7 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
     """
     teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
     people = len(data.X_private) if data.entity_ids is None else len(np.unique(data.entity_ids))
-    return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
+    return (*_of(settings, data, _planned_epsilon(settings, data), teachers, people), *_of_cells(data))
 
 
 def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teachers: int) -> tuple[Finding, ...]:
@@ -50,6 +57,29 @@ def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teach
     """
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
     return _of(settings, data, epsilon, teachers, len(data.X_private) if public else None)
+
+
+def _of_cells(data: RunData) -> Iterator[Finding]:
+    """Yield what is odd about private cells, by the names of columns that the public rows have too."""
+    numbers, codes = np.split(data.X_private.T, [len(data.numbers)])  # as many as there are: `fit` refuses others
+    empty = [name for name, cells in zip(data.numbers, numbers, strict=False) if _has_empty(cells)]
+    if empty:
+        reason = (
+            f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
+            "learn from them; for others, impute inside the model, so that each uses its own rows."
+        )
+        yield Finding("empty-cells", "warning", reason)
+    unknown = [name for name, cells in zip(data.texts, codes, strict=False) if UNKNOWN in cells]
+    if unknown:
+        reason = (
+            f"Private rows have values that no public row has in: {', '.join(unknown)}. Teachers see them all as one. "
+            "Add public rows that have them, or leave the column out with `ignore`."
+        )
+        yield Finding("unknown-values", "warning", reason)
+
+
+def _has_empty(cells: Matrix) -> bool:
+    return cells.dtype.kind == "f" and bool(np.isnan(cells).any())
 
 
 def _of(

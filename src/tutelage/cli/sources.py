@@ -36,6 +36,8 @@ class RunData:
         Whose row it is, and where it lies.
     features : tuple of str
         Names of the feature columns, in the order in which the student takes them.
+    numbers, texts : tuple of str
+        Names of the first columns of the matrices, and of those after them, which hold codes.
     encoder : ColumnTransformer or None
         How text columns became numbers, learned from public rows.
     """
@@ -46,6 +48,8 @@ class RunData:
     y_public: Matrix | None
     classes: tuple[Any, ...]
     features: tuple[str, ...]
+    numbers: tuple[str, ...]
+    texts: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
     encoder: ColumnTransformer | None = None
@@ -118,6 +122,7 @@ def _adult() -> RunData:
         y_public=names[adult.y_public],
         classes=adult.classes,
         features=adult.feature_names,
+        numbers=adult.feature_names,
     )
 
 
@@ -139,6 +144,8 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         y_public=_declared_public(text(public_rows, public_label), private),
         classes=tuple(private.classes),
         features=names,
+        numbers=columns.numbers,
+        texts=columns.texts,
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
         encoder=columns.encoder,
@@ -160,13 +167,15 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
         return None if name is None else array(arrays, path, name)
 
     X_public = array(public_rows, public_path, "X", axes=2)
+    names = tuple(f"column {number}" for number in range(X_public.shape[1]))
     return RunData(
         X_private=array(rows, private_path, "X", axes=2),
         y_private=_declared(array(rows, private_path, private.label), private),
         X_public=X_public,
         y_public=_declared_public(optional(public_rows, public_path, public_label), private),
         classes=tuple(private.classes),
-        features=tuple(f"column {number}" for number in range(X_public.shape[1])),
+        features=names,
+        numbers=names,
         entity_ids=optional(rows, private_path, private.entity),
         silos=optional(rows, private_path, private.silo),
     )

@@ -65,6 +65,16 @@ class PublicColumns:
         unfitted = cls(names, numeric, None)
         return cls(names, numeric, encoder.fit(unfitted.values(public)))
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the first columns of `matrix`."""
+        return tuple(name for name, is_number in zip(self.names, self.numeric, strict=True) if is_number)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Names of the columns of codes, which come after them."""
+        return tuple(name for name, is_number in zip(self.names, self.numeric, strict=True) if not is_number)
+
     def values(self, table: Table) -> Matrix:
         """Return the columns as a matrix of numbers and, in text columns, strings; empty numbers become NaN.
 

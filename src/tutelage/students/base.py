@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, OneClassWarning
+
+ONE_CLASS = OneClassWarning("Every released label is the same class; the student always answers it.")
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
@@ -52,7 +54,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
         Warns
         -----
-        UserWarning
+        OneClassWarning
             If all labels are the same class.
         """
         owner = type(self).__name__
@@ -63,7 +65,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             integer_at_least(random_state, 0, "random_state", owner)
         self._check_settings()
         if len(self.classes_) == 1:
-            warnings.warn("Every released label is the same class; the student always answers it.", stacklevel=2)
+            warnings.warn(ONE_CLASS, stacklevel=2)
         self._learn(rows, labels)
         return self
 
