@@ -11,7 +11,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.figures import Figure, Series
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.reproductions import ensembles, fig2, fig3, mnist_baseline, svhn_baseline
-from tutelage.reproductions.ensembles import Cast, Networks
+from tutelage.reproductions.ensembles import Networks, TeacherBallots
 from tutelage.reproductions.record import Record, Row
 from tutelage.votes import VoteHistogram
 
@@ -143,9 +143,9 @@ def test_networks_are_trained_once_in_a_process(monkeypatch):
         return fit(self, X, *arguments)
 
     monkeypatch.setattr(NetworkTeachers, "fit_ballots", counted)
-    found = ensembles.cast(images, Networks(4, 1), progress=False)
-    assert ensembles.cast(images, Networks(4, 1), progress=False) is found
-    part = ensembles.cast(images, Networks(4, 1, trained=2), progress=False)
+    found = ensembles.ballots_of(images, Networks(4, 1), progress=False)
+    assert ensembles.ballots_of(images, Networks(4, 1), progress=False) is found
+    part = ensembles.ballots_of(images, Networks(4, 1, trained=2), progress=False)
     assert fits[0] == 120 > fits[1]
     assert len(fits) == 2
     assert np.array_equal(part.ballots, found.ballots[:2])
@@ -167,15 +167,15 @@ def given_ballots(monkeypatch, little_mnist):
     """Teachers of whom the same share is right on every image, the others all of one other class."""
     right = {10: 0.8, 25: 0.8, 50: 0.8, 100: 0.8, 250: 0.8}
 
-    def cast(images: ImageSplit, networks: Networks, *, progress: bool) -> Cast:
+    def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> TeacherBallots:
         n = networks.n_teachers
         ballots = np.tile(images.y_test, (n, 1))
         ballots[round(right[n] * n) :] = (images.y_test + 1) % 10
-        return Cast(ballots.astype(np.int16), ONE_TEACHER, 1.0)
+        return TeacherBallots(ballots.astype(np.int16), ONE_TEACHER, 1.0)
 
     votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100")
     for module in (fig2, fig3):
-        monkeypatch.setattr(module, "cast", cast)
+        monkeypatch.setattr(module, "ballots_of", ballots_of)
         monkeypatch.setattr(module, "published_mnist_votes", lambda: votes)
         monkeypatch.setattr(module, "published_svhn_votes", lambda: votes)
     monkeypatch.setattr(fig2, "svhn_test_labels", lambda download: votes.counts.argmax(axis=1))

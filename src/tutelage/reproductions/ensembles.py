@@ -48,7 +48,7 @@ class Networks:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Cast:
+class TeacherBallots:
     """What the networks voted on the test images.
 
     Parameters
@@ -72,7 +72,7 @@ class Cast:
 
 @cache
 def load_mnist(*, download: bool) -> ImageSplit:
-    """Return MNIST, in one process always the same object, by which `cast` knows it again.
+    """Return MNIST, in one process always the same object, by which `ballots_of` knows it again.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def load_mnist(*, download: bool) -> ImageSplit:
 
 
 @cache
-def cast(images: ImageSplit, networks: Networks, *, progress: bool) -> Cast:
+def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> TeacherBallots:
     """Return the ballots of networks of two convolutions on the test images, trained at the first call in a process.
 
     Parameters
@@ -109,7 +109,7 @@ def cast(images: ImageSplit, networks: Networks, *, progress: bool) -> Cast:
     teachers = NetworkTeachers(network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress)
     started = time.perf_counter()
     ballots = teachers.fit_ballots(X, y, shards, images.X_test)
-    return Cast(ballots, shards.unit, time.perf_counter() - started)
+    return TeacherBallots(ballots, shards.unit, time.perf_counter() - started)
 
 
 def published_mnist_votes() -> VoteHistogram:

@@ -19,7 +19,7 @@ from tutelage.noise import SimulationNoise
 from tutelage.reproductions.ensembles import (
     EPOCHS,
     Networks,
-    cast,
+    ballots_of,
     load_mnist,
     published_mnist_votes,
     published_svhn_votes,
@@ -103,7 +103,7 @@ def _mnist(notes: list[str], *, quick: bool, download: bool, progress: bool) -> 
         notes.append("Networks were left out: torch is not installed (pip install 'tutelage[torch]').")
         ensembles = ()
     for networks in ensembles:
-        found = cast(mnist, networks, progress=progress)
+        found = ballots_of(mnist, networks, progress=progress)
         yield _Curve("MNIST", "networks", found.votes(len(mnist.classes)), mnist.y_test, found.seconds)
     try:
         votes = published_mnist_votes()
@@ -132,7 +132,7 @@ def _svhn(notes: list[str], *, quick: bool, download: bool, progress: bool) -> I
         "images too."
     )
     for n_teachers in _TEACHERS[:2]:
-        found = cast(svhn, Networks(n_teachers, _SVHN_EPOCHS), progress=progress)
+        found = ballots_of(svhn, Networks(n_teachers, _SVHN_EPOCHS), progress=progress)
         yield _Curve("SVHN", "networks", found.votes(len(svhn.classes)), svhn.y_test, found.seconds)
 
 

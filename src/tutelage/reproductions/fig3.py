@@ -15,7 +15,7 @@ from tutelage.figures import Figure, Series
 from tutelage.reproductions.ensembles import (
     EPOCHS,
     Networks,
-    cast,
+    ballots_of,
     load_mnist,
     published_mnist_votes,
     published_svhn_votes,
@@ -83,7 +83,7 @@ def _trained(notes: list[str], *, quick: bool, download: bool, progress: bool) -
         return
     mnist = load_mnist(download=download)
     for networks in _ensembles(quick=quick):
-        found = cast(mnist, networks, progress=progress)
+        found = ballots_of(mnist, networks, progress=progress)
         yield _gap("networks on MNIST", found.votes(len(mnist.classes)), found.seconds)
 
 

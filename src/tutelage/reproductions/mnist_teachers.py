@@ -15,7 +15,7 @@ from tutelage.features import PublicRows, glyph_features
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.reproductions.ensembles import EPOCHS, KEY, Cast, Networks, cast, load_mnist
+from tutelage.reproductions.ensembles import EPOCHS, KEY, Networks, TeacherBallots, ballots_of, load_mnist
 from tutelage.reproductions.record import Record, Row, mean, share
 from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
 
@@ -65,7 +65,7 @@ def _class_means(mnist: ImageSplit) -> Iterator[Row]:
         shards = Shards.of_rows(len(X), n_teachers, key=KEY)
         started = time.perf_counter()
         ballots = HeadTeachers(ClassMeans(), n_classes=10).fit_ballots(X, mnist.y_train, shards, X_test)
-        found = Cast(ballots, shards.unit, time.perf_counter() - started)
+        found = TeacherBallots(ballots, shards.unit, time.perf_counter() - started)
         name = f"{n_teachers:,} class means"
         yield Row(name=f"{name}: fit and vote, s", ours=found.seconds, at_most=limit, seconds=found.seconds)
         yield from _accuracies(name, found, mnist, plurality_goal=accuracy)
@@ -73,7 +73,7 @@ def _class_means(mnist: ImageSplit) -> Iterator[Row]:
 
 def _networks(mnist: ImageSplit, *, quick: bool, progress: bool) -> Iterator[Row]:
     name = f"{_QUICK_NETWORKS} of {_NETWORKS} networks" if quick else f"{_NETWORKS} networks"
-    found = cast(mnist, Networks(_NETWORKS, _EPOCHS, _QUICK_NETWORKS if quick else None), progress=progress)
+    found = ballots_of(mnist, Networks(_NETWORKS, _EPOCHS, _QUICK_NETWORKS if quick else None), progress=progress)
     yield Row(name=f"{name}: train and vote, s", ours=found.seconds, seconds=found.seconds)
     if quick:
         yield _average(name, found, mnist, published=83.86)
@@ -83,7 +83,7 @@ def _networks(mnist: ImageSplit, *, quick: bool, progress: bool) -> Iterator[Row
 
 def _accuracies(
     name: str,
-    found: Cast,
+    found: TeacherBallots,
     mnist: ImageSplit,
     *,
     average: float | None = None,
@@ -114,7 +114,7 @@ def _accuracies(
     )
 
 
-def _average(name: str, found: Cast, mnist: ImageSplit, *, published: float | None) -> Row:
+def _average(name: str, found: TeacherBallots, mnist: ImageSplit, *, published: float | None) -> Row:
     accuracies = PrivateStatistics(found.ballots, mnist.y_test, len(mnist.classes)).reveal().accuracies
     right, interval = mean(100 * accuracies)
     return Row(
