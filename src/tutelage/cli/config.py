@@ -314,6 +314,8 @@ def _check_sources(config: RunConfig) -> None:
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
         raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+    if config.folder.exists() and not config.folder.is_dir():
+        raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
 
 
 def _same(base: Path, first: str, second: str) -> bool:
