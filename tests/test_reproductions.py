@@ -22,7 +22,7 @@ from tutelage.reproductions import (
     repeat_attack,
     zhao,
 )
-from tutelage.reproductions.record import mean, share
+from tutelage.reproductions.record import mean, mean_share, share
 from tutelage.votes import VoteHistogram
 
 
@@ -99,6 +99,12 @@ def test_intervals_are_those_of_the_textbook():
     assert (centre, interval) == (2, pytest.approx((-0.484, 4.484), abs=1e-3))  # t = 4.303 at two degrees of freedom
     assert mean([3.0]) == (3.0, None)
     assert mean([3.0, 4.0]) == (3.5, None)
+
+
+def test_no_share_is_below_none_or_above_all():
+    assert mean_share([1.0, 2.0, 3.0]) == (2, pytest.approx((0, 4.484), abs=1e-3))
+    assert mean_share([97.0, 98.0, 99.0]) == (98, pytest.approx((95.516, 100), abs=1e-3))
+    assert mean_share([3.0, 4.0]) == (3.5, None)
 
 
 def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):

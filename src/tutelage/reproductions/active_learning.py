@@ -21,7 +21,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import published_votes
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean, mean_share
 from tutelage.students.selection import (
     BinaryExperts,
     LeastConfident,
@@ -267,7 +267,7 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
     accuracies, right = np.moveaxis(np.array(found), 2, 0)  # each (plans, seeds, rounds)
     seconds = time.perf_counter() - started
     for at, queries in enumerate(_ROUNDS):
-        centre, interval = mean(accuracies[0, :, at])
+        centre, interval = mean_share(accuracies[0, :, at])
         yield Row(
             name=f"{name}, {queries:,} random: %", ours=centre, interval=interval, seconds=seconds, better="higher"
         )
@@ -280,7 +280,7 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
                 )  # fmt: skip
     for at in (0, -1):
         for plan, shares in zip(plans, right, strict=True):
-            centre, interval = mean(shares[:, at])
+            centre, interval = mean_share(shares[:, at])
             yield Row(
                 name=f"{name}, {_ROUNDS[at]:,} {plan.name}: labels right, %", ours=centre, interval=interval,
                 better="higher",

@@ -23,7 +23,7 @@ from tutelage.mechanisms import GNMax, LNMax, Mechanism
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.reproductions.record import Better, Record, Row, mean, share
+from tutelage.reproductions.record import Better, Record, Row, mean, mean_share, share
 from tutelage.students import fit_student
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.teachers import EstimatorTeachers, HeadTeachers, Ridge
@@ -159,7 +159,7 @@ def _rows(point: _Point, scores: list[float], seconds: float) -> Iterator[Row]:
     name = f"{point.teachers.number} ridge, GNMax {point.sigma:g}, {point.queries:,} answers"
     cost = publishable(GNMax(point.sigma), point.queries)
     yield Row(name=f"{name}: ε for any votes", ours=cost, at_most=1.5, better="lower")
-    right, interval = mean(scores)
+    right, interval = mean_share(scores)
     yield Row(
         name=f"{name}: student, %", ours=right, at_least=point.reaches, interval=interval, seconds=seconds,
         better="higher",

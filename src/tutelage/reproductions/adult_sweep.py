@@ -22,7 +22,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.progress import progress_bar
 from tutelage.reproductions.adult import DELTA, FORESTS, forest_votes, publishable, score
-from tutelage.reproductions.record import Interval, Record, Row, mean
+from tutelage.reproductions.record import Interval, Record, Row, mean, mean_share
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.votes import VoteHistogram
 
@@ -91,12 +91,12 @@ def _rows(choice: _Choice, found: list[_Found], seconds: float) -> Iterator[Row]
     labels, scale = choice
     is_papers = choice == _PAPERS
     name = f"{labels:,} labels, scale {scale:g}, ε = {round_up(_cost(choice))}"
-    forest, interval = mean([one.forest for one in found])
+    forest, interval = mean_share([one.forest for one in found])
     yield Row(
         name=f"{name}: forest, %", ours=forest, published=_PAPERS_ACCURACY if is_papers else None, interval=interval,
         seconds=seconds, better="higher",
     )  # fmt: skip
-    self_trained, interval = mean([one.self_trained for one in found])
+    self_trained, interval = mean_share([one.self_trained for one in found])
     yield Row(name=f"{name}: self-training, %", ours=self_trained, interval=interval, better="higher")
     exact, interval = mean([one.exact for one in found])
     yield Row(name=f"{name}: exact ε by the votes", ours=exact, interval=interval, better="lower")
@@ -135,7 +135,7 @@ def _curve(labels: int, found: dict[_Choice, list[_Found]]) -> Series:
     mine = sorted(
         ((_cost(choice), runs) for choice, runs in found.items() if choice[0] == labels), key=lambda at: at[0]
     )
-    centres = [mean([one.forest for one in runs]) for _, runs in mine]
+    centres = [mean_share([one.forest for one in runs]) for _, runs in mine]
     return Series(
         name=f"{labels:,} labels",
         x=tuple(cost for cost, _ in mine),

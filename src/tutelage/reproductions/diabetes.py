@@ -20,7 +20,7 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
 from tutelage.reproductions.adult import publishable
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean, mean_share
 from tutelage.teachers import EstimatorTeachers
 from tutelage.votes import tally
 
@@ -179,7 +179,7 @@ def _rows(case: _Case, found: list[_Found], seconds: float) -> Iterator[Row]:
         ("forest without privacy, %", [one.forest for one in found], 93.81, case.why_forest),
     )
     for what, values, published, why in accuracies:
-        right, interval = mean(values)
+        right, interval = mean_share(values)
         yield Row(
             name=f"{case.name}: {what}", ours=right, published=published if case.published else None,
             interval=interval, seconds=seconds, better="higher", why=why,

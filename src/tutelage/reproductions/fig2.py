@@ -25,7 +25,7 @@ from tutelage.reproductions.ensembles import (
     published_svhn_votes,
     svhn_test_labels,
 )
-from tutelage.reproductions.record import Interval, Record, Row, mean
+from tutelage.reproductions.record import Interval, Record, Row, mean, mean_share
 from tutelage.votes import VoteHistogram
 
 _GAMMAS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -168,7 +168,7 @@ def _rows(curve: _Curve, points: _Points) -> Iterator[Row]:
 def _mean_teacher(curve: _Curve) -> Row:
     """Return the share of all votes that are right, which is the accuracy of the mean teacher."""
     right = curve.votes.counts[np.arange(len(curve.labels)), curve.labels] / curve.votes.n_teachers
-    ours, interval = mean(100 * right)
+    ours, interval = mean_share(100 * right)
     return Row(
         name=f"{curve.name}: mean teacher, %",
         ours=ours,

@@ -20,7 +20,7 @@ from tutelage.reproductions.ensembles import (
     published_mnist_votes,
     published_svhn_votes,
 )
-from tutelage.reproductions.record import Interval, Record, Row, mean
+from tutelage.reproductions.record import Interval, Record, Row, mean_share
 from tutelage.votes import VoteHistogram
 
 _TEACHERS = (10, 25, 50, 100, 250)
@@ -97,7 +97,7 @@ def _published(notes: list[str]) -> Iterator[_Gap]:
 
 def _gap(curve: str, votes: VoteHistogram, seconds: float | None = None) -> _Gap:
     ordered = np.sort(votes.counts, axis=1)
-    centre, interval = mean(100 * (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers)
+    centre, interval = mean_share(100 * (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers)
     return _Gap(curve, votes.n_teachers, centre, interval or (centre, centre), seconds)
 
 

@@ -17,7 +17,7 @@ from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.reproductions.record import Record, Row, mean, share
+from tutelage.reproductions.record import Record, Row, mean, mean_share, share
 
 _KEY = b"partition of the reproduction of distillation"
 _TEACHERS = 50
@@ -121,7 +121,7 @@ def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progre
     rows = []
     for n in samples:
         baseline = np.array([found[n, "plurality", seed] for seed in range(seeds)])
-        centre, interval = mean(baseline)
+        centre, interval = mean_share(baseline)
         rows.append(
             Row(name=f"{n:,} samples, plurality: %", ours=centre, interval=interval, seconds=seconds, better="higher")
         )

@@ -24,7 +24,7 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import Split, paper_split, shuffled_folds
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean_share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
@@ -103,7 +103,7 @@ def _headline(mnist: ImageSplit, folds: list[Split]) -> Iterator[Row]:
     yield Row(name=f"{name}: publishable ε", ours=epsilon, at_most=0.1, better="lower")
     yield Row(name=f"{name}: one run, s", ours=seconds, at_most=60.0, seconds=seconds)
     more = [_score(seen, rows, votes, mechanism, seed=seed) for seed in range(1, _SEEDS)]
-    right, interval = mean([first, *more])
+    right, interval = mean_share([first, *more])
     yield Row(
         name=f"{name}: test[9000:], %", ours=right, published=98.0, at_least=99.0, interval=interval, better="higher"
     )
@@ -112,7 +112,7 @@ def _headline(mnist: ImageSplit, folds: list[Split]) -> Iterator[Row]:
         seen = _see(mnist, fold)
         rows, votes = _ask(seen, mnist, n_teachers, [n_queries])[n_queries]
         scores.append(np.mean([_score(seen, rows, votes, mechanism, seed=seed) for seed in range(_SEEDS)]))
-    right, interval = mean(scores)
+    right, interval = mean_share(scores)
     yield Row(name=f"{name}: mean over folds, %", ours=right, at_least=98.7, interval=interval, better="higher")
 
 
@@ -180,7 +180,7 @@ def _epsilon(mechanism: GNMax, n_queries: int, unit: PrivacyUnit) -> float:
 
 
 def _row_of(point: _Point) -> Row:
-    right, interval = mean(point.accuracies)
+    right, interval = mean_share(point.accuracies)
     name = (
         f"{point.n_teachers:,} teachers, {point.n_queries} answers, ε = {round_up(point.epsilon)}: mean over folds, %"
     )

@@ -21,7 +21,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import Split, paper_split, published_votes, shuffled_folds
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean, mean_share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.votes import VoteHistogram
@@ -126,7 +126,7 @@ def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, fol
         first = _accuracy(pool, LabelPropagationStudent(), rule, seed=0)
         seconds = pool.seconds + time.perf_counter() - started
         draws = [first, *(_accuracy(pool, LabelPropagationStudent(), rule, seed=seed) for seed in range(1, _SEEDS))]
-        right, interval = mean(draws)
+        right, interval = mean_share(draws)
         about = f"{name} queries, label propagation"
         yield Row(name=f"{about}: features and student, s", ours=seconds, at_most=30.0, seconds=seconds)
         yield Row(
@@ -141,9 +141,9 @@ def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, fol
             float(np.mean([_accuracy(fold, LabelPropagationStudent(), rule, seed=seed) for seed in range(_SEEDS)]))
             for fold in pools
         ]
-        right, interval = mean(by_fold)
+        right, interval = mean_share(by_fold)
         yield Row(name=f"{about}: mean over folds, %", ours=right, at_least=98.6, interval=interval, better="higher")
-        right, interval = mean([_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)])
+        right, interval = mean_share([_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)])
         yield Row(
             name=f"{name} queries, SVC on the labels alone: test[9000:], %",
             ours=right,
@@ -189,7 +189,7 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
         started = time.perf_counter()
         draws = [_network_accuracy(learner.student, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
         seconds = (time.perf_counter() - started) / _NETWORK_SEEDS
-        right, interval = mean(draws)
+        right, interval = mean_share(draws)
         yield Row(
             name=f"{name} queries, {learner.name}: test[9000:], %",
             ours=right,
@@ -202,7 +202,7 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
         )
         if learner.alone is None:
             continue
-        right, interval = mean(
+        right, interval = mean_share(
             [_network_accuracy(learner.alone, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
         )
         yield Row(

@@ -16,7 +16,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.reproductions.ensembles import EPOCHS, KEY, Networks, TeacherBallots, ballots_of, load_mnist
-from tutelage.reproductions.record import Record, Row, mean, share
+from tutelage.reproductions.record import Record, Row, mean, mean_share, share
 from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
 
 _SCALE = 20.0  # γ = 0.05
@@ -116,7 +116,7 @@ def _accuracies(
 
 def _average(name: str, found: TeacherBallots, mnist: ImageSplit, *, published: float | None) -> Row:
     accuracies = PrivateStatistics(found.ballots, mnist.y_test, len(mnist.classes)).reveal().accuracies
-    right, interval = mean(100 * accuracies)
+    right, interval = mean_share(100 * accuracies)
     return Row(
         name=f"{name}: mean teacher, %",
         ours=right,

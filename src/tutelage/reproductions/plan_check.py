@@ -21,7 +21,7 @@ from tutelage.partition import Shards
 from tutelage.planning import Option, Plan, TeacherModel, plan, votes_of_public_teachers
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import paper_split
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean, mean_share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
@@ -143,7 +143,7 @@ def _rows(name: str, found: Plan, seen: _Seen, mnist: ImageSplit) -> Iterator[Ro
     exact = accountant.exact(_DELTA).reveal()
     yield Row(name=f"{head}: exact ε", ours=exact, published=found.private_epsilon, better="lower", why=_EASIER)
     scores = [_score(seen, queries, release.labels, seed) for seed, release in enumerate(drawn[:_STUDENTS])]
-    right_students, interval = mean(scores)
+    right_students, interval = mean_share(scores)
     yield Row(name=f"{head}: student, %", ours=right_students, interval=interval, better="higher")
 
 

@@ -183,6 +183,18 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
     return 100 * found.statistic, (100 * low, 100 * high)
 
 
+def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:
+    """Return the mean of shares in per cent and its confidence interval, of which only what a share can be is left.
+
+    Parameters
+    ----------
+    percents : array of shape (repetitions,)
+        At least one, from 0 to 100.
+    """
+    centre, interval = mean(percents)
+    return centre, None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
+
+
 def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     """Return a mean and its confidence interval by Student's distribution.
 

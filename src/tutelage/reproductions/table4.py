@@ -21,7 +21,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes
-from tutelage.reproductions.record import Record, Row, mean, share
+from tutelage.reproductions.record import Record, Row, mean, mean_share, share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.votes import VoteHistogram
 
@@ -185,7 +185,7 @@ def _mnist_rows(mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress
         started = time.perf_counter()
         shown = progress_bar(releases, name, draws, shown=progress)
         scores = [_propagated(seen, held, one, held_truth, seed) for seed, one in enumerate(shown)]
-        right, interval = mean(scores)
+        right, interval = mean_share(scores)
         yield Row(
             name=f"{name}: student, %",
             ours=right,

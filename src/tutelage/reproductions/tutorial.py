@@ -29,7 +29,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax, Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.reproductions.record import Interval, Record, Row, mean, share
+from tutelage.reproductions.record import Interval, Record, Row, mean, mean_share, share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import PrivateStatistics
@@ -141,7 +141,7 @@ def _noisy(votes: VoteHistogram, seed: int) -> _Noisy:
 def _label_rows(
     truth: IntArray, ballots: Ballots, votes: VoteHistogram, noisy: list[_Noisy], seconds: float
 ) -> Iterator[Row]:
-    right, interval = mean(100 * PrivateStatistics(ballots, truth, votes.n_classes).reveal().accuracies)
+    right, interval = mean_share(100 * PrivateStatistics(ballots, truth, votes.n_classes).reveal().accuracies)
     yield Row(name="mean teacher, %", ours=right, interval=interval, seconds=seconds)
     right, interval = share(votes.counts.argmax(axis=1) == truth)
     yield Row(name="plurality, %", ours=right, interval=interval)
