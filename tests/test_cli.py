@@ -491,8 +491,9 @@ def test_a_disk_without_room_is_one_sentence(folder):
 
 
 def test_an_output_folder_that_cannot_be_written_is_one_sentence(folder):
-    (folder / "out").write_text("a file in the way")
-    assert "out" in refusal(tutelage("run", "config.toml", cwd=folder), 1)
+    (folder / "taken").write_text("a file in the way")
+    configure(folder, ('folder = "out"', 'folder = "taken/out"'))
+    assert "taken" in refusal(tutelage("run", "config.toml", cwd=folder), 1)
 
 
 def test_account_reproduces_the_published_figure(mnist_votes, data_folder):

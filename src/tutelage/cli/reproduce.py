@@ -23,7 +23,7 @@ def reproduce(
         str | None,
         typer.Argument(help="Which one; --list names them.", show_default=False, autocompletion=lambda: list(NAMES)),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all of them, one after the other: hours.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them, in turn: 1.5 h on two cores.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Do less: about a minute each.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --all one per line.")] = False,
