@@ -266,6 +266,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
         ({"X": np.zeros((9, 2))}, "private.npz has no array 'y'. It has: X."),
         ({"X": np.zeros((9, 2)), "y": np.zeros(8, int)}, "inconsistent numbers of samples"),
         ({"X": np.zeros((9, 3)), "y": np.arange(9) % 2}, "features"),
+        ({"X": np.zeros((9, 1)), "y": np.arange(9) % 2}, "features"),
         ({"X": np.full((9, 2), "Mrs Miller"), "y": np.arange(9) % 2}, "X must hold numbers."),
         ({"X": np.full((9, 2), 1j), "y": np.arange(9) % 2}, "Complex data not supported."),
     ],
@@ -494,6 +495,21 @@ def test_an_output_folder_that_cannot_be_written_is_one_sentence(folder):
     (folder / "taken").write_text("a file in the way")
     configure(folder, ('folder = "out"', 'folder = "taken/out"'))
     assert "taken" in refusal(tutelage("run", "config.toml", cwd=folder), 1)
+
+
+@pytest.mark.parametrize("way", ["a file above", "a link to nowhere"])
+def test_nothing_is_spent_where_results_could_not_be_written(way, called, folder):
+    if way == "a file above":
+        (folder / "taken").write_text("")
+        taken = "taken/out"
+    else:
+        (folder / "taken").symlink_to(folder / "nowhere")
+        taken = "taken"
+    # Ridge keeps no checkpoints, for which that folder would be made.
+    ridge = ('15\nestimator = "sklearn.tree.DecisionTreeClassifier"', '15\nestimator = "tutelage.teachers.Ridge"')
+    configure(folder, ('folder = "out"', f'folder = "{taken}"'), ridge)
+    assert taken in refusal(called("run", "config.toml", cwd=folder), 1)
+    assert not (folder / "private.csv.ledger").exists()
 
 
 def test_account_reproduces_the_published_figure(mnist_votes, data_folder):

@@ -169,11 +169,24 @@ def test_what_is_odd_about_the_private_rows_is_said_to_their_owner_alone(called,
     ran = called("run", "config.toml", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     fewer, empty, unknown = ran.stderr.splitlines()
-    assert "warning: There are more teachers than people" in fewer
+    assert "warning: There are fewer than 3 people per teacher" in fewer
     assert "Private rows have empty cells in: age." in empty
     assert "Private rows have values that no public row has in: city." in unknown
     for left in (folder / "out").glob("card.*"):
         assert not any(word in left.read_text() for word in ("empty cells", "no public row has", "bergen"))
+
+
+def test_empty_cells_of_arrays_are_named_by_their_columns(called, folder):
+    cells = np.random.default_rng(0).uniform(size=(300, 2))
+    np.savez(folder / "public.npz", X=cells[:120], ill=cells[:120, 0] > 0.5)
+    cells[7, 1] = np.nan
+    ids = np.arange(300)
+    np.savez(folder / "private.npz", X=cells, ill=cells[:, 0] > 0.5, patient=ids)
+    configure(
+        folder, ("private.csv", "private.npz"), ("public.csv", "public.npz"), ("sigma = 2.0", "sigma = 12.0"),
+        ('["no", "yes"]', '["False", "True"]'),
+    )  # fmt: skip
+    assert "Private rows have empty cells in: column 1." in called("run", "config.toml", cwd=folder).stderr
 
 
 def test_objections_come_before_anything_is_spent(called, folder, monkeypatch):

@@ -8,6 +8,7 @@ from tutelage._validation import integer_at_least, number_between, number_of_vot
 from tutelage.exceptions import InvalidParameterError
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
 NOISE_FROM_SHARES = "noise-from-shares"
@@ -143,11 +144,11 @@ def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
 
 
 def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
-    if teachers is None or entities is None or teachers <= entities:
+    if teachers is None or entities is None or entities >= _PEOPLE_PER_TEACHER * teachers:
         return None
     reason = (
-        "There are more teachers than people: those without a row abstain, and noise outweighs the others. Train "
-        "at most one teacher per ten people."
+        f"There are fewer than {_PEOPLE_PER_TEACHER} people per teacher: where shards are drawn, one teacher in twenty "
+        "or more has no row and abstains, and noise may outweigh the others. Train fewer teachers."
     )
     return Finding("teachers-without-rows", "warning", reason)
 

@@ -95,7 +95,7 @@ class Shards:
         InvalidDataError
             If an id is missing, or is neither an integer nor a string.
         """
-        ids = _canonical_ids(entity_ids)
+        ids = canonical_ids(entity_ids)
         unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
         return cls(_hash_to_shards(ids, n_shards, key), n_shards, unit)
 
@@ -119,7 +119,7 @@ class Shards:
         OverlappingShardsError
             If an entity has rows in two silos.
         """
-        labels, assignment = np.unique(_canonical_ids(silos), return_inverse=True)
+        labels, assignment = np.unique(canonical_ids(silos), return_inverse=True)
         relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO
         unit = PrivacyUnit("row" if entity_ids is None else name, relation)
         if entity_ids is not None:
@@ -146,7 +146,7 @@ def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None
         If some entity has rows in two shards; the message does not say which.
     """
     assignment = np.asarray(assignment)
-    ids = _canonical_ids(entity_ids)
+    ids = canonical_ids(entity_ids)
     if ids.shape != assignment.shape:
         raise InvalidDataError(
             f"`entity_ids` must have one id per row. Got {ids.shape[0]} ids for {assignment.shape[0]} rows."
@@ -177,8 +177,19 @@ def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
     return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
 
 
-def _canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Return ids as strings in one spelling, so that 17, "17" and " 17" are the same entity."""
+def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Return ids as strings in one spelling, so that 17, "17" and " 17" are the same entity.
+
+    Parameters
+    ----------
+    values : array of shape (rows,) of integers or strings
+        One id per row.
+
+    Raises
+    ------
+    InvalidDataError
+        If an id is empty or neither, or they form no column. The message never shows one.
+    """
     array = as_column(values)
     if array.ndim != 1:
         raise InvalidDataError(f"Ids must form one column, one id per row. Got shape {array.shape}.")

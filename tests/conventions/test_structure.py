@@ -93,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "lints",
         "mechanisms",
         "noise",
+        "partition",
         "planning",
         "private_report",
         "publishing",

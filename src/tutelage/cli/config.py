@@ -185,6 +185,7 @@ def load_config(path: Path) -> RunConfig:
     read["mechanism"] = build_mechanism(given.pop("name"), given, as_entry)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
+    _check_output(config)
     _check_ranges(config)
     build_teacher(config.teachers)
     build_student(config.student)
@@ -314,6 +315,9 @@ def _check_sources(config: RunConfig) -> None:
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
         raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+
+
+def _check_output(config: RunConfig) -> None:
     if config.folder.exists() and not config.folder.is_dir():
         raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
 

@@ -1,9 +1,6 @@
-"""What a privacy officer would object to in a run: said before anything is spent, and filed on its card.
+"""What a privacy officer would object to in a run: said before anything is spent, and filed on its card."""
 
-What a data scientist would want to know of the private cells is said with it, to the data's owner alone.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import typer
@@ -17,6 +14,7 @@ from tutelage.features import UNKNOWN
 from tutelage.lints import LARGE_EPSILON, Finding, lint
 from tutelage.mechanisms import InteractiveGNMax
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.partition import canonical_ids
 
 
 def say(findings: tuple[Finding, ...]) -> None:
@@ -24,6 +22,12 @@ def say(findings: tuple[Finding, ...]) -> None:
     for finding in findings:
         colour = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
         typer.secho(f"tutelage: {finding.severity}: {finding.reason}", err=True, fg=colour)
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Print warnings on standard error, for the data's owner only."""
+    for sentence in sentences:
+        typer.secho(f"tutelage: warning: {sentence}", err=True, fg=typer.colors.YELLOW)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
@@ -36,9 +40,9 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
     data : RunData
         On which rows; how many people are behind them decides about δ, and may be private.
     """
-    teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
-    people = len(data.X_private) if data.entity_ids is None else len(np.unique(data.entity_ids))
-    return (*_of(settings, data, _planned_epsilon(settings, data), teachers, people), *_of_cells(data))
+    teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
+    people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
+    return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
 
 
 def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teachers: int) -> tuple[Finding, ...]:
@@ -59,23 +63,30 @@ def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teach
     return _of(settings, data, epsilon, teachers, len(data.X_private) if public else None)
 
 
-def _of_cells(data: RunData) -> Iterator[Finding]:
-    """Yield what is odd about private cells, by the names of columns that the public rows have too."""
-    numbers, codes = np.split(data.X_private.T, [len(data.numbers)])  # as many as there are: `fit` refuses others
-    empty = [name for name, cells in zip(data.numbers, numbers, strict=False) if _has_empty(cells)]
+def oddities(data: RunData) -> Iterator[str]:
+    """Yield what a data scientist would want to know of the private cells, by the names of public columns.
+
+    It was read off private rows, and is therefore text and no `Finding`, which a card would take.
+
+    Parameters
+    ----------
+    data : RunData
+        The rows.
+    """
+    number_columns, code_columns = np.split(data.X_private.T, [len(data.numbers)])
+    # Not strict: private rows of other columns than the public ones are refused later, in words of their own.
+    empty = [name for name, cells in zip(data.numbers, number_columns, strict=False) if _has_empty(cells)]
     if empty:
-        reason = (
+        yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
             "learn from them; for others, impute inside the model, so that each uses its own rows."
         )
-        yield Finding("empty-cells", "warning", reason)
-    unknown = [name for name, cells in zip(data.texts, codes, strict=False) if UNKNOWN in cells]
+    unknown = [name for name, cells in zip(data.texts, code_columns, strict=False) if UNKNOWN in cells]
     if unknown:
-        reason = (
+        yield (
             f"Private rows have values that no public row has in: {', '.join(unknown)}. Teachers see them all as one. "
             "Add public rows that have them, or leave the column out with `ignore`."
         )
-        yield Finding("unknown-values", "warning", reason)
 
 
 def _has_empty(cells: Matrix) -> bool:

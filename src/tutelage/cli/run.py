@@ -6,6 +6,7 @@ import warnings
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
-from tutelage.cli.objections import objections_before, objections_on_card, say
+from tutelage.cli.objections import objections_before, objections_on_card, oddities, say, warn
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.events import Composed
@@ -59,10 +60,11 @@ def run(
     data = load_sources(settings)
     check_public_rows(settings, data)
     say(objections_before(settings, data))
+    warn(oddities(data))
     proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
     model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
-    settings.ledger.parent.mkdir(parents=True, exist_ok=True)
+    _make_folders(settings)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
@@ -88,6 +90,14 @@ def run(
         typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
     else:
         _print_summary(settings, model, card, reveal_private)
+
+
+def _make_folders(settings: RunConfig) -> None:
+    """Make the folders, and fail before anything is spent where results could not be written."""
+    for folder in (settings.folder, settings.ledger.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=settings.folder):
+        pass
 
 
 def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
@@ -196,7 +206,6 @@ def _selection(settings: RunConfig, model: PATEClassifier) -> str:
 
 def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     folder = settings.folder
-    folder.mkdir(parents=True, exist_ok=True)
     card.save(folder)  # before the labels, so that no release is ever without the card that says it was made
     votes = folder / "private-votes.npz"
     votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card

@@ -37,7 +37,7 @@ class RunData:
     features : tuple of str
         Names of the feature columns, in the order in which the student takes them.
     numbers, texts : tuple of str
-        Names of the first columns of the matrices, and of those after them, which hold codes.
+        Names of the number columns, which come first in the matrices, and of the text columns, whose codes follow.
     encoder : ColumnTransformer or None
         How text columns became numbers, learned from public rows.
     """

@@ -7,6 +7,7 @@ the code −1.
 
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, final
 
 import numpy as np
@@ -67,13 +68,13 @@ class PublicColumns:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of the first columns of `matrix`."""
-        return tuple(name for name, is_number in zip(self.names, self.numeric, strict=True) if is_number)
+        """Names of the number columns, which come first in `matrix`."""
+        return tuple(compress(self.names, self.numeric))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Names of the columns of codes, which come after them."""
-        return tuple(name for name, is_number in zip(self.names, self.numeric, strict=True) if not is_number)
+        """Names of the text columns, whose codes come after them."""
+        return tuple(name for name in self.names if name not in self.numbers)
 
     def values(self, table: Table) -> Matrix:
         """Return the columns as a matrix of numbers and, in text columns, strings; empty numbers become NaN.

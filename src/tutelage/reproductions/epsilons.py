@@ -187,8 +187,8 @@ def _adult(*, progress: bool) -> _Case:
     """Return the 500 answers of forests on Adult."""
     started = time.perf_counter()
     split = load_adult()
-    cast = adult.forest_votes(split, split.X_public[:_ASKED], 0, progress=progress)
-    accountant = _answered(VoteHistogram(cast.counts, cast.n_teachers))  # by teacher, as the proposal is
+    votes = adult.forest_votes(split, split.X_public[:_ASKED], 0, progress=progress)
+    accountant = _answered(VoteHistogram(votes.counts, votes.n_teachers))  # by teacher, as the proposal is
     values = _by_every_method(accountant, _DELTA) | _tested(publishable.propose_for_two_classes(), accountant)
     name = f"2017 Adult, {_ASKED} answers, δ = {_DELTA:g}"
     return _Case(name, 2.66, values, _OTHER_FORESTS, time.perf_counter() - started)

@@ -25,7 +25,7 @@ from tutelage.reproductions.ensembles import (
     published_svhn_votes,
     svhn_test_labels,
 )
-from tutelage.reproductions.record import Interval, Record, Row, mean, mean_share
+from tutelage.reproductions.record import Interval, Record, Row, mean_share
 from tutelage.votes import VoteHistogram
 
 _GAMMAS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -140,7 +140,7 @@ def _accuracies(curve: _Curve) -> _Points:
     found = _Points([], [])
     for gamma in _GAMMAS:
         draws = [LNMax(1 / gamma).release(curve.votes, SimulationNoise(seed)).labels for seed in range(_DRAWS)]
-        right, interval = mean(100 * np.mean([labels == curve.labels for labels in draws], axis=0))
+        right, interval = mean_share(100 * np.mean([labels == curve.labels for labels in draws], axis=0))
         found.right.append(right)
         found.intervals.append(interval or (right, right))
     return found

@@ -27,7 +27,7 @@ from tutelage.mechanisms import GNMax
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean_share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, ensemble_of
@@ -194,7 +194,7 @@ def _rows(data: _Data, target: _Target, found: MembershipResult, seconds: float)
     if target.is_scored:
         everyone = np.ones(len(target.y), dtype=bool)
         models = [target.train(everyone, seed) for seed in range(_SCORED)]
-        right, interval = mean([100 * np.mean(model.predict(data.held_out) == data.labels) for model in models])
+        right, interval = mean_share([100 * np.mean(model.predict(data.held_out) == data.labels) for model in models])
         yield Row(name=f"{name}: right on held-out rows, %", ours=right, interval=interval, better="higher")
 
 

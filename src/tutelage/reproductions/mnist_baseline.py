@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.features import PublicRows, glyph_features
-from tutelage.reproductions.record import Record, Row, mean, share
+from tutelage.reproductions.record import Record, Row, mean_share, share
 from tutelage.reproductions.without_privacy import Trial, answers_right, one_shard
 from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbours, Ridge
 
@@ -56,7 +56,7 @@ def _by_network(mnist: ImageSplit, seeds: int, epochs: int, *, quick: bool) -> R
     network = Network(TwoConvolutions(mnist.image_shape), epochs=epochs, batch_size=_BATCH)
     trial = Trial(mnist.X_train, mnist.y_train, mnist.X_test, mnist.y_test)
     found, seconds = answers_right(network, trial, range(seeds))
-    right, interval = mean(100 * found.mean(axis=0))
+    right, interval = mean_share(100 * found.mean(axis=0))
     return Row(
         name="two convolutions: right, %",
         ours=right,

@@ -16,7 +16,7 @@ from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.reproductions.ensembles import EPOCHS, KEY, Networks, TeacherBallots, ballots_of, load_mnist
-from tutelage.reproductions.record import Record, Row, mean, mean_share, share
+from tutelage.reproductions.record import Record, Row, mean_share, share
 from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
 
 _SCALE = 20.0  # γ = 0.05
@@ -102,7 +102,7 @@ def _accuracies(
         better="higher",
     )
     draws = [LNMax(_SCALE).release(votes, SimulationNoise(seed)).labels for seed in range(_NOISE_DRAWS)]
-    right, interval = mean([100 * np.mean(labels == mnist.y_test) for labels in draws])
+    right, interval = mean_share([100 * np.mean(labels == mnist.y_test) for labels in draws])
     yield Row(
         name=f"{name}: noisy plurality, %",
         ours=right,

@@ -21,7 +21,7 @@ from tutelage.partition import Shards
 from tutelage.planning import Option, Plan, TeacherModel, plan, votes_of_public_teachers
 from tutelage.progress import progress_bar
 from tutelage.reproductions.protocol import paper_split
-from tutelage.reproductions.record import Record, Row, mean, mean_share
+from tutelage.reproductions.record import Record, Row, mean_share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
@@ -129,7 +129,7 @@ def _rows(name: str, found: Plan, seen: _Seen, mnist: ImageSplit) -> Iterator[Ro
     plurality = 100 * float(np.mean(votes.counts.argmax(axis=1) == truth))
     yield _near(f"{head}: plurality right, %", plurality, 100 * best.right_without_noise)
     drawn = [best.mechanism.release(votes, SimulationNoise(seed)) for seed in range(_DRAWS)]
-    shares, interval = mean([100 * np.mean(r.labels[r.answered] == truth[r.answered]) for r in drawn])
+    shares, interval = mean_share([100 * np.mean(r.labels[r.answered] == truth[r.answered]) for r in drawn])
     yield _near(f"{head}: labels right, %", shares, 100 * best.right, interval)
     event = Repeated(best.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), len(queries))
     epsilon = data_independent.epsilon(event, _DELTA).epsilon

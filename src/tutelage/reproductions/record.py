@@ -184,7 +184,7 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
 
 
 def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:
-    """Return the mean of shares in per cent and its confidence interval, of which only what a share can be is left.
+    """Return the mean of shares in per cent and its confidence interval, cut to 0 and 100.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ import numpy as np
 
 from tutelage.datasets import ImageSplit, load_svhn, load_svhn_sample
 from tutelage.exceptions import InvalidDataError
-from tutelage.reproductions.record import Record, Row, mean
+from tutelage.reproductions.record import Record, Row, mean_share
 from tutelage.reproductions.without_privacy import Trial, answers_right
 
 _PUBLISHED = 92.8
@@ -47,7 +47,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     trial = Trial(images.X_train[rows], images.y_train[rows], images.X_test, images.y_test)
     network = Network(TwoConvolutions.for_svhn(), epochs=epochs, batch_size=_BATCH, learning_rate=2e-3)
     found, seconds = answers_right(network, trial, range(seeds))
-    right, interval = mean(100 * found.mean(axis=0))
+    right, interval = mean_share(100 * found.mean(axis=0))
     by_seed = 100 * found.mean(axis=1)
     row = Row(
         name=f"two convolutions, {len(trial.y):,} training images, {part.scored}: right, %",

@@ -180,7 +180,7 @@ def _mnist_rows(mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress
         name = f"MNIST, {setting.queries:,} queries"
         releases = [_ask(votes, len(truth), setting.queries, seed) for seed in range(draws)]
         yield from _cost_rows(name, setting, votes, len(truth), releases, _MNIST_DELTA)
-        right, interval = mean([100 * float(np.mean(one.labels == truth[one.asked])) for one in releases])
+        right, interval = mean_share([100 * float(np.mean(one.labels == truth[one.asked])) for one in releases])
         yield Row(name=f"{name}: labels right, %", ours=right, interval=interval, better="higher")
         started = time.perf_counter()
         shown = progress_bar(releases, name, draws, shown=progress)

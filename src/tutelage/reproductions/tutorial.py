@@ -29,7 +29,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax, Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.reproductions.record import Interval, Record, Row, mean, mean_share, share
+from tutelage.reproductions.record import Interval, Record, Row, mean_share, share
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import PrivateStatistics
@@ -149,14 +149,14 @@ def _label_rows(
         ("truncated, as in the tutorial", [draw.truncated for draw in noisy]),
         ("not truncated", [draw.exact for draw in noisy]),
     ):
-        right, interval = mean([100 * np.mean(drawn == truth) for drawn in labels])
+        right, interval = mean_share([100 * np.mean(drawn == truth) for drawn in labels])
         yield Row(name=f"noisy labels right, noise {name}, %", ours=right, interval=interval)
 
 
 def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
-    tied, interval = mean([100 * np.mean(draw.tied) for draw in noisy])
+    tied, interval = mean_share([100 * np.mean(draw.tied) for draw in noisy])
     yield Row(name="truncated noise: answers with a tie at the top, %", ours=tied, interval=interval)
-    moved, interval = mean([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
+    moved, interval = mean_share([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
     yield Row(name="truncated noise: labels that it changes, %", ours=moved, interval=interval)
     near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer"
     claimed = float(np.exp(log_q_continuous(VoteHistogram(_NEAR, int(_NEAR.sum())), 1 / _GAMMA)[0]))

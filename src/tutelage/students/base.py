@@ -15,7 +15,7 @@ from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, OneClassWarning
 
-ONE_CLASS = OneClassWarning("Every released label is the same class; the student always answers it.")
+ONE_CLASS = "Every released label is the same class; the student always answers it."
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
@@ -65,7 +65,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             integer_at_least(random_state, 0, "random_state", owner)
         self._check_settings()
         if len(self.classes_) == 1:
-            warnings.warn(ONE_CLASS, stacklevel=2)
+            warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
         self._learn(rows, labels)
         return self
 

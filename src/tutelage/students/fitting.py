@@ -11,7 +11,7 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 
 from tutelage._fitting import fit_clone
 from tutelage._typing import ABSTAIN, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.students.base import ONE_CLASS, SemiSupervisedClassifier
 
 _OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
@@ -51,7 +51,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
         )
     X, y = X_public[answered], classes[labels[answered]]
     if np.all(y == y[0]):
-        warnings.warn(ONE_CLASS, stacklevel=2)
+        warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
     elif learns_from_unlabelled(estimator):
         refuse_class_of_unlabelled(estimator, classes)
         X, y = X_public.copy(), _with_unlabelled(y, answered)  # some students work in place
