@@ -1,16 +1,12 @@
 """What a privacy officer would object to in a run: said before anything is spent, and filed on its card."""
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 import typer
 
-from tutelage._typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.cli.config import RunConfig
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.events import Repeated
-from tutelage.features import UNKNOWN
 from tutelage.lints import LARGE_EPSILON, Finding, lint
 from tutelage.mechanisms import InteractiveGNMax
 from tutelage.neighboring import ONE_TEACHER
@@ -22,12 +18,6 @@ def say(findings: tuple[Finding, ...]) -> None:
     for finding in findings:
         colour = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
         typer.secho(f"tutelage: {finding.severity}: {finding.reason}", err=True, fg=colour)
-
-
-def warn(sentences: Iterable[str]) -> None:
-    """Print warnings on standard error, for the data's owner only."""
-    for sentence in sentences:
-        typer.secho(f"tutelage: warning: {sentence}", err=True, fg=typer.colors.YELLOW)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
@@ -61,36 +51,6 @@ def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teach
     """
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
     return _of(settings, data, epsilon, teachers, len(data.X_private) if public else None)
-
-
-def oddities(data: RunData) -> Iterator[str]:
-    """Yield what a data scientist would want to know of the private cells, by the names of public columns.
-
-    It was read off private rows, and is therefore text and no `Finding`, which a card would take.
-
-    Parameters
-    ----------
-    data : RunData
-        The rows.
-    """
-    number_columns, code_columns = np.split(data.X_private.T, [len(data.numbers)])
-    # Not strict: private rows of other columns than the public ones are refused later, in words of their own.
-    empty = [name for name, cells in zip(data.numbers, number_columns, strict=False) if _has_empty(cells)]
-    if empty:
-        yield (
-            f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
-            "learn from them; for others, impute inside the model, so that each uses its own rows."
-        )
-    unknown = [name for name, cells in zip(data.texts, code_columns, strict=False) if UNKNOWN in cells]
-    if unknown:
-        yield (
-            f"Private rows have values that no public row has in: {', '.join(unknown)}. Teachers see them all as one. "
-            "Add public rows that have them, or leave the column out with `ignore`."
-        )
-
-
-def _has_empty(cells: Matrix) -> bool:
-    return cells.dtype.kind == "f" and bool(np.isnan(cells).any())
 
 
 def _of(

@@ -22,7 +22,8 @@ from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
-from tutelage.cli.objections import objections_before, objections_on_card, oddities, say, warn
+from tutelage.cli.objections import objections_before, objections_on_card, say
+from tutelage.cli.oddities import oddities
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.events import Composed
@@ -60,7 +61,8 @@ def run(
     data = load_sources(settings)
     check_public_rows(settings, data)
     say(objections_before(settings, data))
-    warn(oddities(data))
+    for oddity in oddities(data):
+        typer.secho(f"tutelage: warning: {oddity}", err=True, fg=typer.colors.YELLOW)
     proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
     model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
