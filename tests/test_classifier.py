@@ -317,6 +317,8 @@ def digits_features():
 def test_thousands_of_images_need_few_labels_with_public_features():
     digits, features = digits_features()
     settings: Any = {"n_teachers": 100, "mechanism": GNMax(10.0), "n_queries": 150, "classes": range(10)}
+    # Seeded: with shards and noise of their own, about one run in thirty misses a class.
+    settings |= {"random_state": 0, "noise": SimulationNoise(0)}
     rows, held = (digits.X_train, digits.y_train), (digits.X_test[150:], digits.y_test[150:])
     raw = PATEClassifier(ClassMeans(), student=SVC(), **settings).fit(*rows, X_public=digits.X_test)
     model = PATEClassifier(ClassMeans(), features=features, student=SVC(), **settings).fit(
