@@ -155,7 +155,7 @@ def test_the_helper_of_the_next_test_rewrites_faithfully(path):
         {10: {"spent": 0}},
         {10: {"kind": "opened"}},
         {10: {"kind": "erased"}},
-        {10: {"format": 2}},
+        {10: {"format": 3}},
         {10: {"queries": 1000}},
         {10: {"number": 9}},
         {2: {"queries": 0}},

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +21,7 @@ from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
+    LateProposalError,
     LedgerError,
     LedgerMismatchError,
     LedgerStorageError,
@@ -30,6 +31,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.history import is_publication
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import Verified, verified
@@ -268,13 +270,15 @@ class Ledger:
         """Whom the budget protects."""
         return self._unit
 
-    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+    def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
         """Tie the ledger to a private data set, or check that it is tied to this one.
 
         Parameters
         ----------
         digest : bytes
-            `data_digest` of the private rows; only its keyed hash is kept.
+            `data_digest` of the people, or of the private rows; only its keyed hash is kept.
+        formerly : sequence of bytes
+            Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to this one.
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
@@ -285,19 +289,52 @@ class Ledger:
             If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
+        same = {found, *(fingerprint(self._key, known) for known in formerly)}
         with self._held(write=True) as write:
             known = [entry.content["fingerprint"] for entry, _ in write.entries() if entry.kind is Kind.BOUND]
-            if known and known[-1] == found:
+            if known and known[-1] in same:
                 return
             if known and not changed:
                 raise LedgerMismatchError(
-                    f"{self._name} is the ledger of another data set, or of an earlier state of this one. Name the "
-                    "right ledger; if rows were only added, removed or corrected, say that the data changed."
+                    f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people "
+                    "joined or left, or rows were corrected, say that the data changed."
                 )
             last = write.last()
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found)
             write.append(entry)
         self._newest = entry
+
+    def record_proposal(self, proposal: dict[str, Any]) -> None:
+        """Write down what will be published of the labels, before the first of them; the same again changes nothing.
+
+        Parameters
+        ----------
+        proposal : dict
+            Plain values; all of it is public.
+
+        Raises
+        ------
+        LateProposalError
+            If a label was reserved before, whether it was answered or not.
+        """
+        text = canonical(proposal)
+        with self._held(write=True) as write:
+            entries = [entry.content for entry, _ in write.entries()]
+            if any(canonical(one) == text for one in _proposals(entries)):
+                return
+            if any(entry["kind"] == Kind.RESERVED and not is_publication(entry) for entry in entries):
+                raise LateProposalError(
+                    f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
+                    "have shaped it. Publish the worst-case epsilon of these labels."
+                )
+            last = write.last()
+            entry = Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal)
+            write.append(entry)
+        self._newest = entry
+
+    def proposals(self) -> list[dict[str, Any]]:
+        """Return what `record_proposal` wrote down, the first one first."""
+        return _proposals(self.export())
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -570,6 +607,10 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
         unit={"name": unit.name, "neighboring": str(unit.neighboring)},
         key=hashlib.sha256(key).hexdigest(),
     )
+
+
+def _proposals(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry["proposal"] for entry in entries if entry["kind"] == Kind.PROPOSED]
 
 
 def _check_storable(event: Event) -> None:

@@ -19,6 +19,7 @@ from tutelage.exceptions import LedgerTamperedError, TutelageError
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.history import is_publication
 from tutelage.ledger.store import Transaction
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
@@ -121,6 +122,7 @@ class _Book:
     last: Entry | None = None
     bound: bool = False
     simulated: bool = False
+    asked: bool = False
     reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -170,6 +172,8 @@ class _Book:
                 return self._opened(entry)
             case Kind.BOUND:
                 return self._bound(entry)
+            case Kind.PROPOSED:
+                return self._proposed(entry)
             case Kind.RESERVED:
                 return self._reserved(entry)
             case Kind.ANSWERED:
@@ -188,6 +192,11 @@ class _Book:
         self.bound = bool(entry.content["fingerprint"])
         return 0
 
+    def _proposed(self, entry: Entry) -> int:
+        if self.asked or type(entry.content["proposal"]) is not dict:
+            raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
+        return 0
+
     def _reserved(self, entry: Entry) -> int:
         event = event_from_dict(entry.content["event"])
         queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
@@ -195,6 +204,7 @@ class _Book:
             raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
         self.reserved[entry.number] = _Reserved(event, queries, cost)
         self.simulated |= event.is_simulated
+        self.asked |= not is_publication(entry.content)
         if self.thoroughly and cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost
