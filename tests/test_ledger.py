@@ -394,8 +394,8 @@ def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
     with pytest.raises(LedgerStorageError, match="is a database, but no ledger of tutelage"):
         Ledger.open(tmp_path / "other.db")
     with sqlite3.connect(ledger.path) as raw:
-        raw.execute("PRAGMA user_version = 2")
-    with pytest.raises(LedgerStorageError, match="has format 2; this version reads 1"):
+        raw.execute("PRAGMA user_version = 3")
+    with pytest.raises(LedgerStorageError, match="has format 3; this version reads up to 2"):
         Ledger.open(ledger.path)
 
 
