@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -23,6 +23,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LateProposalError,
     LedgerError,
+    LedgerLockedError,
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
@@ -30,6 +31,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
 from tutelage.ledger.checkpoint import Checkpoint
+from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import is_publication
@@ -60,6 +62,8 @@ class Reservation:
         How many of them.
     grains : int
         What is reserved, in the unit of `RenyiFilter`.
+    room : Room, optional
+        Disk space for the answers, as long as this object lives.
     """
 
     number: int
@@ -67,6 +71,7 @@ class Reservation:
     event: Event
     queries: int
     grains: int
+    room: Room | None = field(default=None, compare=False, repr=False)
 
 
 class Settled(NamedTuple):
@@ -364,6 +369,9 @@ class Ledger:
     def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
 
+        Room on the disk for the answers is kept too, as long as the reservation is held, so that a disk that fills up
+        meanwhile does not leave them spent and unstored.
+
         Parameters
         ----------
         event : Event
@@ -403,8 +411,9 @@ class Ledger:
             fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
             entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
             write.append(entry)
+            room = self._store.room(queries)
         self._newest = entry
-        return Reservation(entry.number, entry.hash, event, queries, cost)
+        return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
         """Return the reservation that was named `batch`, or None."""
@@ -435,7 +444,8 @@ class Ledger:
         LedgerError
             If more was run than reserved, or the reservation is settled already. The answers must then not be released.
         LedgerLockedError, LedgerStorageError, LedgerTamperedError
-            If the answers could not be stored. They must then not be released, and stay spent.
+            If the answers could not be stored. They must then not be released, and stay spent; the same call may be
+            made again.
         """
         _check_storable(happened)
         given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
@@ -443,31 +453,51 @@ class Ledger:
         if breach is not None:
             raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")
         refund = reservation.grains - self._filter.cost(happened)
-        with self._held(write=True) as write:
-            if not _is_open(write, reservation):
-                raise LedgerError(
-                    "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
-                )
-            last, digest, kept = write.last(), AnswerDigest(), 0
-            for query, labels in sorted(answers.items()):
-                text = canonical(labels)
-                if write.remember(query, text, reservation.number):
-                    digest.add(query, text)
-                    kept += 1
-            entry = Entry.after(
-                last,
-                Kind.ANSWERED,
-                last.spent - refund,
-                reservation=reservation.number,
-                happened=happened.as_dict(),
-                refund=refund,
-                answers=kept,
-                digest=digest.hexdigest(),
-            )
-            write.append(entry, reservation.number)
-            labels = _recalled(write, list(answers))
+        try:
+            with self._held(write=True) as write:
+                labels, entry = self._settled(write, reservation, answers, happened, refund)
+        except (LedgerStorageError, LedgerLockedError) as error:
+            share = self._filter.share(reservation.grains)
+            raise type(error)(
+                f"{error} Until the answers to these {reservation.queries:,} queries are stored, they are withheld, "
+                f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
+            ) from None
         self._newest = entry
         return Settled(labels, self._filter.share(reservation.grains - refund))
+
+    def _settled(
+        self,
+        write: Transaction,
+        reservation: Reservation,
+        answers: dict[bytes, Labels],
+        happened: Event,
+        refund: int,
+    ) -> tuple[dict[bytes, Labels], Entry]:
+        """Store the answers and the entry of a batch, and return the answers that count."""
+        if not _is_open(write, reservation):
+            raise LedgerError(
+                "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
+            )
+        if reservation.room is not None:
+            reservation.room.free()
+        last, digest, kept = write.last(), AnswerDigest(), 0
+        for query, labels in sorted(answers.items()):
+            text = canonical(labels)
+            if write.remember(query, text, reservation.number):
+                digest.add(query, text)
+                kept += 1
+        entry = Entry.after(
+            last,
+            Kind.ANSWERED,
+            last.spent - refund,
+            reservation=reservation.number,
+            happened=happened.as_dict(),
+            refund=refund,
+            answers=kept,
+            digest=digest.hexdigest(),
+        )
+        write.append(entry, reservation.number)
+        return _recalled(write, list(answers)), entry
 
     def recall(self, hashes: list[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among queries; repeating them costs nothing.
@@ -557,7 +587,7 @@ class Ledger:
 
     @property
     def _name(self) -> str:
-        return "The ledger in memory" if self.path is None else str(self.path)
+        return "This budget" if self.path is None else str(self.path)
 
     def _check_unit(self, event: Event) -> None:
         if any(part.event.unit != self.unit for part in flatten(event)):

@@ -26,6 +26,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.ledger.checkpoint import Checkpoint
+from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Entry, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
@@ -195,7 +196,9 @@ class Store:
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
         _STORES.add(self)
-        if path is not None:
+        if self._file is not None:
+            if not read_only:
+                check_locks(self._file.parent)
             with _explained(path, timeout):
                 self._check_header()
 
@@ -216,6 +219,8 @@ class Store:
                 _write_schema(store._memory, first, key)
                 store._memory.execute("COMMIT")
             return store
+        if path.parent.is_dir():
+            check_locks(path.parent)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -251,6 +256,10 @@ class Store:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
+
+    def room(self, queries: int) -> Room | None:
+        """Return room on the disk for so many answers; a ledger in memory needs none."""
+        return None if self._file is None else Room(self._file, queries)
 
     @contextmanager
     def snapshot(self) -> Iterator[Transaction]:
