@@ -213,7 +213,7 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
     votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
     if settings.output.votes:
         model.votes_.save(votes)
-    parts = [part for part in (data.encoder, model.student_map, model.student_) if part is not None]
+    parts = [part for part in (data.columns, model.student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

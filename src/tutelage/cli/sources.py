@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
 
 from tutelage._files import read_arrays
 from tutelage._typing import Matrix
@@ -38,8 +37,8 @@ class RunData:
         Names of the feature columns, in the order in which the student takes them.
     numbers, texts : tuple of str
         Names of the number columns, which come first in the matrices, and of the text columns, whose codes follow.
-    encoder : ColumnTransformer or None
-        How text columns became numbers, learned from public rows.
+    columns : PublicColumns or None
+        How named columns became numbers, learned from public rows; None where columns have no names.
     """
 
     X_private: Matrix
@@ -52,7 +51,7 @@ class RunData:
     texts: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    encoder: ColumnTransformer | None = None
+    columns: PublicColumns | None = None
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -123,6 +122,7 @@ def _adult() -> RunData:
         classes=adult.classes,
         features=adult.feature_names,
         numbers=adult.feature_names,
+        columns=PublicColumns(adult.feature_names, (None,) * len(adult.feature_names)),
     )
 
 
@@ -138,9 +138,9 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         return None if name is None else np.array(table.column(name))
 
     return RunData(
-        X_private=columns.matrix(rows),
+        X_private=columns.transform(rows),
         y_private=_declared(np.array(rows.column(private.label)), private),
-        X_public=columns.matrix(public_rows),
+        X_public=columns.transform(public_rows),
         y_public=_declared_public(text(public_rows, public_label), private),
         classes=tuple(private.classes),
         features=names,
@@ -148,7 +148,7 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         texts=columns.texts,
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
-        encoder=columns.encoder,
+        columns=columns,
     )
 
 
