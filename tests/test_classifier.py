@@ -274,7 +274,7 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
     model(ledger=path, epsilon=60.0).fit(X, y, X_public=X[:20])
-    with pytest.raises(LedgerMismatchError, match="the ledger of another data set"):
+    with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
         model(ledger=path).fit(X, 1 - y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="must be 60, as when the ledger was made: a budget is set once"):
         model(ledger=path, epsilon=61.0).fit(X, y, X_public=X[:20])

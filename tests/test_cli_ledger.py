@@ -263,6 +263,6 @@ def test_other_rows_or_changed_rows_are_noticed(folder):  # noqa: F811
     lines = (folder / "private.csv").read_text().splitlines()
     (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")
     refused = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
-    assert "is the ledger of another data set, or of an earlier state of this one" in refused
+    assert "is tied to other people or other rows" in refused
     assert tutelage("run", "config.toml", "--overwrite", "--data-changed", cwd=folder).returncode == 0
     assert (folder / "one.ledger").is_file()

@@ -307,7 +307,7 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
         )
         vote = ("vote", votes, *member, "--data", data, "--batch", asked)
         if number == 2:
-            assert "ledger of another data set, or of an earlier state" in refusal(tutelage("federate", *vote), 1)
+            assert "tied to other people or other rows" in refusal(tutelage("federate", *vote), 1)
             vote = (*vote, "--data-changed")
         run(*vote)
     shown = tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger", "--json")

@@ -38,6 +38,7 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
+    LateProposalError,
     LedgerError,
     LedgerLockedError,
     LedgerMismatchError,
@@ -297,7 +298,7 @@ def test_it_knows_its_data_set(ledger):
     ledger.bind(digest)
     assert ledger.state().entries == 2
     other = data_digest(np.eye(3), np.arange(1, 4))
-    with pytest.raises(LedgerMismatchError, match="the ledger of another data set"):
+    with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
         ledger.bind(other)
     answer(ledger, [b"q" * 32])
     spent = ledger.state().spent
@@ -393,8 +394,8 @@ def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
     with pytest.raises(LedgerStorageError, match="is a database, but no ledger of tutelage"):
         Ledger.open(tmp_path / "other.db")
     with sqlite3.connect(ledger.path) as raw:
-        raw.execute("PRAGMA user_version = 2")
-    with pytest.raises(LedgerStorageError, match="has format 2; this version reads 1"):
+        raw.execute("PRAGMA user_version = 3")
+    with pytest.raises(LedgerStorageError, match="has format 3; this version reads up to 2"):
         Ledger.open(ledger.path)
 
 
@@ -634,3 +635,38 @@ def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
     assert data_digest(X, y) == data_digest(X[order], y[order])
     others = [(X[order], y), (X[:5], y[:5]), (np.vstack([X, X[:1]]), np.append(y, 0)), (X, y, y), (X, y, None, y)]
     assert len({data_digest(X, y), *(data_digest(*other) for other in others)}) == 6
+
+
+def test_a_proposal_is_an_entry_that_spends_nothing_and_is_written_once(ledger):
+    proposal = {"kind": "test", "order": 8.5, "caps": [1.0, 2.0]}
+    for _ in range(2):
+        ledger.record_proposal(proposal)
+    assert ledger.proposals() == [proposal]
+    assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
+
+
+def test_a_proposal_after_a_label_is_refused(ledger):
+    ledger.record_proposal({"order": 8.5})
+    ledger.reserve(ANSWER, 1)  # interrupted, or not: its votes may have been seen
+    ledger.record_proposal({"order": 8.5})  # the same as before
+    with pytest.raises(LateProposalError, match="must come before the first of them"):
+        ledger.record_proposal({"order": 9.0})
+    assert ledger.proposals() == [{"order": 8.5}]
+
+
+def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger):
+    ledger.reserve(ANSWER, 1)
+    with ledger._store.transaction(write=True) as write:
+        last = write.last()
+        write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal={"order": 9.0}))
+    with pytest.raises(LedgerTamperedError, match="a proposal that was made after a label"):
+        ledger.verify()
+
+
+def test_a_data_set_that_earlier_versions_knew_by_another_digest_is_the_same(ledger):
+    old, new = data_digest(np.eye(3)), data_digest(["a", "b", "c"])
+    ledger.bind(old)
+    ledger.bind(new, formerly=(old,))
+    assert ledger.state().entries == 2
+    with pytest.raises(LedgerMismatchError):
+        ledger.bind(new)

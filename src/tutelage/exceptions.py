@@ -12,6 +12,7 @@
     ├── LedgerError                a ledger does not do what was asked of it
     │   ├── BudgetExceededError    the release would pass the budget; nothing was spent or drawn
     │   ├── PublicationsExhaustedError  the ledger's δ is taken by other published epsilons
+    │   ├── LateProposalError      a proposal comes after a label, which may have shaped it
     │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
     │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
     │   ├── LedgerLockedError      another process holds it for too long
@@ -91,6 +92,10 @@ class BudgetExceededError(LedgerError):
 
 class PublicationsExhaustedError(LedgerError):
     """The δ of the epsilons published through one ledger would pass the ledger's own."""
+
+
+class LateProposalError(LedgerError):
+    """A proposal was made after a label of the same ledger, so that private votes may have shaped it."""
 
 
 class LedgerMismatchError(LedgerError):

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
-FORMAT = 1
+FORMAT = 2  # 1 had no proposals
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
@@ -23,6 +23,7 @@ class Kind(StrEnum):
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
     BOUND = "bound"  # to which private data set, as a keyed fingerprint
+    PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
 

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +21,7 @@ from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
+    LateProposalError,
     LedgerError,
     LedgerMismatchError,
     LedgerStorageError,
@@ -28,11 +29,13 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
+from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.history import is_publication
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import Verified, verified
+from tutelage.ledger.verification import terms_of, verified
 from tutelage.neighboring import PrivacyUnit
 
 _TIMEOUT = 60.0
@@ -154,9 +157,10 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.transaction() as read:
-            found = verified(read)
-            self._key = read.key()
-        self._filter, self._unit, self._newest = found.filter, found.unit, found.last
+            self._key, opening, self._newest = read.key(), read.opening(), read.last()
+            read.checkpoint()
+        self._filter, self._unit = terms_of(opening, self._key)
+        self._opened = opening.content["written"]
 
     @classmethod
     def create(
@@ -226,7 +230,9 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
-        """Open a ledger, checking every entry and every answer in it.
+        """Open a ledger, checking its first and its newest entry and the sums over all of them.
+
+        It takes as long for a million answers as for one; `verify` checks every entry and every answer.
 
         Parameters
         ----------
@@ -268,13 +274,15 @@ class Ledger:
         """Whom the budget protects."""
         return self._unit
 
-    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+    def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
         """Tie the ledger to a private data set, or check that it is tied to this one.
 
         Parameters
         ----------
         digest : bytes
-            `data_digest` of the private rows; only its keyed hash is kept.
+            `data_digest` of the people, or of the private rows; only its keyed hash is kept.
+        formerly : sequence of bytes
+            Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to this one.
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
@@ -285,19 +293,52 @@ class Ledger:
             If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
+        same = {found, *(fingerprint(self._key, known) for known in formerly)}
         with self._held(write=True) as write:
-            known = [entry.content["fingerprint"] for entry, _ in write.entries() if entry.kind is Kind.BOUND]
-            if known and known[-1] == found:
+            known = _sums(write).fingerprint
+            if known in same:
                 return
             if known and not changed:
                 raise LedgerMismatchError(
-                    f"{self._name} is the ledger of another data set, or of an earlier state of this one. Name the "
-                    "right ledger; if rows were only added, removed or corrected, say that the data changed."
+                    f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people "
+                    "joined or left, or rows were corrected, say that the data changed."
                 )
             last = write.last()
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found)
             write.append(entry)
         self._newest = entry
+
+    def record_proposal(self, proposal: dict[str, Any]) -> None:
+        """Write down what will be published of the labels, before the first of them; the same again changes nothing.
+
+        Parameters
+        ----------
+        proposal : dict
+            Plain values; all of it is public.
+
+        Raises
+        ------
+        LateProposalError
+            If a label was reserved before, whether it was answered or not.
+        """
+        text = canonical(proposal)
+        with self._held(write=True) as write:
+            if any(canonical(known) == text for known in _proposals(write)):
+                return
+            if _sums(write).asked:
+                raise LateProposalError(
+                    f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
+                    "have shaped it. Publish the worst-case epsilon of these labels."
+                )
+            last = write.last()
+            entry = Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal)
+            write.append(entry)
+        self._newest = entry
+
+    def proposals(self) -> list[dict[str, Any]]:
+        """Return what `record_proposal` wrote down, the first one first."""
+        with self._held() as read:
+            return list(_proposals(read))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -454,32 +495,32 @@ class Ledger:
         return query_hashes(self._key, context, rows, *beside)
 
     def state(self) -> LedgerState:
-        """Return what the ledger says now, after checking every entry and answer."""
+        """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            found = verified(read)
-        return self._state_of(found)
+            return self._state(read.last(), _sums(read))
 
-    def _state_of(self, found: Verified) -> LedgerState:
-        self._newest = found.last
-        spent = self._filter.share(found.last.spent)
+    def _state(self, last: Entry, sums: Checkpoint) -> LedgerState:
+        self._newest = last
         return LedgerState(
             budget=self.epsilon,
             delta=self.delta,
-            spent=spent,
-            remaining=self._filter.share(self._filter.capacity - found.last.spent),
+            spent=self._filter.share(last.spent),
+            remaining=self._filter.share(self._filter.capacity - last.spent),
             order=self._filter.order,
             unit=self.unit,
-            opened=found.opened,
-            entries=found.last.number + 1,
-            head=found.last.hash.hex(),
-            answers=found.answers,
-            unsettled=found.unsettled,
-            bound=found.bound,
-            simulated=found.simulated,
+            opened=self._opened,
+            entries=last.number + 1,
+            head=sums.head,
+            answers=sums.answers,
+            unsettled=sums.unsettled,
+            bound=bool(sums.fingerprint),
+            simulated=sums.simulated,
         )
 
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
+
+        It reads a copy in memory, so that others go on asking meanwhile.
 
         Parameters
         ----------
@@ -496,13 +537,12 @@ class Ledger:
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
-        with self._held() as read:
-            found = verified(read, thoroughly=True, head=None if head is None else head.lower())
-        return self._state_of(found)
+        with self._snapshot() as read:
+            return self._state(read.last(), verified(read, head=None if head is None else head.lower()))
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
-        with self._held() as read:
+        with self._snapshot() as read:
             return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
 
     def __repr__(self) -> str:
@@ -532,11 +572,19 @@ class Ledger:
     def _held(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
         with self._store.transaction(write=write) as held:
-            if held.key() != self._key or held.hash_of(self._newest.number) != self._newest.hash:
-                raise LedgerTamperedError(
-                    f"{self._name} was replaced, by another or an older one, while it was in use."
-                )
+            self._check_same(held)
             yield held
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Transaction]:
+        """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
+        with self._store.snapshot() as read:
+            self._check_same(read)
+            yield read
+
+    def _check_same(self, read: Transaction) -> None:
+        if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
+            raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
 
     def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
         fitting = self._filter.fitting(event, spent)
@@ -572,6 +620,20 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
     )
 
 
+def _sums(read: Transaction) -> Checkpoint:
+    """Return the sums over all entries; only in a file of an earlier version are they added up here."""
+    return read.checkpoint() or verified(read)
+
+
+def _proposals(read: Transaction) -> Iterator[dict[str, Any]]:
+    """Yield the proposals, which are all before the first label."""
+    for entry, _ in read.entries():
+        if entry.kind is Kind.PROPOSED:
+            yield entry.content["proposal"]
+        elif entry.kind is Kind.RESERVED and not is_publication(entry.content):
+            return
+
+
 def _check_storable(event: Event) -> None:
     """Refuse an event that would not come back from the file as it is."""
     try:
@@ -583,12 +645,11 @@ def _check_storable(event: Event) -> None:
 
 
 def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
-    for entry, _ in read.entries():
-        if entry.kind is Kind.RESERVED and entry.content.get("batch") == batch:
-            content = entry.content
-            event = event_from_dict(content["event"])
-            return Reservation(entry.number, entry.hash, event, content["queries"], content["cost"])
-    return None
+    number = read.number_of_batch(batch)
+    if number is None:
+        return None
+    content, found = json.loads(read.text_of(number) or "{}"), read.hash_of(number) or b""
+    return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
 
 
 def _is_open(read: Transaction, reservation: Reservation) -> bool:
