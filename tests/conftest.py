@@ -8,8 +8,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tutelage._refits import Refits
 from tutelage.cli import main
-from tutelage.refits import Refits
 from tutelage.votes import VoteHistogram
 
 REPOSITORY = Path(__file__).parent.parent

@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tutelage._fitting import fit_clone
+from tutelage._refits import REFITS, Spent
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
@@ -31,7 +32,6 @@ from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column, canonical_ids
-from tutelage.refits import REFITS, Spent
 from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.students import default_student, fit_student, selector_named, student_named
 from tutelage.students.fitting import refuse_class_of_unlabelled, try_student
@@ -161,6 +161,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
+    remembered_ : int
+        How many different queries kept the labels of earlier fits on this ledger: the private rows of this fit did not
+        vote on them; may be published.
     epsilon_ : PublicEpsilon
         The data-independent guarantee; may be published. That of these labels by themselves where nothing else was
         released through the ledger before; otherwise the ledger's budget, for all of it together.
@@ -604,6 +607,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             asked.release,
             ledger.state(),
         )
+        self.remembered_ = session.n_remembered
         self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
         # were asked may have followed from answers too, so the ε is that of as many as could have been.

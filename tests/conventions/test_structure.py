@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": {"accounting", "lints", "mechanisms", "partition", "teachers", "votes"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": {"accounting", "ledger", "mechanisms", "noise", "teachers", "votes"},
-    "refits": {"accounting", "partition"},
+    "_refits": {"accounting", "partition"},
     "classifier": {
         "features",
         "accounting",
@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "mechanisms",
         "noise",
         "partition",
-        "refits",
+        "_refits",
         "rounds",
         "students",
         "teachers",

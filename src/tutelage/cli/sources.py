@@ -1,7 +1,7 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -39,6 +39,10 @@ class RunData:
         Names of the number columns, which come first in the matrices, and of the text columns, whose codes follow.
     columns : PublicColumns or None
         How named columns became numbers, learned from public rows; None where columns have no names.
+    cells : dict of str to list of str
+        Every private column that has a name, used or not, as it was read; empty for the bundled example.
+    whole_rows : array of shape (rows, all columns) or None
+        The private rows as they were read, by which a ledger knows them; None where `X_private` is all there is.
     """
 
     X_private: Matrix
@@ -52,6 +56,8 @@ class RunData:
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
     columns: PublicColumns | None = None
+    cells: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    whole_rows: Matrix | None = None
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -149,6 +155,8 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
         columns=columns,
+        cells=rows.columns,
+        whole_rows=np.array(list(rows.columns.values()), dtype=object).T,
     )
 
 
@@ -178,6 +186,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
         numbers=names,
         entity_ids=optional(rows, private_path, private.entity),
         silos=optional(rows, private_path, private.silo),
+        cells={name: cells.astype(str).tolist() for name, cells in rows.items() if cells.shape == rows["X"].shape[:1]},
     )
 
 
