@@ -38,7 +38,7 @@ for path, X, y, owner in (
 # Yours begins here. What the columns mean is read off the public table: categories are never collected from people.
 private, public = read_csv(private_file), read_csv(public_file)
 columns = PublicColumns.learn(public, adult.feature_names)
-X_public = columns.matrix(public)
+X_public = columns.transform(public)
 model = PATEClassifier(
     DecisionTreeClassifier(max_depth=4),
     n_teachers=200,
@@ -51,7 +51,7 @@ model = PATEClassifier(
     delta=1e-5,
     random_state=0,
 )
-model.fit(columns.matrix(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
+model.fit(columns.transform(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
 
 # Where some public rows have labels, they score the student; these rows were not asked.
 evaluated = slice(model.n_queries, None)

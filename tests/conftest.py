@@ -8,6 +8,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tutelage._refits import Refits
 from tutelage.cli import main
 from tutelage.votes import VoteHistogram
 
@@ -16,6 +17,16 @@ GOLDEN = Path(__file__).parent / "golden"
 
 hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=100)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFitWarning")
+"""For tests that fit the same made-up rows several times, and are about something else."""
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test begin as a process does: what others fitted without a ledger is not counted."""
+    monkeypatch.setattr("tutelage.classifier.REFITS", Refits())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
+from conftest import FITS_AGAIN
 from tutelage import (
     ConfidentGNMax,
     GNMax,
@@ -36,8 +37,10 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerMismatchError,
     OverlappingShardsError,
+    RepeatedFitWarning,
 )
 from tutelage.features import PublicRows, ScaledColumns, glyph_features
+from tutelage.ledger import data_digest
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.networks import TwoConvolutions
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge
@@ -51,6 +54,7 @@ def model(**changes) -> PATEClassifier:
     return PATEClassifier(**{**settings, **changes})
 
 
+@FITS_AGAIN
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy.
     [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), public_fraction=0.5, random_state=0)],
@@ -74,6 +78,7 @@ def test_a_student_learns_through_noise(binary_rows):
     assert fitted.release_.event == Repeated(NoisyArgmaxGaussian(2.0, 2, row), 150)
 
 
+@FITS_AGAIN
 def test_public_rows_are_asked_from_the_first_on(binary_rows):
     X, y = binary_rows
     few = model(n_queries=7).fit(X, y, X_public=X)
@@ -81,6 +86,7 @@ def test_public_rows_are_asked_from_the_first_on(binary_rows):
     assert few.epsilon_.epsilon < model().fit(X, y, X_public=X).epsilon_.epsilon
 
 
+@FITS_AGAIN
 def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
     X, y = binary_rows
     noisy = model(mechanism=GNMax(50.0))
@@ -88,6 +94,7 @@ def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
     assert len(draws) == 3
 
 
+@FITS_AGAIN
 def test_the_votes_repeat_with_the_random_state(binary_rows):
     X, y = binary_rows
     one, other, changed = (model(random_state=seed).fit(X, y, X_public=X).votes_.counts for seed in (3, 3, 4))
@@ -127,13 +134,16 @@ def test_predicting_needs_neither_votes_nor_noise(binary_rows, monkeypatch):
 
 def test_it_works_in_cross_validation_on_data_that_are_public_anyway(binary_rows):
     X, y = binary_rows
-    assert cross_val_score(model(public_fraction=0.3), X, y, cv=3).mean() > 0.8
+    with pytest.warns(RepeatedFitWarning) as caught:
+        assert cross_val_score(model(public_fraction=0.3), X, y, cv=3).mean() > 0.8
+    assert [str(warning.message)[:13] for warning in caught] == ["This is fit 2", "This is fit 3"]
 
 
 def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
+@FITS_AGAIN
 def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path, monkeypatch):
     X, y = binary_rows
     folder = tmp_path / "private"
@@ -146,6 +156,7 @@ def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path
     assert not folder.exists()
 
 
+@FITS_AGAIN
 def test_entities_and_silos_set_the_unit(binary_rows):
     X, y = binary_rows
     ids = np.arange(400) // 4
@@ -165,6 +176,7 @@ def test_a_declared_class_that_nobody_has_keeps_its_place(binary_rows):
     assert fitted.predict_proba(X).shape == (400, 3)
 
 
+@FITS_AGAIN
 def test_missing_values_pass_where_both_models_take_them(binary_rows):
     X, y = binary_rows
     X = X.copy()
@@ -244,16 +256,69 @@ def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_
     X, y = binary_rows
     path = tmp_path / "a.ledger"
     first = model(ledger=path, epsilon=90.0).fit(X, np.where(y == 1, "ill", "well"), X_public=X[:40])
-    with pytest.warns(BudgetContinuedWarning):
-        other = model(ledger=path, data_changed=True).fit(X, np.where(y == 1, "old", "young"), X_public=X[:40])
-    with pytest.warns(BudgetContinuedWarning):
-        named = model(ledger=path, data_changed=True, question="next year").fit(
-            X, np.where(y == 1, "ill", "well"), X_public=X[:40]
-        )
+    with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
+        other = model(ledger=path).fit(X, np.where(y == 1, "old", "young"), X_public=X[:40])
+    with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
+        named = model(ledger=path, question="next year").fit(X, 1 - y, X_public=X[:40])
     costs = [fitted.release_.cost for fitted in (first, other, named)]
     assert costs == [costs[0]] * 3
-    with pytest.raises(LedgerMismatchError):  # other names of the classes are other data
-        model(ledger=path).fit(X, np.where(y == 1, "dead", "alive"), X_public=X[:40])
+    assert named.ledger_.spent == pytest.approx(sum(costs))  # one budget
+    with pytest.raises(LedgerMismatchError, match="tied to other people or other rows"):
+        model(ledger=path).fit(X + 1, y, X_public=X[:40])
+
+
+def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(binary_rows, tmp_path):
+    X, y = binary_rows
+    path, people = tmp_path / "a.ledger", np.arange(400) // 4
+    settings = {"X_public": X[:40, :2], "entity_ids": people}
+    model(ledger=path, epsilon=200.0).fit(X[:, :2], y, **settings)
+    backwards = {"X_public": X[:40, 2:], "entity_ids": [f" {name}" for name in people[::-1]]}
+    with pytest.warns(BudgetContinuedWarning):
+        again = model(ledger=path, question="another").fit(X[::-1, 2:], 1 - y, **backwards)
+    assert again.ledger_.spent == pytest.approx(2 * again.release_.cost)
+    with pytest.raises(LedgerMismatchError, match="tied to other people"):
+        model(ledger=path).fit(X[:, :2], y, X_public=X[:40, :2], entity_ids=people + 1)
+
+
+def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    model(ledger=path, epsilon=200.0).fit(X[:, :2], y, X_public=X[:40, :2], whole_rows=X)
+    with pytest.warns(BudgetContinuedWarning):
+        model(ledger=path).fit(X[:, 2:], y, X_public=X[:40, 2:], whole_rows=X.tolist())
+    with pytest.raises(LedgerMismatchError):
+        model(ledger=path).fit(X[:, :2], y, X_public=X[:40, :2])
+    with pytest.raises(InvalidDataError, match="`whole_rows` must have one row per private row"):
+        model(ledger=path).fit(X, y, X_public=X[:10], whole_rows=X[1:])
+
+
+@pytest.mark.parametrize("people", [None, np.arange(400) // 4], ids=["rows", "entities"])
+def test_a_ledger_tied_by_an_earlier_version_knows_its_data(people, binary_rows, tmp_path):
+    X, y = binary_rows
+    unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    if people is not None:
+        unit = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=90.0, delta=1e-5, unit=unit)
+    ledger.bind(data_digest(X, y, people, None))  # columns and labels, as used
+    model(ledger=ledger).fit(X, y, X_public=X[:10], entity_ids=people)
+    with pytest.raises(LedgerMismatchError):
+        model(ledger=ledger).fit(X + 1, y, X_public=X[:10], entity_ids=None if people is None else people + 1)
+
+
+def test_new_rows_that_did_not_vote_are_said_to_be_unused(binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    first = model(ledger=path, epsilon=200.0).fit(X, y, X_public=X[:40])
+    unused = (
+        "All its queries were answered before: they keep their labels, at no cost, and the private rows of this fit "
+    )
+    with pytest.warns(BudgetContinuedWarning, match=unused + "did not vote on them. For labels from these rows, ask"):
+        again = model(ledger=path, data_changed=True).fit(X[:200], 1 - y[:200], X_public=X[:40])
+    assert again.release_.labels.tolist() == first.release_.labels.tolist()
+    with pytest.warns(BudgetContinuedWarning, match=" 40 of its queries were answered before"):
+        model(ledger=path).fit(X[:200], y[:200], X_public=X[:60])
+    with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
+        model(ledger=path).fit(X[:200], y[:200], X_public=X[60:80])
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_rows, tmp_path):
@@ -275,7 +340,7 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
     path = tmp_path / "a.ledger"
     model(ledger=path, epsilon=60.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
-        model(ledger=path).fit(X, 1 - y, X_public=X[:20])
+        model(ledger=path).fit(X[::2], y[::2], X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="must be 60, as when the ledger was made: a budget is set once"):
         model(ledger=path, epsilon=61.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="a budget is set once"):
@@ -348,6 +413,7 @@ def test_features_that_may_have_seen_private_rows_are_refused(features, binary_r
         PATEClassifier(ClassMeans(), features=features, n_teachers=5).fit(X, y, X_public=X[:20])
 
 
+@FITS_AGAIN
 def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
     X, y = binary_rows
     for teacher in (Ridge(), NaiveBayes(), NearestNeighbours(3), Network(nn_of_four, learning_rate=0.05, device="cpu")):

@@ -18,7 +18,9 @@ import pytest
 from conftest import GOLDEN
 from tutelage import VoteHistogram
 from tutelage.budget import round_up
+from tutelage.exceptions import InvalidDataError
 from tutelage.students import load_student
+from tutelage.tables import read_csv
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -146,6 +148,22 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
     assert student.predict(raw).tolist() == ["yes", "no"]
 
 
+def test_a_stored_student_knows_its_columns_by_name(folder, called):
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    student = load_student(folder / "out" / "student.skops")
+    table = read_csv(folder / "private.csv")
+    in_order = np.array([table.column(name) for name in ("age", "dose", "ward")], dtype=object).T
+    answers = student.predict(in_order).tolist()
+    assert student.predict(table).tolist() == answers  # a label and an id beside them do no harm
+    assert student.predict(dict(reversed(table.columns.items()))).tolist() == answers
+    assert list(student.feature_names_in_) == ["age", "dose", "ward"]
+    assert student.predict({"age": [None], "dose": [0.9], "ward": [None]}).tolist() == ["yes"]
+    with pytest.raises(InvalidDataError, match="no column 'dose'"):
+        student.predict({"age": [50], "Dose": [0.9], "ward": ["north"]})
+    with pytest.raises(InvalidDataError, match="must have 3 columns, in this order: age, dose, ward"):
+        student.predict([[50, 0.9]])
+
+
 def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     configure(folder, output="votes = true")
     result = tutelage("run", "config.toml", cwd=folder)
@@ -250,7 +268,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
     result = tutelage("run", "config.toml", cwd=folder)
     assert result.returncode == 0, result.stderr
     student = load_student(folder / "out" / "student.skops")
-    assert [name for name, _ in student.steps] == ["columntransformer", "publicpca", "decisiontreeclassifier"]
+    assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "decisiontreeclassifier"]
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.8
     assert card["feature_map"] == "pca, learned from public.csv, part of the student and published with it"
@@ -352,6 +370,9 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ),
         ([], {"public": 'selection = "balanced"'}, "There is no rule 'balanced' to choose queries by"),
         ([], {"public": 'selection = "least-confident"'}, "set `rounds` to at least 2"),
+        ([], {"public": 'overlap = "off"'}, '`overlap` in [public] must be "checked" or "ignored". Got \'off\'.'),
+        ([], {"private": 'entity = "ill"'}, "`entity` and `silo` in [private] must be other columns than `label`"),
+        ([], {"private": 'silo = "ill"'}, "must be other columns than `label`: they say whose row it is"),
         ([], {"public": "rounds = 0"}, "`rounds` of [public] must be an integer >= 1"),
         (
             [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import REPOSITORY
+from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, tutelage, write_rows
 from tutelage import classifier, labeling
 from tutelage.accounting import accountant
@@ -138,6 +138,7 @@ SHOWN = {
 }
 
 
+@FITS_AGAIN
 def test_the_documented_teachers_work():
     names: dict[str, Any] = {}
     for example in blocks("docs/teachers.md", "python"):
@@ -149,6 +150,7 @@ def test_the_documented_teachers_work():
     assert str(names["forests"].epsilon_).startswith("ε = ")
 
 
+@FITS_AGAIN
 def test_the_documented_students_work():
     names: dict[str, Any] = {}
     for example in blocks("docs/students.md", "python"):

@@ -11,31 +11,117 @@ PUBLIC = Table("public.csv", {"age": ["31", "", "45"], "city": ["Ulm", "Bonn", "
 def test_codes_come_from_public_rows_only():
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
     private = Table("private.csv", {"city": ["Bonn", "Kiel"], "age": ["7", ""]})
-    matrix = columns.matrix(private)
+    matrix = columns.transform(private)
     assert matrix[0].tolist() == [7, 0]
     assert np.isnan(matrix[1, 0])
     assert matrix[1, 1] == UNKNOWN
-    assert columns.encoder is not None
-    assert "Kiel" not in str(columns.encoder.named_transformers_["codes"].categories_)
+    assert (columns.numbers, columns.texts) == (("age",), ("city",))
+    assert "Kiel" not in str(columns.categories)
 
 
-def test_numbers_alone_need_no_encoder():
+def test_numbers_alone_are_taken_as_they_are():
     columns = PublicColumns.learn(PUBLIC, ("age",))
-    assert columns.encoder is None
-    assert columns.matrix(Table("private.csv", {"age": ["1e3", "-2"]})).tolist() == [[1000], [-2]]
+    assert columns.transform(Table("private.csv", {"age": ["1e3", "-2"]})).tolist() == [[1000], [-2]]
 
 
 def test_private_text_in_a_public_number_column_is_refused_without_quoting_it():
     columns = PublicColumns.learn(PUBLIC, ("age",))
     with pytest.raises(InvalidDataError, match=r"Column 'age' of private\.csv holds text") as caught:
-        columns.matrix(Table("private.csv", {"age": ["Mrs Miller"]}))
+        columns.transform(Table("private.csv", {"age": ["Mrs Miller"]}))
     assert "Miller" not in str(caught.value)
 
 
 def test_a_missing_column_is_named_and_no_cell_is_shown():
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
     with pytest.raises(InvalidDataError, match=r"private\.csv has no column 'city'\. Is its first line a header\?"):
-        columns.matrix(Table("private.csv", {"age": ["1"], "town": ["Ulm"]}))
+        columns.transform(Table("private.csv", {"age": ["1"], "town": ["Ulm"]}))
+
+
+class Series:
+    """A column as pandas and polars give it."""
+
+    def __init__(self, *cells: object, dtype: type | str = object) -> None:
+        self.cells = np.array(cells, dtype=dtype)
+
+    def to_numpy(self) -> np.ndarray:
+        return self.cells
+
+
+class Frame:
+    """Rows as pandas and polars hold them."""
+
+    def __init__(self, **columns: Series) -> None:
+        self.columns, self._cells = list(columns), columns
+
+    def __getitem__(self, name: str) -> Series:
+        return self._cells[name]
+
+
+class NotAvailable:
+    """pandas.NA: whether it differs from itself is not available either."""
+
+    def __ne__(self, other: object) -> "NotAvailable":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), NotAvailable(), "", " ", "?"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Frame(note=Series("x", "y"), city=Series("Ulm", "Bonn "), age=Series(31, 7.5, dtype="float64")),
+        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"]},
+        Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
+        [[31, "Ulm"], [7.5, "Bonn"]],
+        np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
+    ],
+    ids=["frame", "mapping", "table", "rows", "text"],
+)
+def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(rows):
+    columns = PublicColumns.learn(PUBLIC, ("age", "city"))
+    assert columns.transform(rows).tolist() == [[31, 1], [7.5, 0]]
+
+
+@pytest.mark.parametrize(("cities", "code"), [(["Bonn", ""], 0), (["?", "Ulm"], 0), (["Bonn", "Ulm"], UNKNOWN)])
+def test_an_empty_cell_is_the_same_however_it_is_spelled(cities, code):
+    columns = PublicColumns.learn(Table("public.csv", {"age": ["1", "2"], "city": cities}), ("age", "city"))
+    found = columns.transform({"age": EMPTY, "city": EMPTY})
+    assert np.isnan(found[:, 0]).all()
+    assert found[:, 1].tolist() == [code] * len(EMPTY)
+
+
+def test_a_category_is_its_spelling_and_a_whole_number_has_one():
+    public = Table("public.csv", {"ward": ["1", "02", "None", "True"]})
+    columns = PublicColumns.learn(public, ("ward",))
+    cells = [1, 1.0, np.float32(1), "1", 2, "02", None, "None", True, "true"]
+    coded = ["02", "1", "None", "True"].index
+    found = columns.transform({"ward": cells})[:, 0].tolist()
+    one, other, none, yes = map(coded, ["1", "02", "None", "True"])
+    assert found == [one, one, one, one, UNKNOWN, other, UNKNOWN, none, yes, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (Frame(age=Series(1), City=Series("Miller")), "no column 'city'. They need each of: age, city."),
+        ({"age": [1]}, "no column 'city'"),
+        ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
+        ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),
+        ({"age": ["Miller"], "city": ["Ulm"]}, "Column 'age' holds text"),
+        ({"age": [np.datetime64("2020-01-01")], "city": ["Ulm"]}, "Column 'age' holds text"),
+        ([["Miller", 1, 2]], r"must have 2 columns, in this order: age, city. Got shape \(1, 3\)"),
+        (["Miller", 1], r"Got shape \(2,\)"),
+    ],
+)
+def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, message):
+    with pytest.raises(InvalidDataError, match=message) as caught:
+        PublicColumns.learn(PUBLIC, ("age", "city")).transform(rows)
+    assert "Miller" not in str(caught.value)
+    assert caught.value.__context__ is None
 
 
 def test_csv_is_read_with_trimmed_cells_and_a_byte_order_mark(tmp_path):
@@ -72,7 +158,7 @@ def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
     columns = PublicColumns.learn(PUBLIC, ("age",))
     (tmp_path / "rows.csv").write_bytes(b"name\nMrs Miller \xff\n")
     for refused in (
-        lambda: columns.matrix(Table("private.csv", {"age": ["Mrs Miller"]})),
+        lambda: columns.transform(Table("private.csv", {"age": ["Mrs Miller"]})),
         lambda: read_csv(tmp_path / "rows.csv"),
     ):
         with pytest.raises(InvalidDataError) as caught:

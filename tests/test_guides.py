@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import REPOSITORY
+from conftest import FITS_AGAIN, REPOSITORY
 from tutelage import datasets
 from tutelage.datasets import AdultSplit, load_adult
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
@@ -72,6 +72,7 @@ def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_adult", lambda: few)
 
 
+@FITS_AGAIN
 @pytest.mark.usefixtures("few_people")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import (
@@ -108,6 +109,7 @@ def test_a_removed_entity_changes_one_teacher(name, noisy_rows):
     assert set(np.flatnonzero((before != after).any(axis=1))) == {home}
 
 
+@FITS_AGAIN
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("how", ["rows", "entities", "public fraction"])
 def test_the_estimator_that_users_call_keeps_the_claim(name, how, noisy_rows, monkeypatch):
@@ -356,6 +358,7 @@ class Bounded(PublicFeatureMap):
         return X / max(1.0, np.abs(X).max() / 10)
 
 
+@FITS_AGAIN
 def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(noisy_rows, monkeypatch):
     X, y = noisy_rows
     cast_ballots = []

@@ -47,6 +47,7 @@ RUN_BY = {
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 2}),
     "docs/membership.md": ("test_audit_membership.py", {"python": 1}),
+    "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/students.md": ("test_docs.py", {"python": 3}),

@@ -1,18 +1,23 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import skops.io
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage.exceptions import InvalidDataError, OneClassWarning
+from tutelage.features import PublicColumns
 from tutelage.students import fit_student, load_student, save_student
+from tutelage.tables import Table
 
 CLASSES = np.array(["no", "yes"])
 
@@ -78,3 +83,21 @@ class UnknownModel:
     """A type that scikit-learn does not know."""
 
     kind = "unknown"
+
+
+def test_a_student_that_an_earlier_version_stored_still_loads(tmp_path):
+    """A run kept the categories in scikit-learn's own encoder, before columns had names."""
+    rows = np.array([[31.0, "Ulm"], [45.0, "Bonn"], [np.nan, "Ulm"]], dtype=object)
+    categories: Any = [["Bonn", "Ulm"]]
+    codes = OrdinalEncoder(
+        categories=categories, handle_unknown="use_encoded_value", unknown_value=-1, dtype=np.float64
+    )
+    encoder = ColumnTransformer([("numbers", "passthrough", [0]), ("codes", codes, [1])])
+    student = make_pipeline(encoder, DecisionTreeClassifier()).fit(rows, ["yes", "no", "yes"])
+    save_student(student, tmp_path / "student.skops")
+    back = load_student(tmp_path / "student.skops")
+    assert back.predict(rows).tolist() == ["yes", "no", "yes"]
+    # And what it was trained on is what it would be trained on today: answers in a ledger are those of these numbers.
+    table = Table("public.csv", {"age": ["31", "45", ""], "city": ["Ulm", "Bonn", "Ulm"]})
+    now = PublicColumns.learn(table, ("age", "city")).transform(table)
+    assert np.array_equal(now, np.asarray(encoder.transform(rows), dtype=np.float64), equal_nan=True)

@@ -1,5 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
+import secrets
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tutelage._fitting import fit_clone
+from tutelage._refits import REFITS, Spent
 from tutelage._typing import Ballots, IntArray, Matrix
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import data_independent
-from tutelage.budget import round_up
+from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import Repeated
-from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
 from tutelage.labeling import LabelingSession, new_queries
 from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
@@ -29,7 +31,7 @@ from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.partition import Shards, as_column
+from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.students import default_student, fit_student, selector_named, student_named
 from tutelage.students.fitting import refuse_class_of_unlabelled, try_student
@@ -40,6 +42,26 @@ from tutelage.votes import tally
 _TRIAL_ROWS_PER_CLASS = 10
 _ENTRIES_PER_BATCH = 2  # of a ledger: reserved, settled
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+class _People(NamedTuple):
+    """What a data set is known by: to its ledger, or to the count of fits that have none. Private."""
+
+    rows: Matrix
+    labels: npt.NDArray[Any]
+    entity_ids: npt.NDArray[Any] | None
+    silos: npt.NDArray[Any] | None
+    whole_rows: npt.NDArray[Any]
+
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
+        if self.entity_ids is None:
+            return data_digest(self.whole_rows)
+        return data_digest(np.unique(canonical_ids(self.entity_ids)))
+
+    def former_digest(self) -> bytes:
+        """Return what ledgers were tied to before: the columns and labels that were used."""
+        return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
 
 
 class _Questions(NamedTuple):
@@ -63,7 +85,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
     and a student learns from the released labels. Predictions come from the student and cost nothing further. Every
-    call of `fit` is a new release: with a `ledger` all of them share its budget, without one their epsilons add up.
+    call of `fit` is a new release: with a `ledger` all of them share its budget, without one their epsilons add up, and
+    the second fit of the same rows says to what. So do the fits of `GridSearchCV` and `cross_val_score`.
 
     Parameters
     ----------
@@ -138,6 +161,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
+    remembered_ : int
+        How many different queries kept the labels of earlier fits on this ledger: the private rows of this fit did not
+        vote on them; may be published.
     epsilon_ : PublicEpsilon
         The data-independent guarantee; may be published. That of these labels by themselves where nothing else was
         released through the ledger before; otherwise the ledger's budget, for all of it together.
@@ -252,6 +278,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         X_public: npt.ArrayLike | None = None,
         entity_ids: npt.ArrayLike | None = None,
         silos: npt.ArrayLike | None = None,
+        whole_rows: npt.ArrayLike | None = None,
     ) -> Self:
         """Train teachers on the private rows, release noisy labels of public rows, and train the student.
 
@@ -267,6 +294,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Whose row it is: the unit of privacy. Without it the unit is one row.
         silos : array of shape (rows,), optional
             Owner of each row; each owner is one teacher.
+        whole_rows : array of shape (rows, ...), optional
+            The private rows with all their columns, of which `X` has some. Where there are no `entity_ids`, the ledger
+            knows its data set by them, whichever columns and labels a fit uses. Default: `X`.
 
         Raises
         ------
@@ -280,11 +310,16 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Warns
         -----
         BudgetContinuedWarning
-            If the ledger had been used before: how much was spent then, and now.
+            If the ledger had been used before: how much was spent then, and now, and whether queries kept the labels
+            of earlier fits, on which these rows did not vote.
+        RepeatedFitWarning
+            If there is no ledger, and earlier fits in this process were of the same rows, entities or estimator: what
+            all of them spent together. Fits with `SimulationNoise` do not count: their labels protect nobody.
         """
         self._check_parameters()
         rows, labels = self._validated(X, y)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        whole = rows if whole_rows is None else _whole_rows(whole_rows, len(rows))
         targets = self._encoded(labels)
         refuse_class_of_unlabelled(self.student_estimator, self.classes_)
         keep, public = self._public_rows(rows, X_public)
@@ -297,12 +332,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
-        digest = b"" if self.ledger is None else data_digest(rows[keep], labels[keep], entities, owners)
+        people = _People(rows[keep], labels[keep], entities, owners, whole[keep])
         questions = self._questions(public, seen, _integer(student_seed))
         answers = self._release_labels(
             questions,
             shards,
-            digest,
+            people,
             lambda: self._ballots(
                 self._mapped_private(rows[keep], shards, asked.shape[-1]),
                 targets[keep],
@@ -539,7 +574,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return _Questions(public, seen, sizes, first, chosen, voted, seed)
 
     def _release_labels(
-        self, questions: _Questions, shards: Shards, digest: bytes, vote: Callable[[], Ballots]
+        self, questions: _Questions, shards: Shards, people: _People, vote: Callable[[], Ballots]
     ) -> AskedRounds:
         """Set what was released and what it cost; `vote` trains the teachers, once the budget allows."""
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
@@ -554,16 +589,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             unit=shards.unit,
         )
         ledger = terms.existing_or_trial()
-        self._bind(ledger, digest)
+        self._bind(ledger, people)
         about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
         first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
         ledger.require(one, new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first))
         votes = tally(vote(), len(self.classes_), shards.unit)
         if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
             ledger = terms.open_or_make()
-            self._bind(ledger, digest)
+            self._bind(ledger, people)
         before = ledger.state()
         voted = questions.public[questions.voted]
+        repeated = self._count_fit(mechanism, people, n_queries, shards.unit.name)
         session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
         asked = ask_in_rounds(
             session,
@@ -581,6 +617,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             asked.release,
             ledger.state(),
         )
+        self.remembered_ = session.n_remembered
         self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
         # were asked may have followed from answers too, so the ε is that of as many as could have been.
@@ -588,12 +625,25 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
         self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
-            warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
+            said = _continued(before, self.ledger_, self.release_) + _from_memory(session)
+            warnings.warn(said, BudgetContinuedWarning, stacklevel=3)
+        if repeated is not None:
+            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=3)
         return asked
 
-    def _bind(self, ledger: Ledger, digest: bytes) -> None:
+    def _bind(self, ledger: Ledger, people: _People) -> None:
         if self.ledger is not None:
-            ledger.bind(digest, changed=self.data_changed)
+            ledger.bind(people.digest(), formerly=[people.former_digest()], changed=self.data_changed)
+
+    def _count_fit(self, mechanism: Mechanism, people: _People, queries: int, unit: str) -> Spent | None:
+        """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
+        if self.ledger is not None or known_noise(self.noise, "PATEClassifier").simulated:
+            return None
+        self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
+        one = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
+        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=unit)
+        spent = REFITS.spent(self._mark, self.delta)
+        return spent if spent.fits > 1 else None
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
         teachers = ensemble_of(
@@ -619,11 +669,35 @@ def _takes_missing_values(estimator: Any) -> bool:
 
 
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
-    before_it, by_it, left = round_up(before.spent), round_up(release.cost), -round_up(-after.remaining)
+    before_it, by_it = _upward(before.spent), _upward(release.cost)
     return (
-        f"This fit continues a budget of ε = {after.budget:g} at δ = {after.delta:g}: {before_it:g} was spent before "
-        f"it, {by_it:g} by it, and {left:g} remains. Queries that were answered before cost nothing."
+        f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: {before_it} was spent "
+        f"before it, {by_it} by it, and {-round_up(-after.remaining):.12g} remains."
     )
+
+
+def _from_memory(session: LabelingSession) -> str:
+    """Return what is to be said of queries whose labels are those of earlier sessions, if there are any."""
+    if session.n_remembered == 0:
+        return ""
+    which = "All its queries" if session.n_drawn == 0 else f"{session.n_remembered:,} of its queries"
+    return (
+        f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
+        "vote on them. For labels from these rows, ask about other public rows, or another `question`."
+    )
+
+
+def _together(spent: Spent, alone: PublicEpsilon) -> str:
+    return (
+        f"This is fit {spent.fits} without a ledger, in this process, of the same rows or estimator. Together they "
+        f"guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
+        f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, or "
+        "tune on public data (docs/pitfalls.md)."
+    )
+
+
+def _upward(epsilon: float) -> str:
+    return f"{round_up(epsilon):.12g}"
 
 
 def _without_values(message: str) -> str:
@@ -645,6 +719,13 @@ def _without_values(message: str) -> str:
 def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
     """Return the entries of a per-row column that belong to the kept rows."""
     return None if column is None else as_column(column)[keep]
+
+
+def _whole_rows(values: npt.ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+    rows = as_column(values)
+    if len(rows) != n_rows:
+        raise InvalidDataError(f"`whole_rows` must have one row per private row. Got {len(rows)} for {n_rows} rows.")
+    return rows
 
 
 def _integer(seed: np.random.SeedSequence) -> int:

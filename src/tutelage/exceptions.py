@@ -25,6 +25,7 @@
     └── NotPublishableError        a private value met a public door      (also TypeError)
 
     BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
+    RepeatedFitWarning             fits without a ledger spend together   (a UserWarning)
     OneClassWarning                all released labels are of one class   (a UserWarning)
     TeacherLostWarning             a teacher could not be trained         (a UserWarning)
     AsPrintedWarning               a paper's equation is used as printed, though it is wrong  (a UserWarning)
@@ -136,6 +137,10 @@ class PartyLostError(FederationError):
 
 class BudgetContinuedWarning(UserWarning):
     """A fit went on spending a budget that earlier ones had spent from."""
+
+
+class RepeatedFitWarning(UserWarning):
+    """A fit without a ledger used rows, or an estimator, of earlier ones; what they spent adds up."""
 
 
 class OneClassWarning(UserWarning):

@@ -113,6 +113,7 @@ class LabelingSession:
         self._voted = None if X_voted is None else self._places_of_votes(X_voted)
         self._asked: list[_Asked] = []
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
+        self._drawn, self._remembered = set[bytes](), set[bytes]()
 
     @property
     def ledger(self) -> Ledger:
@@ -133,6 +134,16 @@ class LabelingSession:
     def n_classes(self) -> int:
         """Number of classes voted on."""
         return self._voters.n_classes
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of different queries that noise was drawn for in this session."""
+        return len(self._drawn)
+
+    @property
+    def n_remembered(self) -> int:
+        """Number of different queries that an earlier session had answered: these votes do not show in them."""
+        return len(self._remembered)
 
     @property
     def fitting(self) -> int:
@@ -198,6 +209,7 @@ class LabelingSession:
         self._store_leftover()
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
+        self._remembered |= set(answers) - self._drawn
         fresh: dict[bytes, int] = {}  # where each new query stands first
         for place, query in enumerate(hashes):
             if query not in answers:
@@ -296,6 +308,7 @@ class LabelingSession:
         reservation = self._ledger.reserve(one, len(places))
         drawn = self._mechanism.release(votes, self._noise, predictions)
         self._asked.append(_Asked(votes, drawn, predictions))
+        self._drawn |= set(fresh)
         labels = drawn.labels.reshape(len(places), -1).tolist()
         answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
         return self._stored(reservation, answers, drawn.event), drawn.event

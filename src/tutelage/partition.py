@@ -6,6 +6,7 @@ one entity moves no other row. That locality is half of the sensitivity claim; `
 
 import hashlib
 import hmac
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -203,3 +204,23 @@ def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
     if np.any(ids == ""):
         raise InvalidDataError("An id is empty. Give every row an id, or drop the rows whose owner is unknown.")
     return ids
+
+
+def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+    """Return canonical ids as a person would read them, to find those that may mean one entity.
+
+    Without case, width, invisible characters and inner blanks; of whole numbers also without leading and decimal zeros.
+
+    Parameters
+    ----------
+    ids : array of shape (rows,)
+        From `canonical_ids`.
+    """
+    spelled, place = np.unique(ids, return_inverse=True)
+    return np.array([_folded(name) for name in spelled.tolist()])[place]
+
+
+def _folded(name: str) -> str:
+    visible = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cf", "Cc"))
+    folded = " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold()).split())
+    return re.sub(r"^0+(?=\d)|\.0+$", "", folded) if re.fullmatch(r"\d+(\.0+)?", folded) else folded

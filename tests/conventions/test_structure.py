@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": {"accounting", "lints", "mechanisms", "partition", "teachers", "votes"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": {"accounting", "ledger", "mechanisms", "noise", "teachers", "votes"},
+    "_refits": {"accounting", "partition"},
     "classifier": {
         "features",
         "accounting",
@@ -47,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "mechanisms",
         "noise",
         "partition",
+        "_refits",
         "rounds",
         "students",
         "teachers",

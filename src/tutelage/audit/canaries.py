@@ -1,5 +1,6 @@
 """Canaries for a PATE pipeline: entities with odd labels whose own rows stand among the public rows that are asked."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import clone
 from tutelage._typing import FloatArray, Matrix
 from tutelage.audit.one_run import Score
 from tutelage.classifier import PATEClassifier
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.partition import as_column
 
 
@@ -77,12 +78,14 @@ def pate_canaries(
             rounds=1,
         )
         everybody = [str(name) for name in ids.tolist()] + [names[place] for place in np.flatnonzero(included)]
-        run.fit(
-            np.concatenate([rows, people[included]]),
-            np.concatenate([labels, answers[included]]),
-            X_public=people,
-            entity_ids=everybody,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RepeatedFitWarning)  # an audit repeats fits, and publishes none of them
+            run.fit(
+                np.concatenate([rows, people[included]]),
+                np.concatenate([labels, answers[included]]),
+                X_public=people,
+                entity_ids=everybody,
+            )
         return _scores(run, people, answers)
 
     return score

@@ -48,6 +48,7 @@ class PublicSection:
     selection: str = "first"
     rounds: int = 1
     evaluate_last: int | None = None
+    overlap: str = "checked"
 
 
 @final
@@ -305,6 +306,13 @@ def _check_sources(config: RunConfig) -> None:
             raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
     elif config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
+    if config.private and config.private.label in (config.private.entity, config.private.silo):
+        raise ConfigError(
+            "`entity` and `silo` in [private] must be other columns than `label`: they say whose row it is, and where "
+            f"it lies. Got {config.private.label!r} for both."
+        )
+    if config.public.overlap not in ("checked", "ignored"):
+        raise ConfigError(f'`overlap` in [public] must be "checked" or "ignored". Got {config.public.overlap!r}.')
     if config.private and len(config.private.classes) < 2:
         raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
     if config.private and len(set(map(repr, config.private.classes))) < len(config.private.classes):

@@ -86,7 +86,7 @@ def label(
         )
         raise typer.Exit(130) from None
     _write(output, release)
-    _print(release, budget.state(), output, as_json=as_json)
+    _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
 
 
 def _write(output: Path, release: Release) -> None:
@@ -99,7 +99,7 @@ def _write(output: Path, release: Release) -> None:
             writer.writerow([row, *("" if value < 0 else value for value in values)])
 
 
-def _print(release: Release, state: LedgerState, output: Path, *, as_json: bool) -> None:
+def _print(release: Release, state: LedgerState, output: Path, remembered: int, *, as_json: bool) -> None:
     asked, answered = release.labels.size, int(np.sum(release.answered))
     if as_json:
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
@@ -109,5 +109,6 @@ def _print(release: Release, state: LedgerState, output: Path, *, as_json: bool)
     typer.echo(f"{answered:,} of {asked:,} labels were given; they are in {output}.{others}")
     typer.echo(f"They took {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     typer.echo(spent_and_remaining(state))
-    if release.cost == 0:
-        typer.echo("Every row had been asked before: the same answers again.")
+    if remembered:
+        which = "Every row" if release.cost == 0 else f"{remembered:,} rows"
+        typer.echo(f"{which} had been asked before: the same answers again. These votes were not used for them.")

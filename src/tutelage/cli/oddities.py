@@ -1,24 +1,51 @@
 """What a data scientist would want to know of the private cells before a run: said to the data's owner, never filed."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from tutelage._typing import Matrix
+from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.cli.sources import RunData
 from tutelage.features import UNKNOWN
+from tutelage.partition import canonical_ids, folded_ids
+
+_WORDS_FOR_PEOPLE = {
+    "account", "client", "customer", "email", "employee", "guid", "household", "id", "ids", "member", "mrn",
+    "participant", "patient", "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user", "uuid",
+}  # fmt: skip
+_FEWEST_PEOPLE = 10
+_MOST_ROWS_OF_ONE = 20  # on average; a column named like an id with fewer values may be a category
+_MOST_ROWS_OF_ONE_UNNAMED = 3
+_LONGEST_ID = 40  # longer cells are free text
+_NEARLY_ALL = 0.9
 
 
-def oddities(data: RunData) -> Iterator[str]:
-    """Yield what is odd about the private cells, by the names of public columns.
+def oddities(settings: RunConfig, data: RunData) -> Iterator[str]:
+    """Yield what is odd about the private cells, by the names of columns.
 
     It was read off private rows, and is therefore text and no `Finding`, which a card would take.
 
     Parameters
     ----------
+    settings : RunConfig
+        What is to be done.
     data : RunData
-        The rows.
+        On which rows.
     """
+    yield from _odd_cells(data)
+    if settings.private is not None:
+        yield from _odd_people(settings.private, data)
+    if settings.public.overlap == "checked" and _share_rows(data):
+        yield (
+            "Some public rows equal private rows in every feature column, while private rows of different people are "
+            "seldom equal. Public rows are not protected: remove from them everyone whose rows are private. If equal "
+            'rows are of different people, set `overlap = "ignored"` in [public]. `tutelage audit` compares further.'
+        )
+
+
+def _odd_cells(data: RunData) -> Iterator[str]:
     number_columns, code_columns = np.split(data.X_private.T, [len(data.numbers)])
     # Not strict: private rows of other columns than the public ones are refused later, in words of their own.
     empty = [name for name, cells in zip(data.numbers, number_columns, strict=False) if _has_empty(cells)]
@@ -33,6 +60,50 @@ def oddities(data: RunData) -> Iterator[str]:
             f"Private rows have values that no public row has in: {', '.join(unknown)}. Teachers see them all as one. "
             "Add public rows that have them, or leave the column out with `ignore`."
         )
+
+
+def _odd_people(private: PrivateSection, data: RunData) -> Iterator[str]:
+    if private.entity is None:
+        others = {name: cells for name, cells in data.cells.items() if name not in (private.label, private.silo)}
+        for name in [name for name, cells in others.items() if _says_whose_row(name, cells)]:
+            yield (
+                f"Column '{name}' of the private rows may say whose row it is: it has many values, and some are in "
+                "several rows. Without `entity`, the guarantee is for one row, not for all rows of one person. If it "
+                f'says so, set `entity = "{name}"` in [private].'
+            )
+    for name, column in ((private.entity, data.entity_ids), (private.silo, data.silos)):
+        if column is not None and _differ_by_spelling_only(column):
+            yield (
+                f"Some values of column '{name}' differ only by case, by width, by invisible characters, or by zeros "
+                "around a number. They count as different, so that rows of one person may reach several teachers. If "
+                "they mean the same, write them in one way."
+            )
+
+
+def _says_whose_row(name: str, cells: list[str]) -> bool:
+    values, rows = len(set(cells)), len(cells)
+    if values == rows:
+        return False  # one row is one person then
+    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+    if words & _WORDS_FOR_PEOPLE:
+        return values >= _FEWEST_PEOPLE and values * _MOST_ROWS_OF_ONE > rows
+    codes = sum(len(cell) <= _LONGEST_ID and any(map(str.isalpha, cell)) for cell in cells)
+    return values * _MOST_ROWS_OF_ONE_UNNAMED >= rows and codes > _NEARLY_ALL * rows
+
+
+def _differ_by_spelling_only(column: Matrix) -> bool:
+    ids = canonical_ids(column)
+    return len(np.unique(folded_ids(ids))) < len(np.unique(ids))
+
+
+def _share_rows(data: RunData) -> bool:
+    """Return whether public rows are private ones, and not for the reason that many rows are alike anyway."""
+    from tutelage.audit.overlap import audit_overlap  # which takes a while to load
+
+    if data.X_private.shape[1:] != data.X_public.shape[1:]:
+        return False  # refused later, in words of their own
+    found = audit_overlap(data.X_private, data.X_public, data.entity_ids)
+    return not found.by_chance or (found.equal > 0 and found.alike_among_private == 0)
 
 
 def _has_empty(cells: Matrix) -> bool:

@@ -61,7 +61,7 @@ def run(
     data = load_sources(settings)
     check_public_rows(settings, data)
     say(objections_before(settings, data))
-    for oddity in oddities(data):
+    for oddity in oddities(settings, data):
         typer.secho(f"tutelage: warning: {oddity}", err=True, fg=typer.colors.YELLOW)
     proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
@@ -76,6 +76,7 @@ def run(
                 X_public=pool_of(settings, data),
                 entity_ids=data.entity_ids,
                 silos=data.silos,
+                whole_rows=data.whole_rows,
             )
     except KeyboardInterrupt:
         typer.secho(
@@ -86,12 +87,25 @@ def run(
             fg=typer.colors.YELLOW,
         )
         raise typer.Exit(130) from None
+    if data_changed and model.remembered_:
+        _say_unused(model)
     card = _card(settings, data, model, proposal)
     _write(settings, data, model, card)
     if as_json:
         typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
     else:
         _print_summary(settings, model, card, reveal_private)
+
+
+def _say_unused(model: PATEClassifier) -> None:
+    which = "All queries" if model.release_.cost == 0 else f"{model.remembered_:,} of the queries"
+    typer.secho(
+        f"tutelage: warning: {which} were answered by an earlier run: they keep their labels, and the changed rows did "
+        "not vote on them. To use the changed rows, ask about other public rows, or take another label column. Both "
+        "spend from the budget.",
+        err=True,
+        fg=typer.colors.YELLOW,
+    )
 
 
 def _make_folders(settings: RunConfig) -> None:
@@ -213,7 +227,7 @@ def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: Priv
     votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
     if settings.output.votes:
         model.votes_.save(votes)
-    parts = [part for part in (data.encoder, model.student_map, model.student_) if part is not None]
+    parts = [part for part in (data.columns, model.student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -272,8 +286,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         )
     elif reveal_private:
         console.print("No cost that depends on the votes is known here for this mechanism.")
-    if model.release_.cost == 0:
-        console.print("Every query had been answered before: the same answers again, at no cost.")
+    if model.remembered_:
+        which = "Every query" if model.release_.cost == 0 else f"{model.remembered_:,} queries"
+        console.print(f"{which} had been answered before: the same answers again, at no cost.")
     console.print(f"Ledger: {_shown(settings.ledger)}, head {card.budget['head']}", soft_wrap=True)
     if card.findings:
         console.print("Objections, on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))

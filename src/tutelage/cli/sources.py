@@ -1,12 +1,11 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
 
 from tutelage._files import read_arrays
 from tutelage._typing import Matrix
@@ -38,8 +37,12 @@ class RunData:
         Names of the feature columns, in the order in which the student takes them.
     numbers, texts : tuple of str
         Names of the number columns, which come first in the matrices, and of the text columns, whose codes follow.
-    encoder : ColumnTransformer or None
-        How text columns became numbers, learned from public rows.
+    columns : PublicColumns or None
+        How named columns became numbers, learned from public rows; None where columns have no names.
+    cells : dict of str to list of str
+        Every private column that has a name, used or not, as it was read; empty for the bundled example.
+    whole_rows : array of shape (rows, all columns) or None
+        The private rows as they were read, by which a ledger knows them; None where `X_private` is all there is.
     """
 
     X_private: Matrix
@@ -52,7 +55,9 @@ class RunData:
     texts: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    encoder: ColumnTransformer | None = None
+    columns: PublicColumns | None = None
+    cells: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    whole_rows: Matrix | None = None
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -123,6 +128,7 @@ def _adult() -> RunData:
         classes=adult.classes,
         features=adult.feature_names,
         numbers=adult.feature_names,
+        columns=PublicColumns(adult.feature_names, (None,) * len(adult.feature_names)),
     )
 
 
@@ -138,9 +144,9 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         return None if name is None else np.array(table.column(name))
 
     return RunData(
-        X_private=columns.matrix(rows),
+        X_private=columns.transform(rows),
         y_private=_declared(np.array(rows.column(private.label)), private),
-        X_public=columns.matrix(public_rows),
+        X_public=columns.transform(public_rows),
         y_public=_declared_public(text(public_rows, public_label), private),
         classes=tuple(private.classes),
         features=names,
@@ -148,7 +154,9 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         texts=columns.texts,
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
-        encoder=columns.encoder,
+        columns=columns,
+        cells=rows.columns,
+        whole_rows=np.array(list(rows.columns.values()), dtype=object).T,
     )
 
 
@@ -178,6 +186,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
         numbers=names,
         entity_ids=optional(rows, private_path, private.entity),
         silos=optional(rows, private_path, private.silo),
+        cells={name: cells.astype(str).tolist() for name, cells in rows.items() if cells.shape == rows["X"].shape[:1]},
     )
 
 

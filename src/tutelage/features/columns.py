@@ -1,48 +1,51 @@
-"""Public feature maps: what turns private values into numbers may be learned from public rows only.
+"""The meaning of named columns: what turns private cells into numbers is learned from public rows only.
 
 A category list, a mean or a vocabulary fitted over all private rows would let one person move every teacher. So the
 type and the categories of each column are read off the public table, and a private value that it does not have gets
 the code −1.
 """
 
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import OrdinalEncoder
+import numpy.typing as npt
 
-from tutelage._typing import Matrix
+from tutelage._typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError
+from tutelage.features.base import PublicFeatureMap
 from tutelage.tables import Table
 
 UNKNOWN = -1  # code of a category that no public row has
+_EMPTY = ("", "?")  # how text spells a missing value
+_Cells = npt.NDArray[Any] | list[str]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PublicColumns:
-    """The meaning of each feature column, learned from a public table.
+class PublicColumns(PublicFeatureMap):
+    """Turns named columns of numbers and text into a matrix of numbers, as learned from a public table.
+
+    It takes rows with column names (a DataFrame, a `Table`, a mapping of names to cells), whose columns may come in any
+    order and may have others beside them; or plain rows, whose columns come in the order of `names`.
+
+    In a number column, an empty cell (None, NaN, empty text or ``?``) becomes NaN. In a text column, it gets the code
+    of the empty public cells, if there are such.
 
     Parameters
     ----------
-    names : tuple of str
+    names : sequence of str
         Feature columns in order.
-    numeric : tuple of bool
-        Which of them hold numbers in every public row that is not empty.
-    encoder : ColumnTransformer or None
-        Maps text columns to integer codes; None where there are none. It is fitted on public rows only, so it may be
-        published with the student.
+    categories : sequence of arrays of str, or None
+        The categories of each text column; None for a column of numbers. All of it is public.
     """
 
-    names: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    encoder: ColumnTransformer | None
+    def __init__(self, names: Sequence[str], categories: Sequence[npt.NDArray[np.str_] | None]) -> None:
+        self.names = names
+        self.categories = categories
 
     @classmethod
-    def learn(cls, public: Table, names: tuple[str, ...]) -> "PublicColumns":
+    def learn(cls, public: Table, names: tuple[str, ...]) -> Self:
         """Read the type and the categories of each column of `names` off the `public` table.
 
         Raises
@@ -50,76 +53,140 @@ class PublicColumns:
         InvalidDataError
             If a column is missing.
         """
-        numeric = tuple(_all_numbers(public.column(name)) for name in names)
-        if all(numeric):
-            return cls(names, numeric, None)
-        text = [index for index, is_number in enumerate(numeric) if not is_number]
-        categories: Any = [sorted(set(public.column(names[index]))) for index in text]
-        codes = OrdinalEncoder(
-            categories=categories,
-            handle_unknown="use_encoded_value",
-            unknown_value=UNKNOWN,
-            dtype=np.float64,
-        )
-        numbers = [index for index, is_number in enumerate(numeric) if is_number]
-        encoder = ColumnTransformer([("numbers", "passthrough", numbers), ("codes", codes, text)])
-        unfitted = cls(names, numeric, None)
-        return cls(names, numeric, encoder.fit(unfitted.values(public)))
+        return cls(names, tuple(_categories(public.column(name)) for name in names))
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of the number columns, which come first in `matrix`."""
-        return tuple(compress(self.names, self.numeric))
+        """Names of the number columns, which come first in the matrix."""
+        return tuple(compress(self.names, (known is None for known in self.categories)))
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Names of the text columns, whose codes come after them."""
-        return tuple(name for name in self.names if name not in self.numbers)
+        return tuple(compress(self.names, (known is not None for known in self.categories)))
 
-    def values(self, table: Table) -> Matrix:
-        """Return the columns as a matrix of numbers and, in text columns, strings; empty numbers become NaN.
+    @property
+    def feature_names_in_(self) -> npt.NDArray[Any]:
+        """The names, as scikit-learn's pipelines show them."""
+        return np.array(self.names, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    def transform(self, X: Any) -> Matrix:
+        """Return a matrix of shape (rows, columns): first the number columns, then the codes of the text columns.
 
         Parameters
         ----------
-        table : Table
+        X : DataFrame, Table, mapping of names to cells, or array of shape (rows, columns)
             Public or private rows.
 
         Raises
         ------
         InvalidDataError
-            If a column is missing, or holds text where the public rows hold numbers; no value is quoted.
+            If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
         """
-        kinds = zip(self.names, self.numeric, strict=True)
-        columns = [_numbers(table, name) if is_number else table.column(name) for name, is_number in kinds]
-        dtype = np.float64 if all(self.numeric) else object
-        return np.array(columns, dtype=dtype).T.reshape(table.n_rows, len(self.names))
+        columns = dict(zip(self.names, self._columns_of(X), strict=True))
+        if len({len(cells) for cells in columns.values()}) > 1:
+            raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
+        source = f" of {X.source}" if isinstance(X, Table) else ""
+        known = dict(zip(self.names, self.categories, strict=True))
+        numbers = [_numbers(columns[name], f"Column '{name}'{source}") for name in self.numbers]
+        codes = [_codes(columns[name], np.asarray(known[name])) for name in self.texts]
+        return np.column_stack([*numbers, *codes])
 
-    def matrix(self, table: Table) -> Matrix:
-        """Return a matrix of shape (rows, features): first the number columns, then the codes of the text columns."""
-        values = self.values(table)
-        encoded: Any = values if self.encoder is None else self.encoder.transform(values)
-        return np.asarray(encoded, dtype=np.float64)
+    def _columns_of(self, X: Any) -> Iterator[_Cells]:
+        """Yield the cells of each column, in the order of the names."""
+        if isinstance(X, Table):
+            return map(X.column, self.names)
+        if isinstance(X, Mapping) or hasattr(X, "columns"):
+            return self._named_columns(X)
+        rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        if rows.ndim != 2 or rows.shape[1] != len(self.names):
+            raise InvalidDataError(
+                f"Rows without column names must have {len(self.names)} columns, in this order: "
+                f"{', '.join(self.names)}. Got shape {rows.shape}."
+            )
+        return iter(rows.T)
+
+    def _named_columns(self, X: Any) -> Iterator[_Cells]:
+        given = list(getattr(X, "column_names", getattr(X, "columns", X)))
+        for name in self.names:
+            if given.count(name) != 1:
+                has = "no column" if name not in given else "more than one column"
+                raise InvalidDataError(
+                    f"The rows have {has} '{name}'. They need each of: {', '.join(self.names)}. Check the spelling."
+                )
+            yield _cells(X[name], name)
 
 
-def _all_numbers(values: list[str]) -> bool:
-    filled = [value for value in values if value]
-    return bool(filled) and all(_is_number(value) for value in filled)
+def _categories(cells: list[str]) -> npt.NDArray[np.str_] | None:
+    """Return the categories of a public column, sorted; None if every filled cell is a number."""
+    filled = [cell for cell in cells if cell]
+    return None if filled and all(map(_is_number, filled)) else np.array(sorted(set(cells)))
 
 
-def _is_number(value: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(value)
+        float(text)
     except ValueError:
         return False
     return True
 
 
-def _numbers(table: Table, name: str) -> list[float]:
-    cells = table.column(name)
-    with suppress(ValueError):
-        return [float(cell) if cell else np.nan for cell in cells]
-    # Out here: Python's own error, which quotes the cell, would be carried along as the context.
-    raise InvalidDataError(
-        f"Column '{name}' of {table.source} holds text, but only numbers in the public rows. Clean the column, or "
-        "leave it out with `ignore`."
-    )
+def _cells(column: Any, name: str) -> npt.NDArray[Any]:
+    """Return the cells of one column of whatever library."""
+    cells = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column, dtype=object)
+    if np.ndim(cells) != 1:
+        raise InvalidDataError(f"Column '{name}' must hold one cell per row. Got shape {np.shape(cells)}.")
+    return cells
+
+
+def _numbers(cells: _Cells, column: str) -> FloatArray:
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
+        return cells.astype(np.float64)
+    numbers: FloatArray | None = None
+    try:
+        numbers = np.array([_number(cell) for cell in cells], dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers is None:  # out here: Python's own error, which quotes the cell, would be carried along as the context
+        raise InvalidDataError(
+            f"{column} holds text, but only numbers in the public rows. Clean the column, or leave it out."
+        )
+    return numbers
+
+
+def _number(cell: Any) -> float:
+    value = cell.strip() if isinstance(cell, str) else cell
+    return np.nan if _is_empty(value) else float(value)
+
+
+def _codes(cells: _Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
+    codes: dict[str, int] = {category: code for code, category in enumerate(categories.tolist())}
+    empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
+    return np.array([_code(cell, codes, empty) for cell in cells], dtype=np.float64)
+
+
+def _code(cell: Any, codes: dict[str, int], empty: int) -> int:
+    if isinstance(cell, str):
+        text = cell.strip()
+        return codes.get(text, empty if text in _EMPTY else UNKNOWN)
+    if _is_empty(cell):
+        return empty
+    # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
+    whole = int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell
+    return codes.get(str(cell), codes.get(str(whole), UNKNOWN))
+
+
+def _is_empty(cell: Any) -> bool:
+    if cell is None or (isinstance(cell, str) and cell in _EMPTY):
+        return True
+    try:
+        return bool(cell != cell)  # NaN, NaT
+    except TypeError:  # pandas.NA does not say whether it differs from itself
+        return True
+    except ValueError:  # a cell that is an array
+        return False

@@ -19,6 +19,7 @@ _TRUSTED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
+    "tutelage.features.columns.PublicColumns",
     "tutelage.features.fixed.OneHotColumns",
     "tutelage.features.fixed.ScaledColumns",
     "tutelage.features.glyphs.DeskewedImages",

@@ -1,0 +1,147 @@
+"""What a run tells the owner of the private rows on standard error, and whose budget it spends from."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from test_cli import configure, refusal, write_rows
+from tutelage import Ledger
+from tutelage.cli.oddities import _differ_by_spelling_only, _says_whose_row, _share_rows
+from tutelage.cli.sources import RunData
+from tutelage.partition import canonical_ids, folded_ids
+
+ROOM = ("delta = 1e-5", "delta = 1e-5\nepsilon = 200")
+PEOPLE = [f"p{number // 2}" for number in range(300)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    smokers = np.random.default_rng(7).choice(["no", "yes"], 420).tolist()
+    write_rows(tmp_path / "private.csv", 300, 1, extra={"smoker": smokers[:300], "patient": PEOPLE})
+    write_rows(tmp_path / "public.csv", 120, 2, extra={"smoker": smokers[300:]})
+    return tmp_path
+
+
+def warnings_of(result) -> list[str]:
+    """Return what is said of private rows: not the objections to a large ε, which these runs all earn."""
+    lines = [line.removeprefix("tutelage: warning: ") for line in result.stderr.splitlines() if "warning" in line]
+    return [line for line in lines if "rows" in line or "column" in line]
+
+
+@pytest.mark.parametrize("private", ['entity = "patient"', ""], ids=["people", "rows"])
+def test_two_questions_about_the_same_people_share_one_budget(private, folder, called):
+    configure(folder, ROOM, private=private)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    one = Ledger.open(folder / "private.csv.ledger").state().spent
+    other = [('label = "ill"', 'label = "smoker"'), ('folder = "out"', 'folder = "other"')]
+    configure(folder, ROOM, *other, private=private + '\nignore = ["age"]', public='label = "smoker"')
+    asked = called("run", "config.toml", cwd=folder)
+    assert asked.returncode == 0, asked.stderr
+    assert Ledger.open(folder / "private.csv.ledger").state().spent == pytest.approx(2 * one)
+    write_rows(folder / "private.csv", 300, 3, extra={"smoker": ["no"] * 300, "patient": [f"q{i}" for i in range(300)]})
+    assert "is tied to other people or other rows" in refusal(
+        called("run", "config.toml", "--overwrite", cwd=folder), 1
+    )
+
+
+def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
+    configure(folder, ROOM, private="")
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    labels = (folder / "out" / "labels.csv").read_text()
+    smokers = np.random.default_rng(8).choice(["no", "yes"], 300).tolist()
+    write_rows(folder / "private.csv", 300, 9, extra={"smoker": smokers, "patient": PEOPLE})
+    again = called("run", "config.toml", "--overwrite", "--data-changed", "--json", cwd=folder)
+    assert (
+        "All queries were answered by an earlier run: they keep their labels, and the changed rows did" in again.stderr
+    )
+    assert (folder / "out" / "labels.csv").read_text() == labels
+    configure(folder, ROOM, ("queries = 40", "queries = 50"), private="")
+    more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
+    assert " 40 of the queries were answered by an earlier run" in more.stderr
+    assert "40 queries had been answered before" in more.stdout
+    configure(folder, ROOM, ('label = "ill"', 'label = "smoker"'), private="", public='label = "smoker"')
+    other = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
+    assert "answered" not in other.stdout + other.stderr
+
+
+def test_people_who_were_not_named_and_rows_on_both_sides_are_for_the_owner_alone(folder, called):
+    with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
+        csv.writer(public).writerows(row[:-1] for row in list(csv.reader(private))[1:60])
+    configure(folder, private="")
+    result = called("run", "config.toml", cwd=folder)
+    entity, overlap = warnings_of(result)
+    assert entity.startswith("Column 'patient' of the private rows may say whose row it is")
+    assert 'set `entity = "patient"` in [private]' in entity
+    assert overlap.startswith("Some public rows equal private rows in every feature column")
+    card = (folder / "out" / "card.json").read_text()
+    assert "patient" not in card
+    assert not [finding for finding in json.loads(card)["findings"] if "equal" in finding["reason"]]
+    configure(folder, private='entity = "patient"', public='label = "ill"\noverlap = "ignored"')
+    assert warnings_of(called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)) == []
+
+
+def test_ids_that_read_alike_are_said_to_be_different_people(folder, called):
+    rows = (folder / "private.csv").read_text().replace(",p7\n", ",P7\n", 1)
+    (folder / "private.csv").write_text(rows)
+    configure(folder, public='label = "ill"\noverlap = "ignored"')
+    (said,) = warnings_of(called("run", "config.toml", cwd=folder))
+    assert said.startswith("Some values of column 'patient' differ only by case, by width")
+    assert "7" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "found"),
+    [
+        ("patient_id", PEOPLE, True),
+        ("patientId", [str(number // 2) for number in range(300)], True),
+        ("code", PEOPLE, True),
+        ("patient_id", [f"p{number}" for number in range(300)], False),  # one row each
+        ("name", [f"Miller, {number // 2}" for number in range(300)], True),
+        ("member", ["yes", "no"] * 150, False),
+        ("hospital id", [f"h{number % 12}" for number in range(300)], False),
+        ("weight", [str(number // 2) for number in range(300)], False),
+        ("dose", [f"0.{number // 2}" for number in range(300)], False),
+        ("city", [f"city {number % 40}" for number in range(300)], False),
+        ("day", [f"2020-01-{number // 2}" for number in range(300)], False),
+        ("notes", [f"{number // 2} " + "a long report " * 4 for number in range(300)], False),
+        ("userate", [str(number // 2) for number in range(300)], False),
+    ],
+)
+def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, found):
+    assert _says_whose_row(name, cells) is found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Mr Ö", "mr ö"), ("p7", "p\u200b7"), ("p7", "\ufeffp7"), ("p7", "ｐ７"), ("7", "007"), ("7", "7.0"),
+        ("a b", "a  b"), ("STRASSE", "straße"), ("ﬁ1", "fi1"),
+    ],
+)  # fmt: skip
+def test_ids_that_read_alike_fold_alike(one, other):
+    assert len(set(canonical_ids([one, other]).tolist())) == 2
+    assert len(set(folded_ids(canonical_ids([one, other])).tolist())) == 1
+    assert _differ_by_spelling_only(np.array([one, other, one]))
+
+
+@pytest.mark.parametrize(("one", "other"), [("p7", "p07"), ("7", "70"), ("7.5", "7.50"), ("0", "00x"), ("a-b", "ab")])
+def test_ids_that_do_not_read_alike_stay_apart(one, other):
+    assert not _differ_by_spelling_only(np.array([one, other, one]))
+
+
+def data(private, public) -> RunData:
+    names = tuple(f"column {number}" for number in range(private.shape[1]))
+    return RunData(
+        X_private=private, y_private=np.zeros(len(private)), X_public=public, y_public=None, classes=(0, 1),
+        features=names, numbers=names,
+    )  # fmt: skip
+
+
+def test_equal_rows_are_chance_in_a_table_of_few_and_not_in_one_of_many():
+    rng = np.random.default_rng(0)
+    assert not _share_rows(data(rng.integers(0, 3, (500, 4)), rng.integers(0, 3, (200, 4))))
+    many, others = rng.uniform(size=(500, 4)), rng.uniform(size=(200, 4))
+    assert not _share_rows(data(many, others))
+    assert _share_rows(data(many, np.concatenate([others, many[:1]])))
