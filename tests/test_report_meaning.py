@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from tutelage.budget import PublicEpsilon
+from tutelage.budget import PublicEpsilon, bayes_factor
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.report.meaning import advantage, bayes_factor, exception, guessing, likelihood, percent, right_guesses
+from tutelage.report.meaning import advantage, exception, guessing, likelihood, percent, right_guesses
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)

@@ -16,7 +16,9 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
+from tutelage.publishing.coverage import check_complete, counted
 from tutelage.publishing.earlier import check_share
+from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram
 
 
@@ -58,6 +60,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         for others.
     BudgetExceededError, PublicationsExhaustedError
         If labels and test do not both fit, or the proposal's δ does not.
+    LedgerMismatchError
+        If the ledger does not hold the proposal, or paid for labels since that its test was not about.
     """
     ledger, mechanism = settings.ledger, settings.mechanism
     if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
@@ -69,8 +73,9 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         )
     paying = Ledger.open(ledger, read_only=True)
     same_unit(proposal, paying.unit)
+    labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
     if paying.state().spent == 0:
-        labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
+        check_recorded(proposal, paying)
         check_share(paying, proposal.delta)
         paying.require(Composed((labels, proposal.event())), 1)
     elif proposal.event() not in publications_in(paying):
@@ -78,6 +83,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
             "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
             "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
         )
+    else:
+        check_complete(counted([labels]), paying.export())
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
@@ -115,6 +122,8 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     ------
     ConfigError
         If an earlier run released the labels, perhaps by other teachers, and did not finish testing this proposal.
+    LedgerMismatchError
+        If the ledger paid for labels that the test was not about.
     """
     ledger = Ledger.open(settings.ledger)
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
@@ -143,5 +152,5 @@ def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
     if proposal.unit != unit:
         raise ConfigError(
             f"The proposal protects {proposal.unit.name} ({proposal.unit.neighboring}), the ledger {unit.name} "
-            f"({unit.neighboring}). Propose anew with --ledger."
+            f"({unit.neighboring}). Propose again with the --ledger that will pay."
         )
