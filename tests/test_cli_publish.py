@@ -163,6 +163,34 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
 
+def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
+    assert tutelage("run", "config.toml", cwd=project).returncode == 0
+    path = project / "out" / "card.json"
+    card = json.loads(path.read_text())
+    second, proposal = card["sanitised"], card["proposal"]
+    assert proposal == {"kind": "proposal", **json.loads((project / "p.json").read_text())}
+    lower = {"sanitised": {**second, "epsilon": 0.01}}
+    bolder = {**lower, "proposal": {**proposal, "caps": [cap / 100 for cap in proposal["caps"]]}}
+    ledger = ("--ledger", "l.db")
+    for options, changes, said in (
+        ((), lower, "states the second ε = 0.01, and what was released proves "),
+        (ledger, lower, "states the second ε = 0.01, and what was released proves "),
+        (ledger, bolder, "holds another proposal than the ledger recorded"),
+        ((), {"sanitised": {**second, "order": 3.0}}, "states δ and order of the second ε as "),
+        ((), {"sanitised": {**second, "delta": 1e-9}}, "states δ and order of the second ε as "),
+        ((), {"proposal": None}, "the card holds no proposal. Name its ledger with --ledger"),
+        ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
+        (ledger, {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
+    ):
+        path.write_text(json.dumps({**card, **changes}))
+        assert said in refusal(tutelage("card", "out", *options, cwd=project), code=1), changes
+    path.write_text(json.dumps({**card, "proposal": None}))  # as an earlier version wrote it
+    for options in (ledger, ()):
+        assert tutelage("card", "out", *options, cwd=project).returncode == 0
+        assert json.loads(path.read_text())["proposal"] == proposal
+
+
 def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0

@@ -115,7 +115,8 @@ def bayes_factor(epsilon: float) -> str:
         factor = math.exp(epsilon)
         return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
     power = math.floor(epsilon / math.log(10))
-    return f"{math.ceil(math.exp(epsilon - power * math.log(10)))}·10^{power}"
+    leading = math.ceil(math.exp(epsilon - power * math.log(10)))
+    return f"{leading}·10^{power}" if leading < 10 else f"1·10^{power + 1}"
 
 
 def digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:

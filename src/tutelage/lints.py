@@ -224,7 +224,7 @@ def _of_lost_classes(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None
     lost = [(name, rows) for name, rows, right in accuracy if rows and not right]
     if not lost:
         return None
-    shown = ", ".join(f"{name} ({rows:,} rows)" for name, rows in lost[:_MOST_NAMED])
+    shown = ", ".join(f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     reason = (
         f"The student has no public row right of these classes: {shown}{more}. Few teachers know a rare class, and "

@@ -18,7 +18,7 @@ from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
-from tutelage.cli.proving import check_card
+from tutelage.cli.proving import proved_card
 from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger, LedgerState
@@ -101,10 +101,10 @@ def _from_results(file: Path, ledger: Path | None, *, claimed: bool) -> PrivacyC
     if claimed:  # what the card said of an earlier claim is replaced
         made = replace(made, sanitised=None, proposal=None)
     if ledger is None:
-        check_card(made, str(file))
+        made = proved_card(made, str(file))
         return replace(made, findings=_judged_again(made))
     paying, entries, now = _opened(ledger)
-    check_card(made, str(file), paying)
+    made = proved_card(made, str(file), paying)
     place = next(number for number, entry in enumerate(entries) if entry["hash"] == made.budget["head"])
     if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
         made = _with_guarantee(made, now)

@@ -21,7 +21,7 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, is_publication
 from tutelage.publishing.coverage import check_complete, check_covered, counted, given
 from tutelage.publishing.earlier import all_but, publications_of
-from tutelage.publishing.recording import TESTED, proposal_of
+from tutelage.publishing.recording import TESTED, proposal_of, record_of
 from tutelage.publishing.tested import proposed_epsilon
 from tutelage.report import PrivacyCard
 
@@ -35,8 +35,8 @@ class _Paying(NamedTuple):
     entries: list[dict[str, Any]]
 
 
-def check_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> None:
-    """Refuse a card with a number that disagrees with what its event, its ledger or its proposal proves.
+def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> PrivacyCard:
+    """Return a card whose numbers agree with what its event, its ledger and its proposal prove.
 
     Parameters
     ----------
@@ -63,9 +63,10 @@ def check_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> N
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
         if cost is not None:
             _check_cost(card, cost, name, where)
-    _check_tested(card, where, paying)
     _check_frontier(card, where, paying)
     _check_accuracy(card, where)
+    proposal = _check_tested(card, where, paying)
+    return card if proposal is None else replace(card, proposal=record_of(proposal))
 
 
 def at_limits(event: Event) -> Event:
@@ -227,8 +228,8 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         except InvalidParameterError:
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
-        check_stated(budget["spent"], cost, "the spent share", where)
         check_stated(budget["budget"], cost, "the budget", where)
+        check_stated(budget["spent"], cost, "the spent share", where)
         if card.covers_ledger and card.epsilon.order not in (None, budget["order"]):
             raise _disagreement(where, "the order of ε", card.epsilon.order, budget["order"], "its budget")
     else:
@@ -245,19 +246,21 @@ def _check_cost(card: PrivacyCard, cost: PublicEpsilon, name: str, where: str) -
     """Refuse an ε of any votes that the event does not prove; the budget, which holds for more, was checked."""
     if cost.epsilon >= card.budget["budget"] and cost.delta >= card.budget["delta"]:
         return
-    check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), name, where)
+    by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
+    check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
 
 
-def _check_tested(card: PrivacyCard, where: str, paying: _Paying | None) -> None:
-    """Refuse a second ε that its proposal does not prove, or whose test did not pass."""
+def _check_tested(card: PrivacyCard, where: str, paying: _Paying | None) -> Proposal | None:
+    """Return the proposal behind a second ε; refuse one that it does not prove, or whose test did not pass."""
     stated = card.sanitised
     if stated is None:
-        return
+        return None
     proposal, earlier = _tested_on(card, where) if paying is None else _tested_through(card, where, paying)
     check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     right = card.budget["delta"], proposal.order
     if (stated.delta, stated.order) != right:
         raise _disagreement(where, "δ and order of the second ε", (stated.delta, stated.order), right, "its proposal")
+    return proposal
 
 
 def _tested_on(card: PrivacyCard, where: str) -> tuple[Proposal, tuple[Event, ...]]:
@@ -361,4 +364,4 @@ def _limit_of(entries: list[dict[str, Any]]) -> RenyiFilter:
 
 
 def _disagreement(where: str, name: str, stated: object, right: object, source: str) -> InvalidDataError:
-    return InvalidDataError(f"{where} states {name} as {stated}, and {source} has {right}. Use the original file.")
+    return InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. Use the original file.")
