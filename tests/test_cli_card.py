@@ -289,7 +289,7 @@ EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` b
     (("budget", "budget"), 15.0, "states the budget = 15, and what was released proves "),
     (("budget", "spent"), 0.5, "states the spent share = 0.5"),
     (("budget", "remaining"), 5.0, "states spent + remaining as "),
-    (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget, it is 22.88"),
+    (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget"),
     (("frontier", 0, "epsilon"), 0.01, "states for 10 queries an ε = 0.01, and"),
     (("frontier", 4, "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
     (("student_accuracy",), 0.999, "states `student_accuracy` as 0.999. By its classes, it is "),

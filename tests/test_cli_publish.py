@@ -207,6 +207,17 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
+def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
+    assert tutelage("run", "config.toml", cwd=project).returncode == 0
+    spent = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"]
+    config = (project / "config.toml").read_text()
+    (project / "config.toml").write_text(config.replace("queries = 40", "queries = 41"))
+    more = tutelage("run", "config.toml", "--overwrite", cwd=project)
+    assert "this one would cover others" in refusal(more, code=1)
+    assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
+
+
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)

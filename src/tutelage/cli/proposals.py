@@ -16,7 +16,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
-from tutelage.publishing.coverage import check_complete, counted
+from tutelage.publishing.coverage import check_complete, check_covered, counted
 from tutelage.publishing.earlier import check_share
 from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram
@@ -41,7 +41,7 @@ def read_proposal(path: Path) -> Proposal:
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, queries: int) -> None:
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
     """Refuse, before anything is spent, a run whose proposal could not be tested at its end.
 
     Parameters
@@ -50,8 +50,10 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         What is to be tested.
     settings : RunConfig
         The run.
-    classes, queries : int
-        Number of classes and of labels asked for.
+    classes : int
+        Number of classes.
+    pool : array of shape (rows, features)
+        Public rows that may be asked.
 
     Raises
     ------
@@ -73,6 +75,7 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         )
     paying = Ledger.open(ledger, read_only=True)
     same_unit(proposal, paying.unit)
+    queries = settings.public.queries or len(pool)
     labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
     if paying.state().spent == 0:
         check_recorded(proposal, paying)
@@ -84,7 +87,10 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
             "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
         )
     else:
-        check_complete(counted([labels]), paying.export())
+        # Twins are one query; without them, labels that the test was not about would be asked for now.
+        twins = len(set(paying.query_hashes({}, pool))) < len(pool)
+        check = check_complete if twins else check_covered
+        check(counted([labels]), paying.export())
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:

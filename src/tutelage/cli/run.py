@@ -109,8 +109,7 @@ def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
     if settings.privacy.proposal is None:
         return None
     proposal = read_proposal(settings.base / settings.privacy.proposal)
-    queries = settings.public.queries or len(pool_of(settings, data))
-    check_proposal(proposal, settings, len(data.classes), queries)
+    check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     return proposal
 
 
