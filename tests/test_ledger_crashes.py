@@ -1,6 +1,7 @@
 """kill -9 all along `ask`: no answer is ever without its debit, and asking again says the same."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 import tutelage as tutelage_package
 from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
-from tutelage.events import NoisyArgmaxGaussian
+from tutelage.events import NoisyArgmaxGaussian, Repeated
+from tutelage.exceptions import BudgetExceededError
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.neighboring import ONE_TEACHER
 
@@ -25,9 +27,9 @@ EPSILON, DELTA = 40.0, 1e-5
 PACKAGE = str(Path(tutelage_package.__file__).parent)
 
 
-def session(path: Path, queries: int) -> LabelingSession:
+def session(path: Path, queries: int, timeout: float = 60.0) -> LabelingSession:
     votes = VoteHistogram(np.resize(COUNTS, (queries, 3)), 250)
-    return LabelingSession(votes, MECHANISM, Ledger.open(path))
+    return LabelingSession(votes, MECHANISM, Ledger.open(path, timeout=timeout))
 
 
 def rows(batch: int, queries: int) -> np.ndarray:
@@ -185,3 +187,139 @@ def test_a_write_that_a_crash_cut_short_in_the_file_is_undone(path):
     assert tutelage("ledger", "verify", path, "--head", before.head).returncode == 0
     assert Ledger.open(path).verify() == before
     assert not path.with_name("a.ledger-journal").exists()
+
+
+FAULTS = {"EIO": "error=EIO", "ENOSPC": "error=ENOSPC", "KILL": "signal=KILL"}
+CALLS = ("pwrite64", "fsync", "fdatasync", "unlink", "ftruncate", "fallocate")
+ASK = """
+import sys
+from pathlib import Path
+from test_ledger_crashes import rows, session
+from tutelage.exceptions import LedgerError
+try:
+    print(*session(Path(sys.argv[1]), 4).ask(rows(0, 4)).labels)
+except LedgerError as error:
+    print(type(error).__name__)
+"""
+
+
+def traced(path: Path, call: str, inject: str | None, log: Path) -> subprocess.CompletedProcess[str]:
+    """Ask in a process of its own whose system calls on the ledger, its journal and its folder are watched."""
+    watched = [option for name in (path, f"{path}-journal", path.parent) for option in ("-P", str(name))]
+    # Room for the answers is a nameless file, which no path names; nothing else in this process allocates.
+    watched = [] if call == "fallocate" else watched
+    fault = [] if inject is None else ["-e", f"inject={call}:{inject}"]
+    command = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", str(log), "-e", f"trace={call}", *fault, *watched]
+    command += [sys.executable, "-c", ASK, str(path)]
+    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(shutil.which("strace") is None, reason="faults in system calls are injected by strace")
+def test_a_fault_in_any_system_call_of_ask_leaves_no_answer_without_a_debit(path):
+    fresh, counts, outcomes = path.read_bytes(), Counter[str](), Counter[str]()
+    for call in CALLS:
+        clean, log = path.with_name(f"{call}.ledger"), path.with_name("log")
+        clean.write_bytes(fresh)
+        assert traced(clean, call, None, log).returncode == 0
+        counts[call] = sum(f"{call}(" in line for line in log.read_text().splitlines())
+        for place in range(1, counts[call] + 1):
+            for name, fault in FAULTS.items():
+                attempt = path.with_name(f"{call}-{place}-{name}.ledger")
+                attempt.write_bytes(fresh)
+                printed = traced(attempt, call, f"{fault}:when={place}", log).stdout.split()
+                reserved, answered, spent = charged(attempt)
+                assert answered in (0, 4)
+                assert answered <= reserved
+                assert (spent > 0) == (reserved > 0)
+                if len(printed) == 4:  # labels came out, so they are stored and come out again, at no cost
+                    assert answered == 4
+                replayed = [str(label) for label in session(attempt, 4).ask(rows(0, 4)).labels]
+                if answered:
+                    assert charged(attempt) == (reserved, answered, spent)
+                    assert printed in (replayed, [], ["LedgerStorageError"], ["LedgerTamperedError"])
+                outcomes[
+                    f"{name}: {'answered' if answered else 'paid, no answer' if reserved else 'nothing spent'}"
+                ] += 1
+    assert counts["pwrite64"] > 10
+    assert counts["fdatasync"] + counts["fsync"] > 5
+    assert counts["unlink"] == 2
+    assert counts["fallocate"] == 1
+    sys.stdout.write(f"{outcomes.total()} faults in {counts.total()} calls {dict(counts)}: {dict(outcomes)}")
+
+
+def ask_until_killed_or_refused(path: Path, number: int, said: Path) -> None:
+    """Ask small batches of rows that other processes ask too, and write down every label that came out."""
+    random = np.random.default_rng([number, time.time_ns()])
+    asking = session(path, 3, timeout=3000.0)  # 64 processes wait for one another, in no order
+    with said.open("ab", buffering=0) as out:
+        while True:
+            batch = int(random.integers(4000))
+            try:
+                labels = asking.ask(rows(batch, 3)).labels
+            except BudgetExceededError:
+                os._exit(0)
+            out.write(np.array([batch, *labels], dtype=np.int64).tobytes())
+
+
+def raced_and_killed(folder: Path) -> None:
+    """Keep 64 processes asking, kill 300 at random moments, let the others use up the budget, account for all of it."""
+    random, path = np.random.default_rng(1), folder / "raced.ledger"
+    one = MECHANISM.event_of_one(3, ONE_TEACHER, simulated=False)
+    limit = RenyiFilter.holding(Repeated(one, 2000), DELTA)
+    Ledger.create(path, epsilon=limit.epsilon, delta=DELTA, unit=ONE_TEACHER, order=limit.order)
+    load()
+    children: dict[int, int] = {}
+    kills = started = 0
+
+    def start() -> None:
+        nonlocal started
+        started += 1
+        child = os.fork()
+        if child == 0:
+            ask_until_killed_or_refused(path, started, folder / f"said-{started}")
+        children[child] = started
+
+    for _ in range(64):
+        start()
+    while kills < 300 and children:
+        victim = int(random.choice(list(children)))
+        os.kill(victim, signal.SIGKILL)
+        child, status = os.waitpid(victim, 0)
+        del children[child]
+        killed = os.WIFSIGNALED(status)
+        kills += killed
+        if killed:
+            start()
+    assert all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    assert ledger.export()[-1]["spent"] <= limit.capacity
+    assert ledger.fitting(one) < 3  # used to the last batch
+    said: dict[int, set[tuple[int, ...]]] = {}
+    for file in folder.glob("said-*"):
+        content = file.read_bytes()
+        whole = np.frombuffer(content[: len(content) // 32 * 32], dtype=np.int64).reshape(-1, 4)
+        for batch, *labels in whole.tolist():
+            said.setdefault(batch, set()).add(tuple(labels))
+    assert all(len(answers) == 1 for answers in said.values())  # one answer per query, whoever asked
+    replay, spent = session(path, 3), state.spent
+    for batch, (labels,) in said.items():
+        assert tuple(replay.ask(rows(batch, 3)).labels) == labels
+    assert Ledger.open(path).verify().spent == spent
+    assert kills >= 200
+    sys.stdout.write(
+        f"{started} processes, 64 at a time, {kills} killed: {len(said)} batches came out, {state.answers} answers are "
+        f"stored, {state.unsettled} batches are paid for without an answer"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_64_racing_processes_of_which_hundreds_are_killed_pass_no_budget(tmp_path):
+    script = "import sys; from test_ledger_crashes import *; raced_and_killed(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    sys.stdout.write(result.stdout)

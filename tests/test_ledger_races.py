@@ -204,10 +204,11 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
     for _ in range(8):
         child = os.fork()
         if child == 0:
-            from tutelage.ledger import open_or_make
+            from tutelage.ledger import LedgerTerms
 
             try:
-                open_or_make(path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER).reserve(EVENT, 10)
+                terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+                terms.open_or_make().reserve(EVENT, 10)
             except BaseException as error:
                 sys.stderr.write(repr(error))
                 os._exit(1)

@@ -10,6 +10,7 @@ import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
+from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.entries import Entry, canonical
 from tutelage.neighboring import ONE_TEACHER
 
@@ -117,6 +118,17 @@ def test_an_edit_through_sqlite_is_found(name, path):
         Ledger.open(path).verify()
 
 
+def resealed(raw: sqlite3.Connection, **change: object) -> None:
+    """Rewrite the checkpoint for the newest entry there is, with the key that lies in the file."""
+    (key,), (text,) = (
+        raw.execute("SELECT key FROM secret").fetchone(),
+        raw.execute("SELECT text FROM checkpoint").fetchone(),
+    )
+    (head,) = raw.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+    sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **change})
+    raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
+
+
 def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
     """Rewrite entries and compute the whole chain anew, as someone can who knows how."""
     with sqlite3.connect(path) as raw:
@@ -127,6 +139,7 @@ def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
             entry = Entry.after(last, kind, spent, **content)
             raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (entry.text, entry.hash, number))
             last = entry
+        resealed(raw)
     raw.close()
 
 
@@ -200,13 +213,45 @@ def test_a_rollback_is_found_with_the_kept_head_only(path):
         ledger.verify(newer)
 
 
-def test_the_tail_cut_off_cleanly_is_found_with_the_kept_head(path):
+def test_the_tail_cut_off_is_found_and_with_a_forged_checkpoint_by_the_kept_head(path):
     ledger = Ledger.open(path)
-    head = ledger.state().head
+    head, kept = ledger.state().head, path.with_name("forged.ledger")
     edit(path, "DELETE FROM entries WHERE number = 10")
-    ledger = Ledger.open(path)
-    with pytest.raises(LedgerTamperedError):
-        ledger.verify(head)
+    shutil.copy(path, kept)
+    with pytest.raises(LedgerTamperedError, match="checkpoint is not that of its newest entry"):
+        Ledger.open(path)
+    with sqlite3.connect(kept) as raw:
+        resealed(raw, unsettled=0)
+    raw.close()
+    forged = Ledger.open(kept)
+    forged.verify()
+    with pytest.raises(LedgerTamperedError, match="does not hold the entry with that hash"):
+        forged.verify(head)
+
+
+@pytest.mark.parametrize(
+    "change", [{"answers": 9}, {"unsettled": 0}, {"fingerprint": ""}, {"asked": False}, {"simulated": True}]
+)
+def test_a_forged_checkpoint_is_found_where_it_does_not_add_up(change, path):
+    with sqlite3.connect(path) as raw:
+        resealed(raw, **change)
+    raw.close()
+    with pytest.raises(LedgerTamperedError, match="does not add up with its entries"):
+        Ledger.open(path).verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM checkpoint",
+        "UPDATE checkpoint SET text = replace(text, '8', '9')",
+        "INSERT INTO checkpoint VALUES ('', x'')",
+    ],
+)
+def test_an_edited_checkpoint_opens_no_ledger(statement, path):
+    edit(path, statement)
+    with pytest.raises(LedgerTamperedError, match="checkpoint"):
+        Ledger.open(path)
 
 
 def test_an_edit_during_a_session_is_found_at_the_next_charge(path):

@@ -24,7 +24,7 @@ from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
 from tutelage.labeling import LabelingSession, new_queries
-from tutelage.ledger import Ledger, LedgerState, data_digest, open_or_make
+from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, Release
 from tutelage.neighboring import ONE_TEACHER
@@ -545,14 +545,24 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
         noise, n_queries = known_noise(self.noise, "PATEClassifier"), sum(questions.sizes)
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
-        ledger = open_or_make(self.ledger, one, n_queries, epsilon=self.epsilon, delta=self.delta, unit=shards.unit)
-        if self.ledger is not None:
-            ledger.bind(digest, changed=self.data_changed)
-        before = ledger.state()
+        terms = LedgerTerms(
+            where=self.ledger,
+            event=one,
+            queries=n_queries,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=shards.unit,
+        )
+        ledger = terms.existing_or_trial()
+        self._bind(ledger, digest)
         about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
         first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
         ledger.require(one, new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first))
         votes = tally(vote(), len(self.classes_), shards.unit)
+        if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
+            ledger = terms.open_or_make()
+            self._bind(ledger, digest)
+        before = ledger.state()
         voted = questions.public[questions.voted]
         session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
         asked = ask_in_rounds(
@@ -580,6 +590,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if before.spent > 0:
             warnings.warn(_continued(before, self.ledger_, self.release_), BudgetContinuedWarning, stacklevel=3)
         return asked
+
+    def _bind(self, ledger: Ledger, digest: bytes) -> None:
+        if self.ledger is not None:
+            ledger.bind(digest, changed=self.data_changed)
 
     def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
         teachers = ensemble_of(

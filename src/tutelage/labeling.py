@@ -9,8 +9,14 @@ from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
-from tutelage.ledger import Ledger, Settled
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerLockedError,
+    LedgerStorageError,
+    UnsupportedEventError,
+)
+from tutelage.ledger import Labels, Ledger, Reservation, Settled
 from tutelage.mechanisms import (
     ConfidentGNMax,
     ExponentialMax,
@@ -106,6 +112,7 @@ class LabelingSession:
         self._noise = known_noise(noise, "LabelingSession")
         self._voted = None if X_voted is None else self._places_of_votes(X_voted)
         self._asked: list[_Asked] = []
+        self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
 
     @property
     def ledger(self) -> Ledger:
@@ -182,11 +189,13 @@ class LabelingSession:
         InvalidDataError
             If rows, votes and predictions do not fit each other. Nothing was spent.
         LedgerError
-            If the ledger cannot be used. Whatever it had reserved stays spent.
+            If the ledger cannot be used. What it had reserved stays spent; labels that were drawn and could not be
+            stored are kept in this session, and the next `ask` stores them before anything else.
         """
         rows = _as_array(X_public, "X_public", None)
         student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         self._check_rows(rows, student)
+        self._store_leftover()
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
         fresh: dict[bytes, int] = {}  # where each new query stands first
@@ -289,7 +298,21 @@ class LabelingSession:
         self._asked.append(_Asked(votes, drawn, predictions))
         labels = drawn.labels.reshape(len(places), -1).tolist()
         answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
-        return self._ledger.settle(reservation, answers, drawn.event), drawn.event
+        return self._stored(reservation, answers, drawn.event), drawn.event
+
+    def _stored(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
+        """Settle a batch; where the file cannot be written, its answers are kept for the next `ask`."""
+        try:
+            return self._ledger.settle(reservation, answers, happened)
+        except (LedgerStorageError, LedgerLockedError):
+            self._unstored = reservation, answers, happened
+            raise
+
+    def _store_leftover(self) -> None:
+        """Settle the batch that is paid for and could not be stored, if there is one."""
+        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
+            self._stored(*self._unstored)
+        self._unstored = None
 
     def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:
         one = self._event_of_one()

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -23,18 +23,21 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LateProposalError,
     LedgerError,
+    LedgerLockedError,
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
     UnsupportedEventError,
 )
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
+from tutelage.ledger.checkpoint import Checkpoint
+from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import is_publication
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import Verified, verified
+from tutelage.ledger.verification import terms_of, verified
 from tutelage.neighboring import PrivacyUnit
 
 _TIMEOUT = 60.0
@@ -59,6 +62,8 @@ class Reservation:
         How many of them.
     grains : int
         What is reserved, in the unit of `RenyiFilter`.
+    room : Room, optional
+        Disk space for the answers, as long as this object lives.
     """
 
     number: int
@@ -66,6 +71,7 @@ class Reservation:
     event: Event
     queries: int
     grains: int
+    room: Room | None = field(default=None, compare=False, repr=False)
 
 
 class Settled(NamedTuple):
@@ -156,9 +162,10 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.transaction() as read:
-            found = verified(read)
-            self._key = read.key()
-        self._filter, self._unit, self._newest = found.filter, found.unit, found.last
+            self._key, opening, self._newest = read.key(), read.opening(), read.last()
+            read.checkpoint()
+        self._filter, self._unit = terms_of(opening, self._key)
+        self._opened = opening.content["written"]
 
     @classmethod
     def create(
@@ -228,7 +235,9 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
-        """Open a ledger, checking every entry and every answer in it.
+        """Open a ledger, checking its first and its newest entry and the sums over all of them.
+
+        It takes as long for a million answers as for one; `verify` checks every entry and every answer.
 
         Parameters
         ----------
@@ -291,8 +300,8 @@ class Ledger:
         found = fingerprint(self._key, digest)
         same = {found, *(fingerprint(self._key, known) for known in formerly)}
         with self._held(write=True) as write:
-            known = [entry.content["fingerprint"] for entry, _ in write.entries() if entry.kind is Kind.BOUND]
-            if known and known[-1] in same:
+            known = _sums(write).fingerprint
+            if known in same:
                 return
             if known and not changed:
                 raise LedgerMismatchError(
@@ -319,10 +328,9 @@ class Ledger:
         """
         text = canonical(proposal)
         with self._held(write=True) as write:
-            entries = [entry.content for entry, _ in write.entries()]
-            if any(canonical(one) == text for one in _proposals(entries)):
+            if any(canonical(known) == text for known in _proposals(write)):
                 return
-            if any(entry["kind"] == Kind.RESERVED and not is_publication(entry) for entry in entries):
+            if _sums(write).asked:
                 raise LateProposalError(
                     f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
                     "have shaped it. Publish the worst-case epsilon of these labels."
@@ -334,7 +342,8 @@ class Ledger:
 
     def proposals(self) -> list[dict[str, Any]]:
         """Return what `record_proposal` wrote down, the first one first."""
-        return _proposals(self.export())
+        with self._held() as read:
+            return list(_proposals(read))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -359,6 +368,9 @@ class Ledger:
 
     def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
+
+        Room on the disk for the answers is kept too, as long as the reservation is held, so that a disk that fills up
+        meanwhile does not leave them spent and unstored.
 
         Parameters
         ----------
@@ -399,8 +411,9 @@ class Ledger:
             fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
             entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
             write.append(entry)
+            room = self._store.room(queries)
         self._newest = entry
-        return Reservation(entry.number, entry.hash, event, queries, cost)
+        return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
         """Return the reservation that was named `batch`, or None."""
@@ -431,7 +444,8 @@ class Ledger:
         LedgerError
             If more was run than reserved, or the reservation is settled already. The answers must then not be released.
         LedgerLockedError, LedgerStorageError, LedgerTamperedError
-            If the answers could not be stored. They must then not be released, and stay spent.
+            If the answers could not be stored. They must then not be released, and stay spent; the same call may be
+            made again.
         """
         _check_storable(happened)
         given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
@@ -439,31 +453,51 @@ class Ledger:
         if breach is not None:
             raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")
         refund = reservation.grains - self._filter.cost(happened)
-        with self._held(write=True) as write:
-            if not _is_open(write, reservation):
-                raise LedgerError(
-                    "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
-                )
-            last, digest, kept = write.last(), AnswerDigest(), 0
-            for query, labels in sorted(answers.items()):
-                text = canonical(labels)
-                if write.remember(query, text, reservation.number):
-                    digest.add(query, text)
-                    kept += 1
-            entry = Entry.after(
-                last,
-                Kind.ANSWERED,
-                last.spent - refund,
-                reservation=reservation.number,
-                happened=happened.as_dict(),
-                refund=refund,
-                answers=kept,
-                digest=digest.hexdigest(),
-            )
-            write.append(entry, reservation.number)
-            labels = _recalled(write, list(answers))
+        try:
+            with self._held(write=True) as write:
+                labels, entry = self._settled(write, reservation, answers, happened, refund)
+        except (LedgerStorageError, LedgerLockedError) as error:
+            share = self._filter.share(reservation.grains)
+            raise type(error)(
+                f"{error} Until the answers to these {reservation.queries:,} queries are stored, they are withheld, "
+                f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
+            ) from None
         self._newest = entry
         return Settled(labels, self._filter.share(reservation.grains - refund))
+
+    def _settled(
+        self,
+        write: Transaction,
+        reservation: Reservation,
+        answers: dict[bytes, Labels],
+        happened: Event,
+        refund: int,
+    ) -> tuple[dict[bytes, Labels], Entry]:
+        """Store the answers and the entry of a batch, and return the answers that count."""
+        if not _is_open(write, reservation):
+            raise LedgerError(
+                "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
+            )
+        if reservation.room is not None:
+            reservation.room.free()
+        last, digest, kept = write.last(), AnswerDigest(), 0
+        for query, labels in sorted(answers.items()):
+            text = canonical(labels)
+            if write.remember(query, text, reservation.number):
+                digest.add(query, text)
+                kept += 1
+        entry = Entry.after(
+            last,
+            Kind.ANSWERED,
+            last.spent - refund,
+            reservation=reservation.number,
+            happened=happened.as_dict(),
+            refund=refund,
+            answers=kept,
+            digest=digest.hexdigest(),
+        )
+        write.append(entry, reservation.number)
+        return _recalled(write, list(answers)), entry
 
     def recall(self, hashes: list[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among queries; repeating them costs nothing.
@@ -500,32 +534,32 @@ class Ledger:
         return query_hashes(self._key, context, rows, *beside)
 
     def state(self) -> LedgerState:
-        """Return what the ledger says now, after checking every entry and answer."""
+        """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            found = verified(read)
-        return self._state_of(found)
+            return self._state(read.last(), _sums(read))
 
-    def _state_of(self, found: Verified) -> LedgerState:
-        self._newest = found.last
-        spent = self._filter.share(found.last.spent)
+    def _state(self, last: Entry, sums: Checkpoint) -> LedgerState:
+        self._newest = last
         return LedgerState(
             budget=self.epsilon,
             delta=self.delta,
-            spent=spent,
-            remaining=self._filter.share(self._filter.capacity - found.last.spent),
+            spent=self._filter.share(last.spent),
+            remaining=self._filter.share(self._filter.capacity - last.spent),
             order=self._filter.order,
             unit=self.unit,
-            opened=found.opened,
-            entries=found.last.number + 1,
-            head=found.last.hash.hex(),
-            answers=found.answers,
-            unsettled=found.unsettled,
-            bound=found.bound,
-            simulated=found.simulated,
+            opened=self._opened,
+            entries=last.number + 1,
+            head=sums.head,
+            answers=sums.answers,
+            unsettled=sums.unsettled,
+            bound=bool(sums.fingerprint),
+            simulated=sums.simulated,
         )
 
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
+
+        It reads a copy in memory, so that others go on asking meanwhile.
 
         Parameters
         ----------
@@ -542,13 +576,12 @@ class Ledger:
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
-        with self._held() as read:
-            found = verified(read, thoroughly=True, head=None if head is None else head.lower())
-        return self._state_of(found)
+        with self._snapshot() as read:
+            return self._state(read.last(), verified(read, head=None if head is None else head.lower()))
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
-        with self._held() as read:
+        with self._snapshot() as read:
             return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
 
     def __repr__(self) -> str:
@@ -563,7 +596,7 @@ class Ledger:
 
     @property
     def _name(self) -> str:
-        return "The ledger in memory" if self.path is None else str(self.path)
+        return "This budget" if self.path is None else str(self.path)
 
     def _check_unit(self, event: Event) -> None:
         if any(part.event.unit != self.unit for part in flatten(event)):
@@ -578,11 +611,19 @@ class Ledger:
     def _held(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
         with self._store.transaction(write=write) as held:
-            if held.key() != self._key or held.hash_of(self._newest.number) != self._newest.hash:
-                raise LedgerTamperedError(
-                    f"{self._name} was replaced, by another or an older one, while it was in use."
-                )
+            self._check_same(held)
             yield held
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Transaction]:
+        """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
+        with self._store.snapshot() as read:
+            self._check_same(read)
+            yield read
+
+    def _check_same(self, read: Transaction) -> None:
+        if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
+            raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
 
     def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
         fitting = self._filter.fitting(event, spent)
@@ -618,8 +659,18 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
     )
 
 
-def _proposals(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [entry["proposal"] for entry in entries if entry["kind"] == Kind.PROPOSED]
+def _sums(read: Transaction) -> Checkpoint:
+    """Return the sums over all entries; only in a file of an earlier version are they added up here."""
+    return read.checkpoint() or verified(read)
+
+
+def _proposals(read: Transaction) -> Iterator[dict[str, Any]]:
+    """Yield the proposals, which are all before the first label."""
+    for entry, _ in read.entries():
+        if entry.kind is Kind.PROPOSED:
+            yield entry.content["proposal"]
+        elif entry.kind is Kind.RESERVED and not is_publication(entry.content):
+            return
 
 
 def _check_storable(event: Event) -> None:
@@ -633,12 +684,11 @@ def _check_storable(event: Event) -> None:
 
 
 def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
-    for entry, _ in read.entries():
-        if entry.kind is Kind.RESERVED and entry.content.get("batch") == batch:
-            content = entry.content
-            event = event_from_dict(content["event"])
-            return Reservation(entry.number, entry.hash, event, content["queries"], content["cost"])
-    return None
+    number = read.number_of_batch(batch)
+    if number is None:
+        return None
+    content, found = json.loads(read.text_of(number) or "{}"), read.hash_of(number) or b""
+    return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
 
 
 def _is_open(read: Transaction, reservation: Reservation) -> bool:

@@ -1,7 +1,9 @@
 """Find the ledger that a release is to be charged to: given, on file, made now, or for this release alone."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
@@ -10,16 +12,10 @@ from tutelage.ledger.ledger import Ledger
 from tutelage.neighboring import PrivacyUnit
 
 
-def open_or_make(
-    where: str | os.PathLike[str] | Ledger | None,
-    event: Event,
-    queries: int,
-    *,
-    epsilon: float | None,
-    delta: float,
-    unit: PrivacyUnit,
-) -> Ledger:
-    """Return the ledger at `where`, making it if there is none.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerTerms:
+    """Which ledger a release is charged to, and with which budget that ledger is made if there is none.
 
     Parameters
     ----------
@@ -35,48 +31,66 @@ def open_or_make(
         δ of the budget.
     unit : PrivacyUnit
         Whom it protects.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If the ledger has another budget or unit.
     """
-    if where is None:
-        return _new(None, event, queries, epsilon, delta, unit)
-    if isinstance(where, Ledger):
-        ledger = where
-    else:
-        path = Path(where)
-        ledger = Ledger.open(path) if path.exists() else _new(path, event, queries, epsilon, delta, unit)
-    _check_budget(ledger, epsilon, delta, unit)
-    return ledger
 
+    where: str | os.PathLike[str] | Ledger | None
+    event: Event
+    queries: int
+    epsilon: float | None
+    delta: float
+    unit: PrivacyUnit
 
-def _new(
-    path: Path | None, event: Event, queries: int, epsilon: float | None, delta: float, unit: PrivacyUnit
-) -> Ledger:
-    if epsilon is None:
-        limit = RenyiFilter.holding(Repeated(event, queries), delta)
-    else:
-        limit = RenyiFilter.suited_to(epsilon, delta, event)
-    if path is None:
-        return Ledger.in_memory(epsilon=limit.epsilon, delta=delta, unit=unit, order=limit.order)
-    try:
-        return Ledger.create(path, epsilon=limit.epsilon, delta=delta, unit=unit, order=limit.order)
-    except LedgerStorageError:
-        if not path.exists():
-            raise
-        return Ledger.open(path)  # another process made it in the meantime
+    def existing_or_trial(self) -> Ledger:
+        """Return the ledger, or where there is none yet one in memory, to find out whether a batch fits.
 
+        A budget that turns out too small then leaves no file behind, in which it would be fixed.
 
-def _check_budget(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
-    for name, wanted, found in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
-        if wanted is not None and wanted != found:
+        Raises
+        ------
+        LedgerMismatchError
+            If the ledger has another budget or unit.
+        """
+        if isinstance(self.where, Ledger):
+            return self._checked(self.where)
+        if self.where is not None and Path(self.where).exists():
+            return self._checked(Ledger.open(self.where))
+        limit = self._limit()
+        return Ledger.in_memory(epsilon=limit.epsilon, delta=self.delta, unit=self.unit, order=limit.order)
+
+    def open_or_make(self) -> Ledger:
+        """Return the ledger, making its file if there is none.
+
+        Raises
+        ------
+        LedgerMismatchError
+            If the ledger has another budget or unit.
+        LedgerStorageError
+            If it can neither be opened nor made.
+        """
+        if self.where is None or isinstance(self.where, Ledger) or Path(self.where).exists():
+            return self.existing_or_trial()
+        limit = self._limit()
+        try:
+            return Ledger.create(self.where, epsilon=limit.epsilon, delta=self.delta, unit=self.unit, order=limit.order)
+        except LedgerStorageError:
+            if not Path(self.where).exists():
+                raise
+            return self.existing_or_trial()  # another process made it in the meantime
+
+    def _limit(self) -> RenyiFilter:
+        if self.epsilon is None:
+            return RenyiFilter.holding(Repeated(self.event, self.queries), self.delta)
+        return RenyiFilter.suited_to(self.epsilon, self.delta, self.event)
+
+    def _checked(self, ledger: Ledger) -> Ledger:
+        for name, wanted, found in (("epsilon", self.epsilon, ledger.epsilon), ("delta", self.delta, ledger.delta)):
+            if wanted is not None and wanted != found:
+                raise LedgerMismatchError(
+                    f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+                )
+        if ledger.unit != self.unit:
             raise LedgerMismatchError(
-                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), this release another unit, "
+                f"'{self.unit.name}' ({self.unit.neighboring}). Partition the data as before."
             )
-    if ledger.unit != unit:
-        raise LedgerMismatchError(
-            f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), this release another unit, "
-            f"'{unit.name}' ({unit.neighboring}). Partition the data as before."
-        )
+        return ledger

@@ -25,10 +25,12 @@ from tutelage.exceptions import (
     LedgerStorageError,
     LedgerTamperedError,
 )
-from tutelage.ledger.entries import Entry
+from tutelage.ledger.checkpoint import Checkpoint
+from tutelage.ledger.disk import Room, check_locks
+from tutelage.ledger.entries import Entry, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
-_VERSION = 1
+_VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date
 _SCHEMA = {
     "entries": (
         "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash BLOB NOT NULL, "
@@ -39,7 +41,9 @@ _SCHEMA = {
         "WITHOUT ROWID"
     ),
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
+    "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
+_SCHEMA_1 = {name: statement for name, statement in _SCHEMA.items() if name != "checkpoint"}
 _UNFINISHED = 5.0  # seconds to wait for another process that is just making the file
 
 
@@ -48,7 +52,13 @@ class Transaction:
     """What can be read and written while the file is held."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         self._run = connection.execute
+
+    def copy_to(self, other: sqlite3.Connection) -> None:
+        """Copy the whole file into an empty database."""
+        self.version()  # takes the read lock, or says that another process holds the file
+        self._connection.backup(other)
 
     def key(self) -> bytes:
         """Return the secret key of this ledger."""
@@ -72,12 +82,41 @@ class Transaction:
     def entries(self) -> Iterator[tuple[Entry, int | None]]:
         """Yield every entry in order, each checked against the one before it, and the reservation that it settles."""
         last = None
-        rows = self._run("SELECT number, text, hash, settles FROM entries ORDER BY number").fetchall()
+        rows = self._run("SELECT number, text, hash, settles FROM entries ORDER BY number")
         for place, (number, text, found, settles) in enumerate(rows):
             if number != place:
                 raise LedgerTamperedError(f"Entry {place} is missing.")
             last = Entry.read(last, text, found)
             yield last, settles
+
+    def opening(self) -> Entry:
+        """Return the first entry, checked against its hash."""
+        row = self._run("SELECT text, hash FROM entries WHERE number = 0").fetchone()
+        if row is None:
+            raise LedgerTamperedError("The ledger holds no entries.")
+        return Entry.read(None, *row)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return the sums over all entries, or None in a file that was last written by a version without them."""
+        if self.version() == 1:
+            return None
+        rows = self._run("SELECT text, code FROM checkpoint").fetchall()
+        if len(rows) != 1:
+            raise LedgerTamperedError("The ledger's checkpoint is missing.")
+        found = Checkpoint.unsealed(self.key(), *rows[0])
+        if found.head != self.last().hash.hex():
+            raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
+        return found
+
+    def version(self) -> int:
+        """Return the format of the file."""
+        return self._run("PRAGMA user_version").fetchone()[0]
+
+    def number_of_batch(self, batch: str) -> int | None:
+        """Return the number of the reservation that was named `batch`."""
+        begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
+        row = self._run("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", (len(begins), begins)).fetchone()
+        return None if row is None else row[0]
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
@@ -94,8 +133,23 @@ class Transaction:
         return self._run("SELECT 1 FROM entries WHERE settles = ?", (number,)).fetchone() is not None
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
-        """Write an entry."""
+        """Write an entry, and the sums with it."""
+        before = None if entry.number == 0 else self._sums()
         self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
+        after = Checkpoint(entry.hash.hex()) if before is None else before.after(entry)
+        self._run("DELETE FROM checkpoint")
+        self._run("INSERT INTO checkpoint VALUES (?, ?)", after.sealed(self.key()))
+
+    def _sums(self) -> Checkpoint:
+        """Return the checkpoint, making the place for it in a file that has none."""
+        found = self.checkpoint()
+        if found is None:
+            found = Checkpoint("")
+            for entry, _ in self.entries():
+                found = found.after(entry)
+            self._run(_SCHEMA["checkpoint"])
+            self._run(f"PRAGMA user_version = {_VERSION}")
+        return found
 
     def remember(self, query: bytes, labels: str, reservation: int) -> bool:
         """Store an answer unless the query has one, and say whether it was stored."""
@@ -106,16 +160,17 @@ class Transaction:
         row = self._run("SELECT labels FROM answers WHERE query = ?", (query,)).fetchone()
         return None if row is None else row[0]
 
-    def answers(self) -> list[tuple[int, bytes, str]]:
-        """Return reservation, query and labels of every stored answer, in the order of the queries' hashes."""
-        return self._run("SELECT reservation, query, labels FROM answers ORDER BY query").fetchall()
+    def answers(self) -> Iterator[tuple[int, bytes, str]]:
+        """Yield reservation, query and labels of every stored answer, in the order of the queries' hashes."""
+        yield from self._run("SELECT reservation, query, labels FROM answers ORDER BY query")
 
     def found_faults(self) -> bool:
         """Return whether SQLite finds its own structures damaged, or a table, index or trigger that is none of ours."""
         if self._run("PRAGMA integrity_check").fetchall() != [("ok",)]:
             return True
         schema = self._run("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-        return dict(schema) != _SCHEMA or len(schema) != len(_SCHEMA)
+        expected = _SCHEMA_1 if self.version() == 1 else _SCHEMA
+        return dict(schema) != expected or len(schema) != len(expected)
 
 
 @final
@@ -141,7 +196,9 @@ class Store:
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
         _STORES.add(self)
-        if path is not None:
+        if self._file is not None:
+            if not read_only:
+                check_locks(self._file.parent)
             with _explained(path, timeout):
                 self._check_header()
 
@@ -162,6 +219,8 @@ class Store:
                 _write_schema(store._memory, first, key)
                 store._memory.execute("COMMIT")
             return store
+        if path.parent.is_dir():
+            check_locks(path.parent)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -197,6 +256,19 @@ class Store:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
+
+    def room(self, queries: int) -> Room | None:
+        """Return room on the disk for so many answers; a ledger in memory needs none."""
+        return None if self._file is None else Room(self._file, queries)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Transaction]:
+        """Hold a copy of the file as it is now, in memory, so that nobody waits while it is read."""
+        with closing(_connected(":memory:", 0)) as copy:
+            with self.transaction() as read:
+                read.copy_to(copy)
+            with _explained(self.path, self._timeout):
+                yield Transaction(copy)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -253,9 +325,9 @@ class Store:
             time.sleep(0.02)
         if application != _APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
-        if version != _VERSION:
+        if version > _VERSION:
             raise LedgerStorageError(
-                f"{self.path} has format {version}; this version reads {_VERSION}. Upgrade tutelage."
+                f"{self.path} has format {version}; this version reads up to {_VERSION}. Upgrade tutelage."
             )
 
 

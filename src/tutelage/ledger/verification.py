@@ -10,16 +10,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from tutelage._typing import ABSTAIN
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerTamperedError, TutelageError
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
+from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.ledger.history import is_publication
 from tutelage.ledger.store import Transaction
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
@@ -27,46 +27,42 @@ _HASH_BYTES = 32
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a ledger says, once it was found to be whole.
-
-    Parameters
-    ----------
-    filter : RenyiFilter
-        Its budget.
-    unit : PrivacyUnit
-        Whom it protects.
-    opened : str
-        When it was made.
-    last : Entry
-        Its newest entry.
-    answers, unsettled : int
-        Answers remembered, and reservations never settled.
-    bound, simulated : bool
-        Whether it is tied to a data set, and whether anything was drawn with seeded noise.
-    """
+class Terms(NamedTuple):
+    """What a ledger was made with: its budget and the unit of privacy that it protects."""
 
     filter: RenyiFilter
     unit: PrivacyUnit
-    opened: str
-    last: Entry
-    answers: int
-    unsettled: int
-    bound: bool
-    simulated: bool
 
 
-def verified(read: Transaction, *, thoroughly: bool = False, head: str | None = None) -> Verified:
-    """Return what the ledger says.
+def terms_of(opening: Entry, key: bytes) -> Terms:
+    """Return what the first entry says, once it is found to be possible and to name this key.
+
+    Raises
+    ------
+    LedgerTamperedError
+        If it is not.
+    """
+    content = opening.content
+    try:
+        unit = PrivacyUnit(content["unit"]["name"], NeighboringRelation(content["unit"]["neighboring"]))
+        found = Terms(RenyiFilter(content["epsilon"], content["delta"], content["order"]), unit)
+        capacity, commitment = _whole(content["capacity"]), content["key"]
+    except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
+        raise LedgerTamperedError("Entry 0 is not in the form in which entries are written.") from None
+    if type(unit.name) is not str or not _SLACK <= capacity / found.filter.capacity <= 1 / _SLACK:
+        raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
+    if hashlib.sha256(key).hexdigest() != commitment:
+        raise LedgerTamperedError("The ledger's key is not the one it was made with.")
+    return found
+
+
+def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
+    """Return the sums over a ledger's entries, once all of it is found to be right: structure, entries, answers, costs.
 
     Parameters
     ----------
     read : Transaction
         The open file.
-    thoroughly : bool
-        Also check SQLite's own structures, and that every charge covers its event by today's theorems.
     head : str, optional
         Hash of an entry that the ledger must hold.
 
@@ -75,33 +71,22 @@ def verified(read: Transaction, *, thoroughly: bool = False, head: str | None = 
     LedgerTamperedError
         At the first thing that is wrong.
     """
-    if thoroughly and read.found_faults():
+    if read.found_faults():
         raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
-    book = _Book(thoroughly)
+    opening = read.opening()
+    book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
     found_head = head is None
     for entry, settles in read.entries():
         book.add(entry, settles)
         found_head |= entry.hash.hex() == head
-    if book.last is None:
-        raise LedgerTamperedError("The ledger holds no entries.")
-    if hashlib.sha256(read.key()).hexdigest() != book.opening["key"]:
-        raise LedgerTamperedError("The ledger's key is not the one it was made with.")
     if not found_head:
         raise LedgerTamperedError(
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
-    answers = book.check_answers(read.answers())
-    return Verified(
-        filter=book.filter,
-        unit=book.unit,
-        opened=book.opening["written"],
-        last=book.last,
-        answers=answers,
-        unsettled=len(book.reserved) - len(book.settled),
-        bound=book.bound,
-        simulated=book.simulated,
-    )
+    if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
+        raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
+    return book.sums
 
 
 class _Reserved(NamedTuple):
@@ -114,35 +99,31 @@ class _Reserved(NamedTuple):
 class _Book:
     """The sums of a ledger, kept entry by entry."""
 
-    thoroughly: bool
-    opening: dict[str, Any] = field(default_factory=dict)
-    filter: RenyiFilter = field(init=False)
-    unit: PrivacyUnit = field(init=False)
-    capacity: int = 0
-    last: Entry | None = None
-    bound: bool = False
-    simulated: bool = False
-    asked: bool = False
+    filter: RenyiFilter
+    unit: PrivacyUnit
+    capacity: int
+    sums: Checkpoint = field(default_factory=lambda: Checkpoint(""))
+    spent: int = 0
     reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""
-        before = 0 if self.last is None else self.last.spent
         try:
             if (entry.number == 0) != (entry.kind is Kind.OPENED):
                 raise LedgerTamperedError("A ledger starts with its budget, and has one.")
             change = self._change(entry)
-            whole = settles == entry.content.get("reservation") and entry.spent == before + change
+            whole = settles == entry.content.get("reservation") and entry.spent == self.spent + change
             if not whole or not 0 <= entry.spent <= self.capacity:
                 raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
+            self.sums = self.sums.after(entry)
         except LedgerTamperedError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, TutelageError):
             raise LedgerTamperedError(
                 f"Entry {entry.number} is not in the form in which entries are written."
             ) from None
-        self.last = entry
+        self.spent = entry.spent
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
@@ -169,7 +150,7 @@ class _Book:
         """Return by how many grains the entry changes what is spent."""
         match entry.kind:
             case Kind.OPENED:
-                return self._opened(entry)
+                return 0
             case Kind.BOUND:
                 return self._bound(entry)
             case Kind.PROPOSED:
@@ -179,21 +160,13 @@ class _Book:
             case Kind.ANSWERED:
                 return self._answered(entry)
 
-    def _opened(self, entry: Entry) -> int:
-        self.opening, unit = entry.content, entry.content["unit"]
-        self.filter = RenyiFilter(self.opening["epsilon"], self.opening["delta"], self.opening["order"])
-        self.unit = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
-        self.capacity = _whole(self.opening["capacity"])
-        if type(self.unit.name) is not str or not _SLACK <= self.capacity / self.filter.capacity <= 1 / _SLACK:
-            raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
-        return 0
-
     def _bound(self, entry: Entry) -> int:
-        self.bound = bool(entry.content["fingerprint"])
+        if type(entry.content["fingerprint"]) is not str:
+            raise TypeError
         return 0
 
     def _proposed(self, entry: Entry) -> int:
-        if self.asked or type(entry.content["proposal"]) is not dict:
+        if self.sums.asked or type(entry.content["proposal"]) is not dict:
             raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
         return 0
 
@@ -203,9 +176,7 @@ class _Book:
         if any(part.event.unit != self.unit for part in flatten(event)):
             raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
         self.reserved[entry.number] = _Reserved(event, queries, cost)
-        self.simulated |= event.is_simulated
-        self.asked |= not is_publication(entry.content)
-        if self.thoroughly and cost < _SLACK * self.filter.cost(Repeated(event, queries)):
+        if cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost
 
@@ -216,7 +187,7 @@ class _Book:
         _whole(entry.content["answers"])
         if number in self.settled or refund > cost:
             raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
-        if self.thoroughly and cost - refund < _SLACK * self.filter.cost(happened):
+        if cost - refund < _SLACK * self.filter.cost(happened):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
         self.settled[number] = entry.content
         return -refund

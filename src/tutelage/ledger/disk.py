@@ -1,0 +1,118 @@
+"""Two things that a ledger needs of the disk below it: locks that exclude, and room for answers that are paid for."""
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import final
+from weakref import finalize
+
+from tutelage.exceptions import LedgerStorageError
+
+TRUST_LOCKS = "TUTELAGE_TRUST_LOCKS"
+_MOUNTS = Path("/proc/self/mountinfo")
+# Locks of these reach other machines late, or not at all; SQLite's own manual warns of them.
+_SHARED = frozenset({
+    "9p", "afs", "ceph", "cifs", "davfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs",
+    "vboxsf",
+})  # fmt: skip
+_LOCAL_FUSE = frozenset({"fuse.ext2", "fuse.ntfs-3g", "fuse.fuse-overlayfs", "fuse.lxcfs"})
+_BYTES_PER_ANSWER = 512  # hash, labels and what SQLite needs around them, in pages that are half full
+_PAGE = 4096
+_PAGES_BESIDE = 16  # the entry, the checkpoint, and inner pages of the tables
+
+
+def check_locks(folder: Path) -> None:
+    """Refuse a folder whose file locks may not exclude other processes: two of them could spend one budget twice.
+
+    Raises
+    ------
+    LedgerStorageError
+        If it lies on a network file system, or a lock taken there does not exclude another; the environment variable
+        `TUTELAGE_TRUST_LOCKS=1` allows it.
+    """
+    if os.environ.get(TRUST_LOCKS) == "1":
+        return
+    kind = file_system(folder.resolve(), _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else "")
+    shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
+    if shared or not _locks_exclude(folder):
+        what = f"a {kind} file system" if shared else "a file system whose locks do not exclude other processes"
+        raise LedgerStorageError(
+            f"{folder} lies on {what}, where several processes could spend one budget twice. Put the ledger on a local "
+            f"disk; if you know that file locks work between all machines that use it, set {TRUST_LOCKS}=1."
+        )
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """Return the type of the file system that holds a folder, or "" where the list of mounts does not tell.
+
+    Parameters
+    ----------
+    folder : path
+        Without symbolic links.
+    mounts : str
+        The text of /proc/self/mountinfo.
+    """
+    found, depth = "", -1
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = Path(fields[4].encode().decode("unicode_escape"))  # blanks are spelled \040
+        if folder.is_relative_to(point) and len(point.parts) >= depth:  # the last of equal ones hides the others
+            found, depth = after.split()[0], len(point.parts)
+    return found
+
+
+def _locks_exclude(folder: Path) -> bool:
+    """Return whether a second lock on a file is refused while there is a first one."""
+    if sys.platform != "linux" or not os.access(folder, os.W_OK):
+        return True
+    whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    with TemporaryFile(dir=folder) as first, open(f"/proc/self/fd/{first.fileno()}", "r+b") as second:  # noqa: PTH123
+        fcntl.fcntl(first, fcntl.F_OFD_SETLK, whole)
+        try:
+            fcntl.fcntl(second, fcntl.F_OFD_SETLK, whole)
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EACCES)
+    return False
+
+
+@final
+class Room:
+    """Disk space that is kept for the answers of one batch, until it is freed, forgotten, or the process ends.
+
+    Parameters
+    ----------
+    ledger : path
+        The file that the answers will go to.
+    queries : int
+        How many answers there will be.
+
+    Raises
+    ------
+    LedgerStorageError
+        If the disk has no such room.
+    """
+
+    def __init__(self, ledger: Path, queries: int) -> None:
+        growth = queries * _BYTES_PER_ANSWER + _PAGES_BESIDE * _PAGE
+        # Every answer may land on a page of its own, and the journal keeps each page that changes.
+        journal = min(ledger.stat().st_size + growth, (2 * queries + _PAGES_BESIDE) * (_PAGE + 8))
+        file = self._file = TemporaryFile(dir=ledger.parent)  # noqa: SIM115
+        finalize(self, file.close)
+        try:
+            os.posix_fallocate(file.fileno(), 0, growth + journal)
+        except OSError as error:
+            raise LedgerStorageError(
+                f"The disk of {ledger} has no room for {queries:,} answers ({error.strerror}). Nothing was spent; make "
+                "room."
+            ) from None
+
+    def free(self) -> None:
+        """Give the space back to the disk, for the answers."""
+        self._file.truncate(0)  # closing it would not do where a forked process holds the file too

@@ -1,0 +1,169 @@
+"""A ledger and the disk under it: a disk that fills up, and file systems whose locks do not exclude."""
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
+from tutelage.exceptions import BudgetExceededError, LedgerStorageError
+from tutelage.ledger import disk
+from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
+from tutelage.neighboring import ONE_TEACHER
+
+VOTES = VoteHistogram(np.resize(np.array([[200, 30, 20], [90, 80, 80]]), (300, 3)), 250)
+ROWS = np.arange(600.0).reshape(300, 2)
+
+
+def fill(path: Path) -> None:
+    with path.open("ab", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            with suppress(OSError):  # no space left
+                while True:
+                    file.write(bytes(size))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system takes rights that are not here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def asking(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> LabelingSession:
+    """A session on the small disk, which another program fills up just while noise is drawn."""
+    drawn = SystemNoise.discrete_gaussian
+
+    def fills_the_disk(self: SystemNoise, sigma: float, shape: tuple[int, ...]) -> Any:
+        fill(small_disk / "of another program")
+        return drawn(self, sigma, shape)
+
+    monkeypatch.setattr(SystemNoise, "discrete_gaussian", fills_the_disk)
+    ledger = Ledger.create(small_disk / "a.ledger", epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
+    return LabelingSession(VOTES, GNMax(40.0), ledger, X_voted=ROWS)
+
+
+def test_a_disk_that_fills_up_while_noise_is_drawn_costs_no_answer(small_disk, asking):
+    labels = asking.ask(ROWS).labels
+    assert (labels >= 0).all()
+    with pytest.raises(OSError, match="No space left"):  # it was full, and is again once the answers have their room
+        (small_disk / "more").write_bytes(bytes(1 << 20))
+    state = Ledger.open(small_disk / "a.ledger").verify()
+    assert (state.answers, state.unsettled) == (300, 0)
+
+
+def test_where_answers_would_have_no_room_nothing_is_spent(small_disk, asking):
+    with (small_disk / "of another program").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 4 * 2**20 - 150_000)
+    with pytest.raises(LedgerStorageError, match=r"a\.ledger has no room for 300 answers .* Nothing was spent"):
+        asking.ask(ROWS)
+    assert Ledger.open(small_disk / "a.ledger").verify().spent == 0
+
+
+def test_answers_that_could_not_be_stored_are_stored_by_the_next_ask_and_paid_for_once(small_disk, asking, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: None)  # a disk that keeps no room
+    with pytest.raises(LedgerStorageError, match="300 queries are stored, they are withheld, and") as refused:
+        asking.ask(ROWS)
+    assert "a.ledger" in str(refused.value)
+    assert "of the budget ε = 9 stays spent" in str(refused.value)
+    spent = asking.ledger.verify().spent
+    assert spent > 0
+    (small_disk / "of another program").unlink()
+    release = asking.ask(ROWS)
+    assert (release.labels >= 0).all()
+    assert release.cost == 0
+    state = asking.ledger.verify()
+    assert (state.answers, state.unsettled, state.spent) == (300, 0, spent)
+
+
+def test_room_is_given_back_with_the_reservation(asking):
+    ledger = asking.ledger
+    event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
+    for _ in range(40):  # 40 batches that are never settled have 16 MB of room between them, and the disk has 4
+        ledger.reserve(event, 1)
+    assert ledger.state().unsettled == 40
+
+
+MOUNTS = """\
+22 28 0:21 / /proc rw - proc proc rw
+28 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
+40 28 0:45 / /srv/data rw - nfs4 server:/data rw
+41 40 254:1 / /srv/data/local\\040disk rw - xfs /dev/sdb rw
+42 28 0:46 / /home/me/remote rw - fuse.sshfs me@there: rw
+43 28 0:47 / /mnt/usb rw - fuseblk /dev/sdc rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/home/me", "ext4"),
+        ("/srv/data/patients", "nfs4"),
+        ("/srv/database", "ext4"),
+        ("/srv/data/local disk/x", "xfs"),
+        ("/home/me/remote", "fuse.sshfs"),
+        ("/mnt/usb/x", "fuseblk"),
+    ],
+)
+def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount(folder, kind):
+    assert file_system(Path(folder), MOUNTS) == kind
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "fuse.sshfs", "fuse.of-tomorrow"])
+def test_a_ledger_on_a_network_file_system_is_refused_unless_a_setting_trusts_it(kind, tmp_path, monkeypatch):
+    path = tmp_path / "a.ledger"
+    Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    monkeypatch.setattr(disk, "_MOUNTS", tmp_path / "mounts")
+    (tmp_path / "mounts").write_text(f"28 1 254:0 / / rw - {kind} somewhere rw\n")
+    for attempt in (
+        lambda: Ledger.create(tmp_path / "b.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER),
+        lambda: Ledger.open(path),
+    ):
+        with pytest.raises(LedgerStorageError, match=f"lies on a {kind} file system.* set {TRUST_LOCKS}=1"):
+            attempt()
+    assert not (tmp_path / "b.ledger").exists()
+    Ledger.open(path, read_only=True).verify()
+    monkeypatch.setenv(TRUST_LOCKS, "1")
+    Ledger.open(path)
+
+
+def test_locks_that_do_not_exclude_are_found_by_trying(tmp_path, monkeypatch):
+    check_locks(tmp_path)
+    monkeypatch.setattr(fcntl, "fcntl", lambda *_: 0)  # every lock is granted, as where locking is switched off
+    with pytest.raises(LedgerStorageError, match="whose locks do not exclude other processes"):
+        check_locks(tmp_path)
+
+
+def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    model = PATEClassifier(n_teachers=20, ledger=path, epsilon=0.01, n_queries=10, random_state=0)
+    with pytest.raises(BudgetExceededError, match="This budget does not allow 10 more such queries"):
+        model.fit(X, y, X_public=X)
+    assert not path.exists()
+    model.set_params(epsilon=500.0).fit(X, y, X_public=X)
+    assert Ledger.open(path).verify().bound
+
+
+def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, monkeypatch):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+    model = PATEClassifier(n_teachers=20, ledger=path, epsilon=500.0, n_queries=10, random_state=0)
+    monkeypatch.setattr(PATEClassifier, "_ballots", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(X, y, X_public=X)
+    assert not path.exists()
