@@ -155,6 +155,36 @@ def test_of_very_many_columns_the_readable_card_shows_some():
     assert len(many.as_dict()["features"]) == 784
 
 
+def test_the_majority_class_stands_beside_the_students_accuracy():
+    counts = (ClassAccuracy("no", 150, 140), ClassAccuracy("yes", 50, 10))
+    scored = card(student_accuracy=0.75, evaluation_rows=200, accuracy_by_class=counts)
+    assert scored.as_dict()["majority_share"] == scored.majority_share == 0.75
+    for text in (scored.as_markdown(), "".join(Outline(scored.as_html()).text)):
+        assert "Always naming the majority class" in text
+        assert "75.00% on the same rows" in text
+    for unscored in (card(), card(student_accuracy=None, evaluation_rows=0)):
+        assert unscored.as_dict()["majority_share"] is None
+        assert "Always naming the majority class" not in unscored.as_markdown()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"votes": [4711, 289]},
+        {"kind": [4711, 289]},
+        {"caps": [0.1, [4711.0]]},
+        {"chances": [0.4711]},
+        {"unit": {"name": [4711]}},
+        {"caps": 4711},
+        [4711],
+    ],
+)
+def test_nothing_but_the_record_of_a_proposal_stands_in_its_place(record):
+    with pytest.raises(NotPublishableError) as refused:
+        card(proposal=record)
+    assert "4711" not in str(refused.value)
+
+
 def test_an_unmeasured_student_is_said_to_be_unmeasured():
     unmeasured = card(student_accuracy=None, evaluation_rows=0)
     assert "not measured" in unmeasured.as_markdown()

@@ -81,7 +81,7 @@ def test_a_simulated_card_stays_simulated(tmp_path):
 TEXTS = {
     "created", "epsilon_method", "unit", "mechanism", "noise_source", "selection", "feature_map", "student",
 }  # fmt: skip
-DERIVED = {"epsilon_kind", "not_protected"}
+DERIVED = {"epsilon_kind", "not_protected", "majority_share"}
 
 
 @pytest.mark.parametrize("name", [name for name in RECORD if name not in DERIVED])

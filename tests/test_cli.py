@@ -169,7 +169,7 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     result = tutelage("run", "config.toml", cwd=folder)
     card = json.loads((folder / "out" / "card.json").read_text())
     public = [f"{card['student_accuracy']:.2%}"[:-1], f"{round_up(card['public_epsilon']):.4f}", "1e-05", "2.0"]
-    public += [str(card["queries"]), str(card["teachers"])]
+    public += [f"{card['majority_share']:.2%}"[:-1], str(card["queries"]), str(card["teachers"])]
     budget = card["budget"]
     public += [f"{budget['budget']:.4f}", f"{round_up(budget['spent']):.4f}", f"{round_up(budget['spent']):.4f}"]
     shown = result.stdout.replace(budget["head"], "")
@@ -224,7 +224,8 @@ def test_the_card_holds_known_public_entries_only(folder):
         "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
         "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions", "noise",
-        "epsilon_order", "sanitised", "alone", "accuracy_by_class", "batches", "frontier", "findings", "statements",
+        "epsilon_order", "sanitised", "proposal", "alone", "majority_share",
+        "accuracy_by_class", "batches", "frontier", "findings", "statements",
     }  # fmt: skip
 
 

@@ -265,3 +265,82 @@ def test_the_private_report_is_its_own_file_for_its_owner(called, tmp_path):
 def test_the_help_names_every_topic(called):
     printed = " ".join(called("card", "--help").stdout.split())
     assert all(topic in printed.replace(" ", "") for topic in STATEMENTS)
+
+
+def edited(record, path, value):
+    """Return a JSON value with one entry, named by its path, replaced by a value or by a function of the old one."""
+    changed = json.loads(json.dumps(record))
+    at = changed
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value(at[path[-1]]) if callable(value) else value
+    return changed
+
+
+EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers
+    (("public_epsilon",), 0.0001, " = 0.0001, and what was released proves 22.881"),
+    (("public_epsilon",), lambda epsilon: epsilon * 0.999, " = 22.8581, and what was released proves 22.881"),
+    (("delta",), 1e-9, " = 22.881, and what was released proves 30.5"),
+    (("epsilon_order",), 50.0, "states ε by order 50 = 22.881, and what was released proves 500."),
+    (("unit",), "hospital", "another unit of privacy"),
+    (("event", "of", "sigma"), 1.0, "states the budget = 22.881, and what was released proves 103.2"),
+    (("event", "count"), 80, "states the budget = 22.881, and what was released proves 45.762"),
+    (("budget", "budget"), 3.0, "states a budget that no ledger can have"),
+    (("budget", "budget"), 15.0, "states the budget = 15, and what was released proves "),
+    (("budget", "spent"), 0.5, "states the spent share = 0.5"),
+    (("budget", "remaining"), 5.0, "states spent + remaining as "),
+    (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget"),
+    (("frontier", 0, "epsilon"), 0.01, "states for 10 queries an ε = 0.01, and"),
+    (("frontier", 4, "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
+    (("student_accuracy",), 0.999, "states `student_accuracy` as 0.999. By its classes, it is "),
+    (("evaluation_rows",), 500, "states `evaluation_rows` as 500. By its classes, it is 80."),
+]  # fmt: skip
+WITH_LEDGER = [
+    (("event", "count"), 20, "does not fit its ledger"),
+    (("event", "of", "sigma"), 4.0, "does not fit its ledger"),
+    (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 4."),
+    (("budget", "budget"), 100.0, "states `budget` of the budget as 100.0. By its ledger, it is 22.88"),
+    (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 40."),
+]
+
+
+def test_no_edited_number_reaches_a_new_card(called, folder):  # noqa: F811
+    called("run", "config.toml", cwd=folder)
+    path = folder / "out" / "card.json"
+    text = path.read_text()
+    record, (markdown, page) = json.loads(text), ((folder / "out" / name).read_bytes() for name in NAMES[::2])
+    for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:5], *WITH_LEDGER])):
+        for place, value, said in edits:
+            path.write_text(json.dumps(edited(record, place, value)))
+            assert said in refusal(called("card", "out", *options, cwd=folder), 1), place
+    assert (markdown, page) == tuple((folder / "out" / name).read_bytes() for name in NAMES[::2])
+    path.write_text(text)
+    assert called("card", "out", cwd=folder).returncode == 0
+    assert json.loads(path.read_text()) == record
+
+
+def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, folder):  # noqa: F811
+    called("run", "config.toml", cwd=folder)
+    path = folder / "out" / "card.json"
+    record = json.loads(path.read_text())
+    (large,) = (one for one in record["findings"] if one["code"] == "epsilon-too-large")
+    for findings in ([], [{**large, "reason": "Never mind."}], None):
+        path.write_text(json.dumps({**record, "findings": findings}))
+        assert called("card", "out", cwd=folder).returncode == 0
+        assert large in json.loads(path.read_text())["findings"]
+
+
+def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(called, folder):  # noqa: F811
+    """The second run's labels may have been chosen by the first's: by themselves they have no guarantee."""
+    budget = ("delta = 1e-5", "delta = 1e-5\nepsilon = 60")
+    configure(folder, budget)
+    called("run", "config.toml", cwd=folder)
+    configure(folder, budget, ("sigma = 2.0", "sigma = 30.0"))
+    called("run", "config.toml", "--overwrite", cwd=folder)
+    path = folder / "out" / "card.json"
+    record = json.loads(path.read_text())
+    assert record["public_epsilon"] == 60
+    bare = {"public_epsilon": 1.5, "epsilon_order": None, "findings": []}
+    path.write_text(json.dumps({**record, **bare}))
+    refused = called("card", "out", "--ledger", "private.csv.ledger", cwd=folder)
+    assert "labels that this publication does not cover" in refusal(refused, 1)

@@ -8,6 +8,8 @@ import pytest
 
 from test_cli_card import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.accounting import Proposal
+from tutelage.budget import round_up
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.report import read_card
@@ -26,7 +28,7 @@ def tested(called, tmp_path):
         np.savez(tmp_path / "proxy.npz", votes=AGREEING)
         np.savez(tmp_path / "votes.npz", votes=counts)
         np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
-        proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json")
+        proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json", "--ledger", "l.db")
         files = ("--votes", "votes.npz", "--ledger", "l.db")
         for call in (
             ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5"),
@@ -74,11 +76,11 @@ def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     folder = tested()
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
-    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
-    assert again.returncode == 0  # the same test is remembered; its claim is not about the later answer either
-    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "labels that this publication does not cover" in refusal(again, 1)  # the test is remembered, and too old
+    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
 def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
@@ -89,7 +91,7 @@ def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called,
     votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
     release = LabelingSession(votes, check, Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
     assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
-    assert "paid for more than claim.json covers" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
 def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
@@ -101,20 +103,35 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "other" / "l.db")).ask(np.arange(40.0)[:, None])
     elsewhere = called("card", "--ledger", "other/l.db", "--sanitised", "claim.json", "--output", ".", cwd=folder)
     assert "it is another, or rolled back" in refusal(elsewhere, 1)
+    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
+    whole, proposed = (f"{round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
+    bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
+    first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
     for changes, message in (
-        ({"test": {**claim["test"], "delta": 1e-6}}, "does not hold the test"),
-        ({"data_independent": {**claim["data_independent"], "epsilon": 3.0}}, "paid for more"),
-        ({"labels": Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()}, "paid for more"),
+        ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),  # its chances then promise too much
+        ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
+        ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
+        ({"proposal": {**proposal, "order": proposal["order"] + 1}}, "holds another proposal than the ledger recorded"),
+        (
+            {"data_independent": {**independent, "epsilon": 3.0}},
+            f"ε of 3 at δ = 1e-05, and its proof gives {whole}",
+        ),
+        ({"data_independent": {**independent, "delta": 1e-4}}, "at δ = 0.0001, and its proof gives"),
+        (
+            {"sanitised": {**tested_epsilon, "epsilon": 0.001}},
+            f"ε of 0.001 at δ = 1e-05, and its proof gives {proposed}",
+        ),
+        ({"labels": first}, "labels that this publication does not cover"),
         ({"ledger": "0" * 64}, "another, or rolled back"),
-        ({"format": 2}, "no claim"),
-        ({"sanitised": {**claim["data_independent"], "epsilon": float("nan")}}, "no claim"),
-        ({"sanitised": {"epsilon": 1.0}}, "no claim"),
-        ({"test": NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER).as_dict()}, "no claim"),
+        ({"format": 3}, "is not a claim"),
+        ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
+        ({"sanitised": {"epsilon": 1.0}}, "is not a claim"),
+        ({"proposal": {}}, "is not a claim"),
     ):
         (folder / "claim.json").write_text(json.dumps({**claim, **changes}))
         assert message in refusal(called(*ON_CARD, cwd=folder), 1)
     (folder / "claim.json").write_text("[]")
-    assert "no claim" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "is not a claim" in refusal(called(*ON_CARD, cwd=folder), 1)
     (folder / "claim.json").unlink()
     assert "cannot be read" in refusal(called(*ON_CARD, cwd=folder), 1)
     assert not (folder / "card.json").exists()
@@ -130,3 +147,40 @@ def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     over = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "votes.npz", cwd=folder)
     assert "--output must be a file of its own" in refusal(over, 2)
+
+
+def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, tested):
+    folder = tested()
+    claim, ledger = json.loads((folder / "claim.json").read_text()), Ledger.open(folder / "l.db")
+    test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
+    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+    assert read_card(folder / "card.json").proposal == ledger.proposals()[0]
+    lowered = {**claim["sanitised"], "epsilon": claim["sanitised"]["epsilon"] / 2}
+    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test, "sanitised": lowered}))
+    assert "states a tested ε of" in refusal(called(*ON_CARD, cwd=folder), 1)
+
+
+def test_a_claim_whose_proposal_is_nowhere_says_how_to_get_it(called, tested, monkeypatch):
+    """As from an earlier version, whose ledgers recorded no proposals."""
+    folder = tested()
+    claim = json.loads((folder / "claim.json").read_text())
+    test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
+    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
+    monkeypatch.setattr(Ledger, "proposals", lambda self: [])
+    said = refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "neither the file nor the ledger holds the proposal. Run `tutelage publish test --output`" in said
+    files = ("--votes", "votes.npz", "--ledger", "l.db")
+    again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
+    assert again.returncode == 0, again.stderr  # it is remembered, so no record is needed
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+
+
+def test_a_test_that_was_refused_is_not_turned_into_one_that_passed(called, tested):
+    folder = tested(TORN)
+    claim, proposal = json.loads((folder / "claim.json").read_text()), json.loads((folder / "p.json").read_text())
+    stated = {**claim["data_independent"], "epsilon": proposal["epsilon"]}
+    (folder / "claim.json").write_text(json.dumps({**claim, "passed": True, "sanitised": stated}))
+    assert "the ledger remembers that it was refused" in refusal(called(*ON_CARD, cwd=folder), 1)
+    (folder / "claim.json").write_text(json.dumps({**claim, "sanitised": stated}))
+    assert "its proposal proves none" in refusal(called(*ON_CARD, cwd=folder), 1)

@@ -197,7 +197,7 @@ def test_objections_come_before_anything_is_spent(called, folder, monkeypatch):
     configure(folder)
     ran = called("run", "config.toml", cwd=folder)
     assert ran.returncode == 130
-    assert ran.stderr.startswith("tutelage: danger: ε is above 10")
+    assert ran.stderr.startswith("tutelage: danger: ε = 22.8")
     assert not (folder / "private.csv.ledger").exists()
 
 

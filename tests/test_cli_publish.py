@@ -12,6 +12,7 @@ from tutelage.votes import VoteHistogram
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+GAUSSIAN = ("--mechanism", "gnmax", "--sigma", "8")
 TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
 
 
@@ -25,10 +26,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def propose(folder, *options, mechanism=("--mechanism", "lnmax", "--scale", "5")):
-    return tutelage(
-        "publish", "propose", "proxy.npz", *mechanism, "--delta", "1e-5", "--output", "p.json", *options, cwd=folder
-    )
+def propose(folder, *options, ledger="l.db", mechanism=("--mechanism", "lnmax", "--scale", "5")):
+    files = ("--ledger", ledger, "--delta", "1e-5", "--output", "p.json")
+    return tutelage("publish", "propose", "proxy.npz", *mechanism, *files, *options, cwd=folder)
 
 
 def label(folder, votes="votes.npz", mechanism=("--mechanism", "lnmax", "--scale", "5")):
@@ -43,7 +43,7 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=("--mechanism
 
 
 def test_from_public_votes_to_a_published_epsilon(folder):
-    proposed = propose(folder, "--ledger", "l.db")
+    proposed = propose(folder)
     assert proposed.returncode == 0, proposed.stderr
     assert "The test takes" in proposed.stdout
     wanted = json.loads((folder / "p.json").read_text())["epsilon"]
@@ -55,6 +55,33 @@ def test_from_public_votes_to_a_published_epsilon(folder):
     again = put_to_the_test(folder)
     assert ("The test passed" in again.stdout) == found["passed"]
     assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
+
+
+def test_a_proposal_comes_before_the_first_label(folder):
+    label(folder)
+    assert "must come before the first" in refusal(propose(folder), code=1)
+    assert not (folder / "p.json").exists()
+    bare = ("publish", "propose", "proxy.npz", "--mechanism", "lnmax", "--scale", "5", "--delta", "1e-5")
+    assert "'--ledger'" in tutelage(*bare, "--output", "p.json", cwd=folder).stderr
+
+
+def test_a_proposal_of_another_order_is_another_proposal(folder):
+    """The test that is charged does not tell them apart; the record does."""
+    propose(folder)
+    label(folder)
+    proposal = json.loads((folder / "p.json").read_text())
+    (folder / "p.json").write_text(json.dumps({**proposal, "order": proposal["order"] + 1}))
+    assert "does not hold this proposal" in refusal(put_to_the_test(folder), code=1)
+
+
+def test_a_remembered_test_does_not_cover_later_labels(folder):
+    propose(folder)
+    label(folder)
+    assert put_to_the_test(folder).returncode == 0
+    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
+    label(folder)
+    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
+    assert "labels that this publication does not cover" in refusal(put_to_the_test(folder), code=1)
 
 
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
@@ -88,18 +115,19 @@ def test_misuse_is_one_sentence(folder):
     assert "margin" in refusal(propose(folder, "--margin", "0.5"), code=2)
     VoteHistogram(AGREEING, 62).save(folder / "private.npz")
     private = ("publish", "propose", "private.npz", "--mechanism", "lnmax", "--scale", "5", "--delta", "1e-5")
-    assert "private votes" in refusal(tutelage(*private, "--output", "q.json", cwd=folder), code=1)
+    files = ("--ledger", "l.db", "--output", "q.json")
+    assert "private votes" in refusal(tutelage(*private, *files, cwd=folder), code=1)
     assert "--output" in refusal(propose(folder, "--output", "proxy.npz"), code=2)
 
 
 def test_a_proposal_beyond_the_ledgers_delta_is_refused_when_it_is_made(folder):
-    assert "delta" in refusal(propose(folder, "--ledger", "l.db", "--delta", "1e-4"), code=1)
+    assert "delta" in refusal(propose(folder, "--delta", "1e-4"), code=1)
 
 
 def test_a_proposal_for_another_unit_is_refused(folder):
     tutelage("ledger", "init", "m.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "entity", cwd=folder)
-    propose(folder, "--ledger", "m.db")
-    assert "Propose anew" in refusal(put_to_the_test(folder), code=2)
+    propose(folder, ledger="m.db")
+    assert "Propose again" in refusal(put_to_the_test(folder), code=2)
 
 
 @pytest.fixture
@@ -113,7 +141,7 @@ def project(tmp_path):
     np.savez(tmp_path / "proxy.npz", votes=np.repeat([[82, 18], [92, 8]], 20, axis=0))
     budget = ("--epsilon", "9", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
     assert tutelage("ledger", "init", "l.db", *budget, cwd=tmp_path).returncode == 0
-    proposed = propose(tmp_path, "--ledger", "l.db", mechanism=("--mechanism", "gnmax", "--sigma", "8"))
+    proposed = propose(tmp_path, mechanism=GAUSSIAN)
     assert proposed.returncode == 0, proposed.stderr
     return tmp_path
 
@@ -135,14 +163,71 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
 
+def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
+    assert tutelage("run", "config.toml", cwd=project).returncode == 0
+    path = project / "out" / "card.json"
+    card = json.loads(path.read_text())
+    second, proposal = card["sanitised"], card["proposal"]
+    assert proposal == {"kind": "proposal", **json.loads((project / "p.json").read_text())}
+    lower = {"sanitised": {**second, "epsilon": 0.01}}
+    bolder = {**lower, "proposal": {**proposal, "caps": [cap / 100 for cap in proposal["caps"]]}}
+    ledger = ("--ledger", "l.db")
+    for options, changes, said in (
+        ((), lower, "states the second ε = 0.01, and what was released proves "),
+        (ledger, lower, "states the second ε = 0.01, and what was released proves "),
+        (ledger, bolder, "holds another proposal than the ledger recorded"),
+        ((), {"sanitised": {**second, "order": 3.0}}, "states δ and order of the second ε as "),
+        ((), {"sanitised": {**second, "delta": 1e-9}}, "states δ and order of the second ε as "),
+        ((), {"proposal": None}, "the card holds no proposal. Name its ledger with --ledger"),
+        ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
+        (ledger, {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
+    ):
+        path.write_text(json.dumps({**card, **changes}))
+        assert said in refusal(tutelage("card", "out", *options, cwd=project), code=1), changes
+    path.write_text(json.dumps({**card, "proposal": None}))  # as an earlier version wrote it
+    for options in (ledger, ()):
+        assert tutelage("card", "out", *options, cwd=project).returncode == 0
+        assert json.loads(path.read_text())["proposal"] == proposal
+
+
+def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
+    assert tutelage("run", "config.toml", cwd=project).returncode == 0
+    filed, config = (project / "out" / "card.json").read_bytes(), (project / "config.toml").read_text()
+    other = config.replace("sigma = 8.0", "sigma = 60.0").replace('\nproposal = "p.json"', "")
+    (project / "config.toml").write_text(other.replace('"out"', '"other"'))
+    later = tutelage("run", "config.toml", cwd=project)
+    assert later.returncode == 0, later.stderr
+    spent = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"]
+    (project / "config.toml").write_text(config)
+    again = tutelage("run", "config.toml", "--overwrite", cwd=project)
+    assert "labels that this publication does not cover" in refusal(again, code=1)
+    assert (project / "out" / "card.json").read_bytes() == filed
+    assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
+
+
+def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
+    assert tutelage("run", "config.toml", cwd=project).returncode == 0
+    spent = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"]
+    config = (project / "config.toml").read_text()
+    (project / "config.toml").write_text(config.replace("queries = 40", "queries = 41"))
+    more = tutelage("run", "config.toml", "--overwrite", cwd=project)
+    assert "this one would cover others" in refusal(more, code=1)
+    assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
+
+
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", cwd=project)
-    assert "Propose anew" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
+    assert "Propose again" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     (project / "l.db").unlink()
     budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
     tutelage("ledger", "init", "l.db", *budget, cwd=project)
+    assert "does not hold this proposal" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    assert propose(project, mechanism=GAUSSIAN).returncode == 0
     assert "does not allow" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     shown = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)
     assert shown["spent"] == 0

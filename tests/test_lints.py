@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tutelage.exceptions import InvalidParameterError
 from tutelage.lints import Finding, lint
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 
 
 def codes(**settings) -> list[tuple[str, str]]:
@@ -55,12 +56,44 @@ def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
     assert codes(**settings) == expected
 
 
+def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    patient = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    (of_row,), (of_patient,), (bare,) = (lint(epsilon=6.3369, unit=unit) for unit in (row, patient, None))
+    assert of_row.reason.startswith(
+        "ε = 6.3369: an outcome may be up to 566 times as likely as on neighboring data (one row has other contents; "
+        "how many rows there are is public; unit of privacy: row)."
+    )
+    assert (
+        "one entity's rows are added, removed or have other contents; unit of privacy: patient_id" in of_patient.reason
+    )
+    assert "566 times as likely as on neighboring data." in bare.reason
+    (large,) = lint(epsilon=23.0, unit=row)
+    assert large.code == "epsilon-too-large"
+    assert "ε = 23.0: an outcome may be up to 1·10^10 times" in large.reason
+
+
+def test_a_student_without_use_is_objected_to():
+    (lost,) = lint(accuracy=[("a", 60, 60), ("b", 50, 40), ("c", 9, 0), ("d", 0, 0)])
+    assert (lost.code, lost.severity) == ("lost-class", "warning")
+    assert "right of these classes: c (9 rows)." in lost.reason
+    lost, no_better = lint(accuracy=[("a", 60, 60), ("b", 40, 0)])
+    assert (lost.code, no_better.code) == ("lost-class", "no-better-than-majority")
+    assert "has 60.00% of the public labelled rows right, and always naming the majority class has 60.00%" in (
+        no_better.reason
+    )
+    assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()
+    assert lint(accuracy=[]) == lint(accuracy=[("a", 0, 0)]) == ()
+    (many,) = lint(accuracy=[("a", 30, 30), ("b", 30, 30)] + [(f"x{n}", 1, 0) for n in range(12)])
+    assert "x7 (1 row) and 4 more." in many.reason
+
+
 def test_every_objection_is_made_at_once():
     found = lint(
         epsilon=20.0, delta=0.1, entities=100, teachers=10, threshold=11, stopping="data-dependent",
-        tuned_on="private", public_overlap=3,
+        tuned_on="private", public_overlap=3, accuracy=[("a", 6, 6), ("b", 4, 0)],
     )  # fmt: skip
-    assert len(found) == len({finding.code for finding in found}) == 6
+    assert len(found) == len({finding.code for finding in found}) == 8
     for finding in found:
         assert isinstance(finding, Finding)
         assert finding.reason.endswith(".")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tutelage.accounting import (
     Accountant,
     Proposal,
+    SmoothPlan,
     choose_release,
     data_independent,
     plan_smooth_release,
@@ -23,6 +25,7 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
+    LateProposalError,
     LedgerMismatchError,
     NothingToGainError,
     PublicationsExhaustedError,
@@ -32,7 +35,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import publish, publish_epsilon, recalled_publication
+from tutelage.publishing import publish, publish_epsilon, recalled_publication, record
 from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
@@ -53,16 +56,23 @@ def proposal():
     return propose(released(), DELTA)
 
 
-def ledger(epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
-    """Return a ledger that paid for so many answers."""
-    return paying(Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER), queries)
+def ledger(*roads: Proposal | SmoothPlan, epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
+    """Return a ledger that holds these proposals and paid for so many answers."""
+    return paying(Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER), *roads, queries=queries)
 
 
 def unpaid(epsilon: float = 60.0) -> Ledger:
     return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
 
 
-def paying(made: Ledger, queries: int = 40) -> Ledger:
+def recording(made: Ledger, *roads: Proposal | SmoothPlan) -> Ledger:
+    for road in roads:
+        record(road, made)
+    return made
+
+
+def paying(made: Ledger, *roads: Proposal | SmoothPlan, queries: int = 40) -> Ledger:
+    recording(made, *roads)
     reservation = made.reserve(ONE, queries)
     answers = {bytes([number]) * 32: (0,) for number in range(queries)}
     made.settle(reservation, answers, Repeated(ONE, queries))
@@ -76,7 +86,7 @@ def charged_tests(ledger: Ledger) -> int:
 
 
 def test_votes_as_proposed_publish_what_was_proposed(proposal):
-    paid = ledger()
+    paid = ledger(proposal)
     publication = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert publication.passed
     assert publication.epsilon.epsilon == proposal.epsilon
@@ -90,7 +100,7 @@ def test_votes_as_proposed_publish_what_was_proposed(proposal):
 
 
 def test_votes_that_disagree_are_refused_and_fall_back_upward(proposal):
-    publication = publish_epsilon(released(TORN), ledger(), proposal, ROWS, noise=SimulationNoise(0))
+    publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     assert not publication.passed
     assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
     assert "refused" in publication.epsilon.method
@@ -105,7 +115,7 @@ def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
         counts = AGREEING + np.array([-lost, lost, 0])
         whole = released(counts)
         shortfalls.append(proposal.shortfall(whole.reach(proposal.order, len(proposal.caps)).reveal()))
-        publish_epsilon(whole, ledger(), proposal, ROWS, noise=SimulationNoise(0))
+        publish_epsilon(whole, ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     assert shortfalls[0] == 0
     assert len(set(shortfalls)) == 4
     assert asked == [proposal.chances[min(shortfall, len(proposal.caps))] for shortfall in shortfalls]
@@ -119,7 +129,7 @@ def test_the_systems_chances_are_not_a_seeds(proposal):
 
 
 def test_the_same_test_again_is_the_same_at_no_cost(proposal):
-    paid = ledger()
+    paid = ledger(proposal)
     first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     spent = paid.state().spent
     for seed in range(30):
@@ -130,7 +140,7 @@ def test_the_same_test_again_is_the_same_at_no_cost(proposal):
 
 def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
     """Were it so, what is spent, which is public, would say whether two sets of votes are equal."""
-    paid = ledger(delta=1e-4)
+    paid = ledger(proposal, delta=1e-4)
     publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     publish_epsilon(released(), paid, proposal, ROWS + 100, noise=SimulationNoise(0))
     publish_epsilon(released(), paid, proposal, ROWS, question="another", noise=SimulationNoise(0))
@@ -140,16 +150,71 @@ def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
 
 
 def test_a_test_that_was_drawn_is_recalled_without_its_votes(proposal):
-    paid = ledger()
+    paid = ledger(proposal)
     simulated = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert recalled_publication(released(TORN), paid, proposal, ROWS) == simulated
     assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
 
 
+def test_a_remembered_publication_does_not_cover_labels_that_were_released_since(proposal):
+    paid = ledger(proposal, delta=2e-5)
+    first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
+    paid.reserve(ONE, 3)  # interrupted: no label of it is out
+    assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
+    paying(paid, queries=120)
+    spent = paid.state().spent
+    for again in (publish_epsilon, recalled_publication):
+        with pytest.raises(LedgerMismatchError, match="does not cover"):
+            again(released(), paid, proposal, ROWS)
+    with pytest.raises(LedgerMismatchError, match="does not cover"):
+        publish(released(), paid, proposal, ROWS)
+    assert paid.state().spent == spent
+    everything = released(np.repeat(AGREEING, 4, axis=0))
+    rows = np.arange(160.0)[:, None]
+    whole = publish_epsilon(everything, paid, proposal, rows, noise=SimulationNoise(0))  # recorded before all labels
+    test = data_independent.rdp(proposal.event(), np.array([proposal.order])).values[0]
+    assert whole.data_independent.epsilon > first.data_independent.epsilon
+    assert not whole.passed or whole.epsilon.epsilon == pytest.approx(proposal.epsilon + test, rel=1e-12)
+
+
+def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
+    paid = ledger(proposal)
+    for field, value in (("order", proposal.order + 1), ("caps", tuple(cap * 0.9 for cap in proposal.caps))):
+        other = replace(proposal, **{field: value})
+        assert other.event() == proposal.event()  # what is charged does not tell them apart
+        with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
+            publish_epsilon(released(), paid, other, ROWS, noise=SimulationNoise(0))
+        with pytest.raises(LateProposalError):
+            record(other, paid)
+    record(proposal, paid)  # again: it is there
+    assert len(paid.proposals()) == 1
+    assert charged_tests(paid) == 0
+
+
+def test_a_proposal_is_recorded_where_it_can_be_paid_for(proposal):
+    patients = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    with pytest.raises(LedgerMismatchError, match="Propose again for the unit"):
+        record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA, unit=patients))
+    with pytest.raises(PublicationsExhaustedError):
+        record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA / 2, unit=ONE_TEACHER))
+
+
+def test_a_test_that_an_earlier_version_drew_is_read_without_a_record(proposal, monkeypatch):
+    """Ledgers of earlier versions hold no proposals; nothing new is tested through them, and nothing is lost."""
+    paid = ledger()
+    with monkeypatch.context() as before:
+        before.setattr("tutelage.publishing.tested.check_recorded", lambda *_: None)
+        first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
+    assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
+    assert recalled_publication(released(), paid, proposal, ROWS) == first
+    with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
+        publish_epsilon(released(), paid, proposal, ROWS + 1, noise=SimulationNoise(0))
+
+
 def test_a_second_proposal_pays_for_the_first(proposal):
-    paid = ledger(delta=2e-5)
+    bolder, boldest = (propose(released(), DELTA, margin=margin) for margin in (3.0, 4.0))
+    paid = ledger(proposal, bolder, boldest, delta=2e-5)
     publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
-    bolder = propose(released(), DELTA, margin=3.0)
     second = publish_epsilon(released(), paid, bolder, ROWS, noise=SimulationNoise(0))
     first_test = data_independent.rdp(proposal.event(), np.array([bolder.order])).values[0]
     assert second.passed
@@ -157,7 +222,7 @@ def test_a_second_proposal_pays_for_the_first(proposal):
     assert second.epsilon.delta == 2e-5
     assert charged_tests(paid) == 2
     with pytest.raises(PublicationsExhaustedError, match="delta"):
-        publish_epsilon(released(), paid, propose(released(), DELTA, margin=4.0), ROWS, noise=SimulationNoise(0))
+        publish_epsilon(released(), paid, boldest, ROWS, noise=SimulationNoise(0))
     assert charged_tests(paid) == 2
 
 
@@ -167,7 +232,7 @@ def test_tries_until_one_passes_share_one_delta():
         Proposal(delta=1e-4, order=20.0, caps=(1e-3 + 1e-6 * k,), chances=(CERTAIN // 10**5,) * 2, unit=ONE_TEACHER)
         for k in range(12)
     ]
-    paid = ledger(delta=1e-3)
+    paid = ledger(*lucky, delta=1e-3)
     for proposal in lucky[:10]:
         publish_epsilon(released(TORN), paid, proposal, ROWS, noise=SimulationNoise(0))
     with pytest.raises(PublicationsExhaustedError):
@@ -177,6 +242,7 @@ def test_tries_until_one_passes_share_one_delta():
 def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
     rows, votes = np.arange(40.0)[:, None], VoteHistogram(AGREEING, TEACHERS)
     paid = unpaid()
+    record(proposal, paid)
     LabelingSession(votes, LNMax(5.0), paid, X_voted=rows).ask(rows[:30])
     later = LabelingSession(votes, LNMax(5.0), paid, X_voted=rows)
     later.ask(rows)
@@ -184,12 +250,12 @@ def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
         publish_epsilon(later.accountant(), paid, proposal, rows)
     assert charged_tests(paid) == 0
     assert publish_epsilon(later.released(rows), paid, proposal, rows).epsilon.epsilon >= proposal.epsilon
-    with pytest.raises(LedgerMismatchError):  # nothing was paid
-        publish_epsilon(released(), unpaid(), proposal, ROWS)
+    with pytest.raises(LedgerMismatchError, match="would cover others"):  # nothing was paid
+        publish_epsilon(released(), recording(unpaid(), proposal), proposal, ROWS)
     other = Accountant()
     other.add(Repeated(NoisyArgmaxLaplace(50.0, 3, ONE_TEACHER), 40), votes)
-    with pytest.raises(LedgerMismatchError):  # paid for, but with less noise
-        publish_epsilon(other, ledger(), proposal, ROWS)
+    with pytest.raises(LedgerMismatchError, match="does not cover"):  # paid for, but with less noise
+        publish_epsilon(other, ledger(proposal), proposal, ROWS)
 
 
 def test_what_a_session_remembers_needs_an_answer_to_every_row():
@@ -203,7 +269,7 @@ def test_what_a_session_remembers_needs_an_answer_to_every_row():
 
 
 def test_without_room_nothing_is_drawn(proposal):
-    paid = paying(Ledger.in_memory(epsilon=7.3, delta=DELTA, unit=ONE_TEACHER, suited_to=Repeated(ONE, 40)))
+    paid = paying(Ledger.in_memory(epsilon=7.3, delta=DELTA, unit=ONE_TEACHER, suited_to=Repeated(ONE, 40)), proposal)
     spent = paid.state().spent
     with pytest.raises(BudgetExceededError):
         publish_epsilon(released(), paid, proposal, ROWS)
@@ -214,7 +280,7 @@ def test_a_claim_never_passes_the_one_for_any_votes(proposal):
     """Where a test costs more than it can save, what is published is what holds for any votes."""
     few = Accountant()
     few.add(Repeated(ONE, 1), VoteHistogram(AGREEING[:1], TEACHERS))
-    publication = publish_epsilon(few, ledger(queries=1), proposal, ROWS[:1], noise=SimulationNoise(0))
+    publication = publish_epsilon(few, ledger(proposal, queries=1), proposal, ROWS[:1], noise=SimulationNoise(0))
     assert publication.passed
     assert publication.epsilon.epsilon <= proposal.epsilon
 
@@ -224,7 +290,7 @@ def test_another_unit_is_refused(proposal):
     accountant = Accountant()
     accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, patient), 40), VoteHistogram(AGREEING, TEACHERS, patient))
     with pytest.raises(LedgerMismatchError, match="unit"):
-        publish_epsilon(accountant, ledger(), proposal, ROWS)
+        publish_epsilon(accountant, ledger(proposal), proposal, ROWS)
 
 
 def test_noise_of_ones_own_is_refused(proposal):
@@ -235,11 +301,11 @@ def test_noise_of_ones_own_is_refused(proposal):
             return True
 
     with pytest.raises(InvalidParameterError, match="noise"):
-        publish_epsilon(released(), ledger(), proposal, ROWS, noise=Quiet())  # pyright: ignore[reportArgumentType]
+        publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=Quiet())  # pyright: ignore[reportArgumentType]
 
 
 def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
-    publication = publish_epsilon(released(TORN), ledger(), proposal, ROWS, noise=SimulationNoise(0))
+    publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     shown = repr(publication) + capsys.readouterr().out
     shortfall = proposal.shortfall(released(TORN).reach(proposal.order, len(proposal.caps)).reveal())
     assert shortfall > 9
@@ -254,12 +320,12 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
     rows = np.arange(60.0)[:, None]
     votes = VoteHistogram(counts, TEACHERS)
     mechanism = ConfidentGNMax(threshold=45, sigma_threshold=12, sigma_vote=7)
-    paid = unpaid(200.0)
-    session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(1))
-    session.ask(rows)
     proxy = LabelingSession(votes, mechanism, unpaid(200.0), X_voted=rows, noise=SimulationNoise(2))
     proxy.ask(rows)
     proposal = propose(proxy.accountant(), DELTA)
+    paid = recording(unpaid(200.0), proposal)
+    session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(1))
+    session.ask(rows)
     publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(1))
     assert publication.passed
     assert publication.epsilon.epsilon < 0.7 * publication.data_independent.epsilon
@@ -268,7 +334,7 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
 def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal):
     """A real kill −9 right after the reservation: the next try pays again and its claim pays for both."""
     path = tmp_path / "ledger.db"
-    paying(Ledger.create(path, epsilon=60.0, delta=2 * DELTA, unit=ONE_TEACHER))
+    paying(Ledger.create(path, epsilon=60.0, delta=2 * DELTA, unit=ONE_TEACHER), proposal)
     (tmp_path / "proposal.json").write_text(json.dumps(proposal.as_dict()))
     script = textwrap.dedent(
         f"""
@@ -280,7 +346,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
         from tutelage.ledger import Ledger
         from tutelage.neighboring import ONE_TEACHER
         from tutelage.noise import SystemNoise
-        from tutelage.publishing import publish, publish_epsilon, recalled_publication
+        from tutelage.publishing import publish_epsilon
         from tutelage.votes import VoteHistogram
         SystemNoise.happens = lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
         counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
@@ -305,7 +371,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
 
 def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
     path = tmp_path / "ledger.db"
-    paid = paying(Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER))
+    paid = paying(Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER), proposal)
     publish_epsilon(released(), paid, proposal, ROWS)
     entries = [entry for entry in Ledger.open(path).export() if "event" in entry]
     assert PublicationTest(tuple(entries[1]["event"]["chances"]), DELTA, ONE_TEACHER) == proposal.event()
@@ -313,14 +379,13 @@ def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
 
 def test_mechanisms_events_and_proposals_fit_one_session():
     rows = np.arange(40.0)[:, None]
-    paid = unpaid()
+    proposal = propose(released(), DELTA)
+    paid = recording(unpaid(), proposal)
     session = LabelingSession(
         VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), paid, X_voted=rows, noise=SimulationNoise(5)
     )
     session.ask(rows)
-    publication = publish_epsilon(
-        session.accountant(), paid, propose(released(), DELTA), rows, noise=SimulationNoise(5)
-    )
+    publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(5))
     assert publication.epsilon.simulated
 
 
@@ -328,11 +393,11 @@ def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
     """Tests win where costs within changed ballots are bounded; noise is left where they are not."""
     road = choose_release(released(), DELTA)
     assert isinstance(road, Proposal)
-    paid = ledger()
+    paid = ledger(road)
     publication = publish(released(), paid, road, ROWS, noise=SimulationNoise(0))
     assert publication.epsilon.epsilon <= publication.data_independent.epsilon
     noised = plan_smooth_release(released(), DELTA)
-    other = publish(released(), ledger(), noised, ROWS, noise=SimulationNoise(0))
+    other = publish(released(), ledger(noised), noised, ROWS, noise=SimulationNoise(0))
     assert other.epsilon.epsilon != publication.epsilon.epsilon
     with pytest.raises(NothingToGainError):
         choose_release(released(TORN), DELTA)
@@ -341,7 +406,8 @@ def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
 def test_processes_that_race_with_proposals_of_their_own_share_one_delta(tmp_path):
     """Each proposal takes the ledger's whole δ: of four that are tested at once, exactly one is."""
     path = tmp_path / "ledger.db"
-    paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER))
+    proposals = [propose(released(), DELTA, margin=2.0 + 0.1 * number) for number in range(4)]
+    paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER), *proposals)
     script = textwrap.dedent(
         f"""
         import sys, time
@@ -367,9 +433,9 @@ def test_processes_that_race_with_proposals_of_their_own_share_one_delta(tmp_pat
         """
     )
     racers = []
-    for number in range(4):
+    for number, proposal in enumerate(proposals):
         file = tmp_path / f"{number}.json"
-        file.write_text(json.dumps(propose(released(), DELTA, margin=2.0 + 0.1 * number).as_dict()))
+        file.write_text(json.dumps(proposal.as_dict()))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         racers.append(subprocess.Popen([sys.executable, "-c", script, str(file)], **pipes))
     for racer in racers:

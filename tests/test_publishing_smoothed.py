@@ -22,7 +22,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import smoothed
+from tutelage.publishing import record, smoothed
 from tutelage.publishing.smoothed import publish_smoothed
 from tutelage.votes import VoteHistogram
 
@@ -47,9 +47,12 @@ def unpaid(epsilon: float = 60.0, delta: float = DELTA) -> Ledger:
     return Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER)
 
 
-def ledger(epsilon: float = 60.0, queries: int = 200, delta: float = DELTA, event: Event = ONE) -> Ledger:
-    """Return a ledger that paid for so many answers."""
+def ledger(
+    plan: SmoothPlan, epsilon: float = 60.0, queries: int = 200, delta: float = DELTA, event: Event = ONE
+) -> Ledger:
+    """Return a ledger that holds a plan and paid for so many answers."""
     made = unpaid(epsilon, delta)
+    record(plan, made)
     reservation = made.reserve(event, queries)
     answers = {number.to_bytes(32, "big"): (0,) for number in range(queries)}
     made.settle(reservation, answers, Repeated(event, queries))
@@ -61,7 +64,7 @@ def charged(ledger: Ledger) -> int:
 
 
 def test_votes_as_planned_publish_less_than_what_holds_for_any_votes(plan):
-    paid = ledger()
+    paid = ledger(plan)
     found = publish_smoothed(released(), paid, plan, ROWS, noise=SimulationNoise(0))
     alone = released().data_independent(DELTA).epsilon
     assert found.epsilon.epsilon == plan.epsilon(found.released) < alone < found.data_independent.epsilon
@@ -77,7 +80,7 @@ def test_votes_as_planned_publish_less_than_what_holds_for_any_votes(plan):
 
 
 def test_the_same_again_is_the_same_at_no_cost_and_another_pays_for_both(plan):
-    paid, noise = ledger(delta=3e-5), SimulationNoise(1)
+    paid, noise = ledger(plan, delta=3e-5), SimulationNoise(1)
     first = publish_smoothed(released(), paid, plan, ROWS, noise=noise)
     spent = paid.state().spent
     assert publish_smoothed(released(), paid, plan, ROWS, noise=noise) == first
@@ -88,9 +91,17 @@ def test_the_same_again_is_the_same_at_no_cost_and_another_pays_for_both(plan):
     assert second.epsilon.epsilon == pytest.approx(plan.epsilon(second.released, before))
 
 
+def test_a_remembered_release_does_not_cover_labels_that_were_released_since(plan):
+    paid, noise = ledger(plan), SimulationNoise(1)
+    publish_smoothed(released(), paid, plan, ROWS, noise=noise)
+    paid.settle(paid.reserve(ONE, 1), {b"later" * 6 + b"on": (0,)}, ONE)
+    with pytest.raises(LedgerMismatchError, match="does not cover"):
+        publish_smoothed(released(), paid, plan, ROWS, noise=noise)
+
+
 def test_whether_it_is_remembered_does_not_depend_on_the_votes(plan):
     """Rows or questions with equal votes are several releases; the same ones are one, whatever the votes became."""
-    paid, noise = ledger(delta=3e-5), SimulationNoise(1)
+    paid, noise = ledger(plan, delta=3e-5), SimulationNoise(1)
     first = publish_smoothed(released(), paid, plan, ROWS, noise=noise)
     publish_smoothed(released(), paid, plan, ROWS + 1, noise=noise)
     publish_smoothed(released(), paid, plan, ROWS, question="other", noise=noise)
@@ -101,7 +112,7 @@ def test_whether_it_is_remembered_does_not_depend_on_the_votes(plan):
 
 def test_votes_that_disagree_fall_back_upward(plan):
     torn = np.repeat([[22, 20, 20]], 200, axis=0)
-    found = publish_smoothed(released(torn), ledger(), plan, ROWS, noise=SimulationNoise(0))
+    found = publish_smoothed(released(torn), ledger(plan), plan, ROWS, noise=SimulationNoise(0))
     assert found.epsilon.epsilon > found.data_independent.epsilon
     assert "came out larger" in found.epsilon.method
     assert not found.epsilon.output_dependent
@@ -112,6 +123,7 @@ def test_what_a_session_released_is_published_with_real_noise():
     proxy = released()
     paid = unpaid()
     plan = plan_smooth_release(proxy, DELTA, ledger_order=paid.state().order)
+    record(plan, paid)
     session = LabelingSession(votes, LNMax(5.0), paid, noise=SystemNoise())
     session.ask(ROWS[:, None])
     found = publish_smoothed(session.accountant(), paid, plan, ROWS[:, None])
@@ -126,11 +138,14 @@ def test_a_confident_session_is_published_at_the_answers_it_gave():
     counts = np.repeat([[57, 4, 1], [30, 22, 10]], 150, axis=0)
     votes, rows = VoteHistogram(counts, TEACHERS), np.arange(300.0)[:, None]
     mechanism = ConfidentGNMax(threshold=45, sigma_threshold=20, sigma_vote=6)
+    proxy = LabelingSession(votes, mechanism, unpaid(200.0), noise=SimulationNoise(2))
+    proxy.ask(rows)
+    plan = plan_smooth_release(proxy.accountant(), DELTA)  # its votes stand for public ones here
     paid = unpaid(200.0)
+    record(plan, paid)
     session = LabelingSession(votes, mechanism, paid, noise=SimulationNoise(2))
     session.ask(rows)
     whole = session.accountant()
-    plan = plan_smooth_release(whole, DELTA)  # stands for public votes here
     found = publish_smoothed(whole, paid, plan, rows, noise=SimulationNoise(3))
     assert found.epsilon.epsilon < whole.data_independent(DELTA).epsilon
     paid.verify()
@@ -186,7 +201,7 @@ def test_the_claim_holds_in_all_neighbouring_worlds_and_too_little_noise_breaks_
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_spent(plan):
-    paid = ledger()
+    paid = ledger(plan)
     longer = np.repeat(AGREEING, 30, axis=0)
     patients = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     of_patients = Accountant()
@@ -201,9 +216,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(plan):
     with pytest.raises(InvalidParameterError, match="noise"):
         publish_smoothed(released(), paid, plan, ROWS, noise=np.random.default_rng(0))  # type: ignore[arg-type]
     assert charged(paid) == 0
-    with pytest.raises(LedgerMismatchError, match="paid for"):
+    with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
         publish_smoothed(released(), unpaid(), plan, ROWS, noise=SimulationNoise(0))
-    small = ledger(21.5)
+    recorded = unpaid()
+    record(plan, recorded)
+    with pytest.raises(LedgerMismatchError, match="would cover others"):
+        publish_smoothed(released(), recorded, plan, ROWS, noise=SimulationNoise(0))
+    small = ledger(plan, 21.5)
     spent = small.state().spent
     with pytest.raises((BudgetExceededError, UnsupportedEventError)):
         publish_smoothed(released(), small, plan, ROWS, noise=SimulationNoise(0))
@@ -211,6 +230,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(plan):
 
 
 def test_no_message_or_method_holds_a_private_value(plan):
-    found = publish_smoothed(released(), ledger(), plan, ROWS, noise=SimulationNoise(0))
+    found = publish_smoothed(released(), ledger(plan), plan, ROWS, noise=SimulationNoise(0))
     cost = SmoothCosts(released(), plan.order).cost()
     assert f"{cost:.4f}"[:5] not in repr(found)

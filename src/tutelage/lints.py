@@ -1,18 +1,26 @@
-"""Settings under which a proved ε protects less than its reader thinks, each said in a sentence for the card."""
+"""Objections of a privacy officer: settings under which ε protects less than it seems, and students that are no use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
 from tutelage._validation import integer_at_least, number_between, number_of_votes, probability
+from tutelage.budget import bayes_factor, round_up
 from tutelage.exceptions import InvalidParameterError
+from tutelage.neighboring import PrivacyUnit
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
 NOISE_FROM_SHARES = "noise-from-shares"
 TUNED_ON = ("nothing", "public", "private")
+# Findings that follow from what is on a card, and need not be taken from its file.
+FROM_CARD = (
+    "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
+    "lost-class", "no-better-than-majority",
+)  # fmt: skip
 
 
 @final
@@ -25,7 +33,7 @@ class Finding:
     code : str
         What it is, for machines: ``"delta-too-large"``.
     severity : {"warning", "danger"}
-        Whether the guarantee is weaker than it looks, or as good as none.
+        Whether the guarantee or the student is weaker than it seems, or of no use.
     reason : str
         What is wrong, why it matters, and the fix.
 
@@ -52,6 +60,7 @@ def lint(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    unit: PrivacyUnit | None = None,
     entities: int | None = None,
     teachers: int | None = None,
     classes: int | None = None,
@@ -61,6 +70,7 @@ def lint(
     public_overlap: int | None = None,
     mechanism: str | None = None,
     shares: int | None = None,
+    accuracy: Sequence[tuple[str, int, int]] = (),
 ) -> tuple[Finding, ...]:
     """Return what a privacy officer would object to; what is None is not judged.
 
@@ -73,6 +83,8 @@ def lint(
         ε of the guarantee, in nats; infinity where there is none.
     delta : float, optional
         δ of the guarantee.
+    unit : PrivacyUnit, optional
+        What the guarantee protects.
     entities : int, optional
         Number of units of privacy behind the private rows.
     teachers, classes : int, optional
@@ -90,6 +102,8 @@ def lint(
         Its name on the command line; the check of ``"interactive"`` is on votes beyond those expected.
     shares : int, optional
         Owners h whose noise alone the ε counts, where several owners' noise was summed.
+    accuracy : sequence of (class, rows, right), optional
+        Public labelled rows of each class, and how many of them the student has right.
 
     Raises
     ------
@@ -97,7 +111,7 @@ def lint(
         If a value is not of its kind.
     """
     findings = [
-        _of_epsilon(epsilon),
+        _of_epsilon(epsilon, unit),
         _of_delta(delta, entities),
         _of_teachers(teachers, entities),
         *_of_threshold(threshold, teachers, classes, mechanism),
@@ -105,27 +119,31 @@ def lint(
         _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
         _of_overlap(public_overlap),
         _of_shares(shares),
+        _of_lost_classes(accuracy),
+        _of_majority(accuracy),
     ]
     return tuple(finding for finding in findings if finding is not None)
 
 
-def _of_epsilon(epsilon: float | None) -> Finding | None:
+def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | None:
     if epsilon is None:
         return None
-    if epsilon != float("inf"):
+    if epsilon == float("inf"):
+        meaning = "ε is infinite: there is no guarantee."
+    else:
         number_between(epsilon, 0, float("inf"), "epsilon", "lint")
+        changed = "" if unit is None else f" ({unit.neighboring}; unit of privacy: {unit.name})"
+        meaning = (
+            f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as on "
+            f"neighboring data{changed}."
+        )
     if epsilon > _HUGE_EPSILON:
         reason = (
-            f"ε is above {_HUGE_EPSILON:g}: an outcome may be more than 22,000 times as likely with one person's data "
-            "as without, which protects next to nobody. Ask fewer queries, add noise, or train more teachers."
+            f"{meaning} Such a guarantee protects next to nobody. Ask fewer queries, add noise, or train more teachers."
         )
         return Finding("epsilon-too-large", "danger", reason)
     if epsilon > LARGE_EPSILON:
-        reason = (
-            f"ε is above {LARGE_EPSILON:g}: an outcome may be more than 148 times as likely with one person's data as "
-            "without. Ask fewer queries, add noise, or train more teachers."
-        )
-        return Finding("epsilon-large", "warning", reason)
+        return Finding("epsilon-large", "warning", f"{meaning} Ask fewer queries, add noise, or train more teachers.")
     return None
 
 
@@ -200,6 +218,31 @@ def _of_shares(shares: int | None) -> Finding | None:
         "hold. Choose parties that answer to different people, and name them on the card."
     )
     return Finding(NOISE_FROM_SHARES, "warning", reason)
+
+
+def _of_lost_classes(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
+    lost = [(name, rows) for name, rows, right in accuracy if rows and not right]
+    if not lost:
+        return None
+    shown = ", ".join(f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows in lost[:_MOST_NAMED])
+    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+    reason = (
+        f"The student has no public row right of these classes: {shown}{more}. Few teachers know a rare class, and "
+        "noise outvotes them. Ask about more rows of it, or join it to another class."
+    )
+    return Finding("lost-class", "warning", reason)
+
+
+def _of_majority(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
+    rows, right = sum(rows for _, rows, _ in accuracy), sum(right for _, _, right in accuracy)
+    most = max((rows for _, rows, _ in accuracy), default=0)
+    if not rows or right > most:
+        return None
+    reason = (
+        f"The student has {right / rows:.2%} of the public labelled rows right, and always naming the majority class "
+        f"has {most / rows:.2%}. It is of no use. Ask more queries, add less noise, or train other teachers."
+    )
+    return Finding("no-better-than-majority", "warning", reason)
 
 
 _DATA_DEPENDENT_STOPPING = Finding(

@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +18,14 @@ from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
+from tutelage.cli.proving import proved_card
 from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
-from tutelage.lints import NOISE_FROM_SHARES, Finding, lint
+from tutelage.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.private_report import write_private_report
-from tutelage.report import STATEMENTS, PrivacyCard, read_card
+from tutelage.report import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.report.content import NOT_STATED
 from tutelage.votes import VoteHistogram
 
@@ -75,7 +76,7 @@ def card(
         raise ConfigError("--labels, --ballots, --array and --teachers belong to the report of --private-votes.")
     if results is not None:
         file = results / "card.json" if results.is_dir() else results
-        folder, made = _folder(output, file.parent), _from_results(file, ledger)
+        folder, made = _folder(output, file.parent), _from_results(file, ledger, claimed=sanitised is not None)
     elif ledger is not None:
         folder, made = _folder(output, None), _from_ledger(ledger)
     else:
@@ -94,38 +95,35 @@ def card(
         typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
 
 
-def _from_results(file: Path, ledger: Path | None) -> PrivacyCard:
-    """Return the card of a run, its budget brought up to date where the ledger is at hand."""
+def _from_results(file: Path, ledger: Path | None, *, claimed: bool) -> PrivacyCard:
+    """Return the card of a run, proved again, its budget brought up to date where the ledger is at hand."""
     made = read_card(file)
-    if made.findings is None:
-        made = replace(made, findings=_objections(made.event, made.epsilon, made.teachers))
+    if claimed:  # what the card said of an earlier claim is replaced
+        made = replace(made, sanitised=None, proposal=None)
     if ledger is None:
-        return made
-    entries, now = _opened(ledger)
-    place = next((number for number, entry in enumerate(entries) if entry["hash"] == made.budget["head"]), None)
-    if place is None:
-        raise InvalidDataError(
-            f"{ledger} does not hold the head that the card names: it is another ledger, or was rolled back."
-        )
+        made = proved_card(made, str(file))
+        return replace(made, findings=_judged_again(made))
+    paying, entries, now = _opened(ledger)
+    made = proved_card(made, str(file), paying)
+    place = next(number for number, entry in enumerate(entries) if entry["hash"] == made.budget["head"])
     if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
         made = _with_guarantee(made, now)
-    made = replace(made, findings=_with_shares(made.findings or (), released(entries).event))
+    made = replace(made, findings=_with_shares(_judged_again(made), released(entries).event))
     return replace(made, budget=now.as_dict(), batches=batches_of(entries))
 
 
 def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
     """Return the card with the ε of everything in the ledger: what came later counts for those whom it is about."""
     guarantee = now.guarantee()
-    findings = _judged_anew(made, guarantee)
     if guarantee.simulated and not made.epsilon.simulated:  # then nothing that was said of real noise stands
-        return replace(made, epsilon=guarantee, sanitised=None, alone=None, frontier=(), findings=findings)
+        return replace(made, epsilon=guarantee, sanitised=None, proposal=None, alone=None, frontier=())
     alone = made.alone if made.covers_ledger else made.epsilon
-    return replace(made, epsilon=guarantee, alone=alone, findings=findings)
+    return replace(made, epsilon=guarantee, alone=alone)
 
 
 def _from_ledger(ledger: Path) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
-    entries, now = _opened(ledger)
+    _, entries, now = _opened(ledger)
     event, queries, one = released(entries)
     guarantee = now.guarantee()
     kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in flatten(event))
@@ -159,15 +157,17 @@ def _with_claim(made: PrivacyCard, file: Path, ledger: Path | None) -> PrivacyCa
     """Return the card with an ε that was published since, and what holds for any votes, the test included."""
     if ledger is None:
         raise ConfigError("--sanitised is checked with the ledger that paid for the test. Name it with --ledger.")
-    claim = read_claim(file, _opened(ledger)[0])
-    epsilon = claim.data_independent
-    return replace(made, epsilon=epsilon, sanitised=claim.sanitised, findings=_judged_anew(made, epsilon))
+    proved = read_claim(file, _opened(ledger)[0])
+    epsilon, sanitised = proved.claim
+    made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
+    return replace(made, findings=_judged_again(made))
 
 
-def _judged_anew(made: PrivacyCard, epsilon: PublicEpsilon) -> tuple[Finding, ...]:
-    """Return what to object to once the card's ε is another one."""
-    anew = tuple(one for one in _objections(made.event, epsilon, made.teachers) if one.code.startswith("epsilon"))
-    return tuple(one for one in made.findings or () if not one.code.startswith("epsilon")) + anew
+def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
+    """Return what to object to; what follows from the card itself is not taken from its file."""
+    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
+    kept = [again.pop(one.code, one) for one in made.findings or () if one.code in again or one.code not in FROM_CARD]
+    return (*kept, *again.values())
 
 
 def _with_shares(findings: tuple[Finding, ...], released_since: Event) -> tuple[Finding, ...]:
@@ -182,9 +182,12 @@ def _fewest_shares(event: Event) -> int | None:
     return min(summed, default=None)
 
 
-def _objections(event: Event, epsilon: PublicEpsilon, teachers: int | None) -> tuple[Finding, ...]:
-    """Return what to object to in the public settings of a release."""
-    settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "teachers": teachers}
+def _objections(
+    event: Event, epsilon: PublicEpsilon, teachers: int | None, accuracy: tuple[ClassAccuracy, ...] = ()
+) -> tuple[Finding, ...]:
+    """Return what to object to in the public settings of a release, and in a student that was scored."""
+    settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
+    settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
     settings["shares"] = _fewest_shares(event)
     for done in (without_shares(part.event) for part in flatten(event)):
         if isinstance(done, ConfidenceCheck | InteractiveCheck):
@@ -204,11 +207,11 @@ def _settings(event: Event) -> str:
     return f"{record['event']}({given})"
 
 
-def _opened(path: Path) -> tuple[list[dict[str, Any]], LedgerState]:
-    """Return the entries and the state of a ledger, after checking every entry."""
+def _opened(path: Path) -> tuple[Ledger, list[dict[str, Any]], LedgerState]:
+    """Return a ledger with its entries and its state, after checking every entry."""
     ledger = Ledger.open(path, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
     now = ledger.verify()
-    return ledger.export()[: now.entries], now
+    return ledger, ledger.export()[: now.entries], now
 
 
 def _folder(output: Path | None, otherwise: Path | None) -> Path:

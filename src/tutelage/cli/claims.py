@@ -1,23 +1,24 @@
-"""A published ε on its way from ``tutelage publish test`` to a card: stored in a file, and checked with the ledger."""
+"""A published ε on its way from ``tutelage publish test`` to a card: stored in a file, and proved again."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
-from tutelage.accounting import data_independent
-from tutelage.accounting.release.proposal import Proposal
-from tutelage.budget import PublicEpsilon
-from tutelage.cli.costs import counted, given
-from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, event_from_dict
+from tutelage.accounting import Accountant, Proposal, data_independent
+from tutelage.budget import PublicEpsilon, round_up
+from tutelage.cli.proving import SLACK, at_limits, check_test, event_of, proposal_behind
+from tutelage.events import Composed, Event, PublicationTest, event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.ledger import Ledger
-from tutelage.ledger.entries import Kind
 from tutelage.publishing import Publication
+from tutelage.publishing.coverage import check_covered, counted, given
+from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.publishing.recording import proposal_of, record_of
+from tutelage.publishing.tested import publication_of
 
-_FORMAT = 1
-_ROUNDING = 1e-9  # the same costs added up in another order
+_FORMAT = 2  # 1 held the test and not the proposal
 
 
 class Claim(NamedTuple):
@@ -27,13 +28,38 @@ class Claim(NamedTuple):
     sanitised: PublicEpsilon | None
 
 
-class _Stored(NamedTuple):
-    """A claim with what it is checked by: the labels it is of, its test, and the ledger's head when it was made."""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedClaim:
+    """A claim that was proved again, with what a card holds of it beside the numbers.
+
+    Parameters
+    ----------
+    claim : Claim
+        Its numbers.
+    proposal : dict or None
+        Record of the proposal, where the test passed.
+    released : Event
+        The labels that it is of, as they happened, and all publications of the ledger.
+    """
 
     claim: Claim
+    proposal: dict[str, Any] | None
+    released: Event
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What a claim file says; nothing in it is believed."""
+
+    passed: bool
     labels: Event
     test: PublicationTest
+    proposal: Proposal | None
     head: str
+    independent: tuple[float, float]  # ε and δ
+    sanitised: tuple[float, float] | None
 
 
 def claim_of(publication: Publication) -> Claim:
@@ -43,52 +69,77 @@ def claim_of(publication: Publication) -> Claim:
     return Claim(otherwise, tested if smaller else None)
 
 
-def write_claim(path: Path, publication: Publication, labels: Event, proposal: Proposal, ledger: Ledger) -> None:
-    """Write what was published of `labels` to a file that `read_claim` reads; all of it is public."""
+def write_claim(path: Path, publication: Publication, released: Accountant, proposal: Proposal, ledger: Ledger) -> None:
+    """Write what was published to a file that `read_claim` reads; all of it is public."""
     claim = claim_of(publication)
     record = {
         "format": _FORMAT,
         "passed": publication.passed,
         "sanitised": None if claim.sanitised is None else _as_dict(claim.sanitised),
         "data_independent": _as_dict(claim.data_independent),
-        "labels": labels.as_dict(),
-        "test": proposal.event(simulated=claim.data_independent.simulated).as_dict(),
+        "labels": released.charged().as_dict(),
+        "proposal": record_of(proposal),
         "ledger": ledger.state().head,
     }
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_claim(path: Path, entries: list[dict[str, Any]]) -> Claim:
-    """Return a claim once a ledger is found to hold its test, and nothing that it does not cover.
+def read_claim(path: Path, ledger: Ledger) -> ProvedClaim:
+    """Return a claim that is proved again from the proposal, the labels and the entries of its ledger.
 
     Parameters
     ----------
     path : path
         What `tutelage publish test --output` wrote.
-    entries : list of dict
-        Those of the ledger, as `Ledger.export` gives them.
+    ledger : Ledger
+        The ledger that paid for the labels and the test.
 
     Raises
     ------
     InvalidDataError
-        If the file is no such claim, or the ledger another, a shorter one, or one that paid for more.
+        If the file is no claim, states a smaller ε than is proved or a test that did not pass, or is of another ledger.
+    LedgerMismatchError
+        If the ledger paid for more than the claim covers, or for less.
     """
     try:
         stored = _stored(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
-        raise InvalidDataError(f"{path} is no claim that `tutelage publish test --output` wrote.") from None
-    hashes = [entry["hash"] for entry in entries]
-    if stored.head not in hashes:
+        raise InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.") from None
+    entries = ledger.export()
+    heads = [entry["hash"] for entry in entries]
+    if stored.head not in heads:
         raise InvalidDataError(f"The ledger does not hold the head that {path} names: it is another, or rolled back.")
-    before = _publications(entries[: hashes.index(stored.head) + 1])
-    tests = [replace(event, simulated=False) for event in before if isinstance(event, PublicationTest)]
-    if replace(stored.test, simulated=False) not in tests:  # a claim knows of simulated noise anywhere
-        raise InvalidDataError(f"The ledger does not hold the test that {path} names.")
-    if not _covers(stored, entries):
-        raise InvalidDataError(f"The ledger paid for more than {path} covers: something was released besides it.")
-    return stored.claim
+    test = check_test(stored.test, entries[: heads.index(stored.head) + 1], entries, str(path))
+    labels = at_limits(stored.labels)
+    check_covered(counted([labels]), entries)
+    if stored.passed and 1 not in ledger.outcomes_of(test):
+        raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
+    published = publications_of(entries)
+    independent = data_independent.epsilon(Composed((labels, *published)), ledger.delta)
+    _check_stated(stored.independent, independent, "worst-case ε", path)
+    released = Composed((event_of(given(entries)), *published))
+    if stored.sanitised is None:
+        return ProvedClaim(claim=Claim(independent, None), proposal=None, released=released)
+    proposal = proposal_behind(test, stored.proposal, ledger, str(path))
+    proved = publication_of(proposal, stored.passed, labels, test, all_but(published, test), ledger.delta)
+    sanitised = claim_of(proved).sanitised
+    if sanitised is None:
+        raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
+    _check_stated(stored.sanitised, sanitised, "tested ε", path)
+    return ProvedClaim(claim=Claim(independent, sanitised), proposal=record_of(proposal), released=released)
+
+
+def _check_stated(stated: tuple[float, float], proved: PublicEpsilon, name: str, path: Path) -> None:
+    """Refuse a number of a file that is below what is proved."""
+    epsilon, delta = stated
+    if delta != proved.delta or epsilon < proved.epsilon * (1 - SLACK):
+        raise InvalidDataError(
+            f"{path} states a {name} of {epsilon:.6g} at δ = {delta:g}, and its proof gives {round_up(proved.epsilon)} "
+            f"at δ = {proved.delta:g}. The file was changed, or an ε was published since. Run `tutelage publish test` "
+            "again; the test is remembered."
+        )
 
 
 def _as_dict(epsilon: PublicEpsilon) -> dict[str, Any]:
@@ -97,34 +148,25 @@ def _as_dict(epsilon: PublicEpsilon) -> dict[str, Any]:
 
 def _stored(record: Any) -> _Stored:
     """Return what a record holds; any error says that it is no claim."""
-    test, smaller = event_from_dict(record["test"]), record["sanitised"]
-    if record["format"] != _FORMAT or not isinstance(test, PublicationTest) or not isinstance(record["ledger"], str):
+    if record["format"] not in (1, _FORMAT) or type(record["ledger"]) is not str or type(record["passed"]) is not bool:
         raise ValueError
-    sanitised = None if smaller is None else replace(_epsilon(smaller, test), output_dependent=True)
-    claim = Claim(_epsilon(record["data_independent"], test), sanitised)
-    return _Stored(claim, event_from_dict(record["labels"]), test, record["ledger"])
+    proposal = proposal_of(record["proposal"]) if record["format"] == _FORMAT else None
+    test = event_from_dict(record["test"]) if proposal is None else proposal.event()
+    if not isinstance(test, PublicationTest):
+        raise TypeError
+    return _Stored(
+        passed=record["passed"],
+        labels=event_from_dict(record["labels"]),
+        test=test,
+        proposal=proposal,
+        head=record["ledger"],
+        independent=_stated(record["data_independent"]),
+        sanitised=None if record["sanitised"] is None else _stated(record["sanitised"]),
+    )
 
 
-def _epsilon(record: Any, test: PublicationTest) -> PublicEpsilon:
-    found = PublicEpsilon(unit=test.unit, simulated=test.simulated, **record)
-    numbers = [found.epsilon, found.delta, *([] if found.order is None else [found.order])]
+def _stated(record: Any) -> tuple[float, float]:
+    numbers = record["epsilon"], record["delta"]
     if any(type(number) is not float or not isfinite(number) or number < 0 for number in numbers):
         raise ValueError
-    if type(found.method) is not str:
-        raise TypeError
-    return found
-
-
-def _covers(stored: _Stored, entries: list[dict[str, Any]]) -> bool:
-    """Whether the claim is of every answer that was given, and its first ε pays for them and all publications."""
-    labels, claimed = counted([stored.labels]), stored.claim.data_independent
-    if any(times > labels[event] for event, times in given(entries).items()):
-        return False
-    whole = data_independent.epsilon(Composed((stored.labels, *_publications(entries))), claimed.delta)
-    return whole.epsilon <= claimed.epsilon * (1 + _ROUNDING)
-
-
-def _publications(entries: list[dict[str, Any]]) -> list[Event]:
-    """Return every test and noised cost that a ledger was charged for."""
-    charged = [event_from_dict(entry["event"]) for entry in entries if entry["kind"] == Kind.RESERVED]
-    return [event for event in charged if isinstance(event, PUBLICATIONS)]
+    return numbers

@@ -1,7 +1,5 @@
 """What costs that hold for all votes say about a release: where the budget went, what other numbers would cost."""
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
@@ -11,6 +9,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, happened, is_publication
+from tutelage.publishing.coverage import counted
 from tutelage.report import Batch, FrontierPoint
 from tutelage.report.evidence import merged
 
@@ -67,24 +66,6 @@ def released(entries: list[dict[str, Any]]) -> Released:
     times = counted(happened(entry, settled.get(entry["number"])) for entry in reserved)
     kinds = tuple(Repeated(event, count) for event, count in times.items())
     return Released(Composed(kinds), queries, event_from_dict(asked[-1]["event"]))
-
-
-def given(entries: list[dict[str, Any]]) -> Counter[Event]:
-    """Return how often each kind of answer was given; none of a batch that was interrupted ever was."""
-    settled = answered(entries)
-    reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not is_publication(entry)]
-    return counted(
-        event_from_dict(settled[entry["number"]]["happened"]) for entry in reserved if entry["number"] in settled
-    )
-
-
-def counted(events: Iterable[Event]) -> Counter[Event]:
-    """Return how often each kind of event happened in several."""
-    times = Counter[Event]()
-    for event in events:
-        for part in flatten(event):
-            times[part.event] += part.times
-    return times
 
 
 def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:

@@ -1,16 +1,20 @@
 """What a privacy officer would object to in a run: said before anything is spent, and filed on its card."""
 
+from dataclasses import astuple
+
 import numpy as np
 import typer
 
 from tutelage.accounting import data_independent
+from tutelage.budget import PublicEpsilon
 from tutelage.cli.config import RunConfig
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.events import Repeated
 from tutelage.lints import LARGE_EPSILON, Finding, lint
 from tutelage.mechanisms import InteractiveGNMax
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.partition import canonical_ids
+from tutelage.report import ClassAccuracy
 
 
 def say(findings: tuple[Finding, ...]) -> None:
@@ -35,7 +39,9 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
     return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
 
 
-def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teachers: int) -> tuple[Finding, ...]:
+def objections_on_card(
+    settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int, scores: tuple[ClassAccuracy, ...]
+) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact.
 
     Parameters
@@ -44,21 +50,33 @@ def objections_on_card(settings: RunConfig, data: RunData, epsilon: float, teach
         What was done.
     data : RunData
         On which rows.
-    epsilon : float
+    epsilon : PublicEpsilon
         The publishable ε.
     teachers : int
         Teachers entitled to vote.
+    scores : tuple of ClassAccuracy
+        How good the student is on public labelled rows.
     """
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
-    return _of(settings, data, epsilon, teachers, len(data.X_private) if public else None)
+    people = len(data.X_private) if public else None
+    return _of(settings, data, epsilon.epsilon, teachers, people, unit=epsilon.unit, scores=scores)
 
 
 def _of(
-    settings: RunConfig, data: RunData, epsilon: float | None, teachers: int, people: int | None
+    settings: RunConfig,
+    data: RunData,
+    epsilon: float | None,
+    teachers: int,
+    people: int | None,
+    *,
+    unit: PrivacyUnit | None = None,
+    scores: tuple[ClassAccuracy, ...] = (),
 ) -> tuple[Finding, ...]:
     return lint(
         epsilon=epsilon,
         delta=settings.privacy.delta,
+        unit=unit,
+        accuracy=[astuple(entry) for entry in scores],
         entities=people,
         teachers=teachers,
         classes=len(data.classes),

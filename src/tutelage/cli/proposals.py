@@ -16,7 +16,9 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
+from tutelage.publishing.coverage import check_complete, check_covered, counted
 from tutelage.publishing.earlier import check_share
+from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram
 
 
@@ -39,7 +41,7 @@ def read_proposal(path: Path) -> Proposal:
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, queries: int) -> None:
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
     """Refuse, before anything is spent, a run whose proposal could not be tested at its end.
 
     Parameters
@@ -48,8 +50,10 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         What is to be tested.
     settings : RunConfig
         The run.
-    classes, queries : int
-        Number of classes and of labels asked for.
+    classes : int
+        Number of classes.
+    pool : array of shape (rows, features)
+        Public rows that may be asked.
 
     Raises
     ------
@@ -58,6 +62,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         for others.
     BudgetExceededError, PublicationsExhaustedError
         If labels and test do not both fit, or the proposal's δ does not.
+    LedgerMismatchError
+        If the ledger does not hold the proposal, or paid for labels since that its test was not about.
     """
     ledger, mechanism = settings.ledger, settings.mechanism
     if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
@@ -69,8 +75,10 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
         )
     paying = Ledger.open(ledger, read_only=True)
     same_unit(proposal, paying.unit)
+    queries = settings.public.queries or len(pool)
+    labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
     if paying.state().spent == 0:
-        labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
+        check_recorded(proposal, paying)
         check_share(paying, proposal.delta)
         paying.require(Composed((labels, proposal.event())), 1)
     elif proposal.event() not in publications_in(paying):
@@ -78,6 +86,11 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, querie
             "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
             "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
         )
+    else:
+        # Twins are one query; without them, labels that the test was not about would be asked for now.
+        twins = len(set(paying.query_hashes({}, pool))) < len(pool)
+        check = check_complete if twins else check_covered
+        check(counted([labels]), paying.export())
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
@@ -115,6 +128,8 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     ------
     ConfigError
         If an earlier run released the labels, perhaps by other teachers, and did not finish testing this proposal.
+    LedgerMismatchError
+        If the ledger paid for labels that the test was not about.
     """
     ledger = Ledger.open(settings.ledger)
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
@@ -143,5 +158,5 @@ def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
     if proposal.unit != unit:
         raise ConfigError(
             f"The proposal protects {proposal.unit.name} ({proposal.unit.neighboring}), the ledger {unit.name} "
-            f"({unit.neighboring}). Propose anew with --ledger."
+            f"({unit.neighboring}). Propose again with the --ledger that will pay."
         )

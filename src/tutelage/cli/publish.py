@@ -29,7 +29,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
-from tutelage.publishing import Publication, publish_epsilon
+from tutelage.publishing import Publication, publish_epsilon, record
 from tutelage.publishing.earlier import check_share
 from tutelage.votes import VoteHistogram
 
@@ -60,9 +60,8 @@ def propose(
     delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
     ledger: Annotated[
-        Path | None,
-        typer.Option(help="The ledger that will pay: for its unit of privacy and what the test takes."),
-    ] = None,
+        Path, typer.Option(help="The ledger that will pay; the proposal is recorded in it, before its first label.")
+    ],
     queries: Annotated[
         int | None, typer.Option(help="Queries planned, if not as many as there are public votes.")
     ] = None,
@@ -76,39 +75,40 @@ def propose(
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the smallest epsilon that votes like PROXY bear, and its test. Do this before any label is released."""
+    """Write and record the smallest epsilon that votes like PROXY bear, and its test, before any label is released."""
     probability(delta, "--delta", "publish propose")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
-    check_output(output, proxy, *([] if ledger is None else [ledger]))
-    paying = None if ledger is None else Ledger.open(ledger, read_only=True)
+    check_output(output, proxy, ledger)
+    paying = Ledger.open(ledger)
     if "format" in read_arrays(proxy):
         raise InvalidDataError(
             f"{proxy} is a file of private votes, as `VoteHistogram.save` writes it. A proposal by private votes is a "
-            "release that nobody counts; store public votes as a bare array."
+            "release that is not counted; store public votes as a bare array."
         )
     votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
-    if paying is not None:
-        check_share(paying, delta)
-        votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
+    check_share(paying, delta)
+    votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
     imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
     planned = released_once(released_by, votes, imagined)
     proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
+    record(proposal, paying)
     output.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
         return
-    typer.echo(f"Proposed: ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}, in {output}.")
+    typer.echo(
+        f"Proposed: ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}, in {output} and recorded in {ledger}."
+    )
     typer.echo(
         f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
     )
-    if paying is not None:
-        state, cost = paying.state(), paying.share_of(proposal.event())
-        typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
+    state, cost = paying.state(), paying.share_of(proposal.event())
+    typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
     settings = " ".join(f"{as_option(name)} {value:g}" for name, value in given.items() if value is not None)
     typer.echo(
         f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
-        f"{ledger or 'LEDGER'} --mechanism {mechanism} {settings}"
+        f"{ledger} --mechanism {mechanism} {settings}"
     )
 
 
@@ -145,7 +145,7 @@ def put_to_the_test(
     released = session.released(rows)
     publication = publish_epsilon(released, paying, wanted, rows, question=about)
     if output is not None:
-        write_claim(output, publication, released.charged(), wanted, paying)
+        write_claim(output, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
         typer.echo(f"For the card: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")

@@ -30,6 +30,8 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
+from tutelage.publishing import publications_in
+from tutelage.publishing.recording import record_of
 from tutelage.report import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student
 
@@ -121,8 +123,7 @@ def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
     if settings.privacy.proposal is None:
         return None
     proposal = read_proposal(settings.base / settings.privacy.proposal)
-    queries = settings.public.queries or len(pool_of(settings, data))
-    check_proposal(proposal, settings, len(data.classes), queries)
+    check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     return proposal
 
 
@@ -174,12 +175,14 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     independent, sanitised = _claims(settings, data, model, proposal)
     scores = _score(settings, data, model)
     evaluated = sum(entry.rows for entry in scores)
-    unit, state = independent.unit, Ledger.open(settings.ledger, read_only=True).state()
+    paying = Ledger.open(settings.ledger, read_only=True)
+    unit, state = independent.unit, paying.state()
     one = settings.mechanism.event_of_one(len(model.classes_), unit, simulated=False)
     return PrivacyCard(
         epsilon=independent,
         sanitised=sanitised,
-        event=release.event if proposal is None else Composed((release.event, proposal.event())),
+        proposal=None if sanitised is None or proposal is None else record_of(proposal),
+        event=release.event if proposal is None else Composed((release.event, *publications_in(paying))),
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
@@ -194,9 +197,9 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         evaluation_rows=evaluated,
         accuracy_by_class=scores,
         budget=state.as_dict(),
-        batches=batches_of(Ledger.open(settings.ledger).export()[: state.entries]),
+        batches=batches_of(paying.export()[: state.entries]),
         frontier=frontier_of(one, len(release.labels), model.epsilon_.delta),
-        findings=objections_on_card(settings, data, independent.epsilon, model.votes_.n_teachers),
+        findings=objections_on_card(settings, data, independent, model.votes_.n_teachers, scores),
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -251,6 +254,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
 
     accuracy = shown(card.student_accuracy, ".2%", "not measured")
     row("student accuracy", accuracy, shown(published.student_accuracy, ".2%"))
+    if card.majority_share is not None:
+        row("always naming the majority class", f"{card.majority_share:.2%}")
     alone = card.epsilon != model.ledger_.guarantee()
     of = "of this release" if alone else "of the whole budget, for others came before"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")

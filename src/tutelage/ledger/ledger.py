@@ -510,6 +510,15 @@ class Ledger:
         with self._held() as read:
             return _recalled(read, hashes)
 
+    def outcomes_of(self, event: Event) -> set[int]:
+        """Return every outcome of `event` that was drawn and remembered, such as that of the test of a proposal."""
+        text = canonical(event.as_dict())
+        with self._held() as read:
+            reserved = [entry for entry, _ in read.entries() if entry.kind is Kind.RESERVED]
+            numbers = {entry.number for entry in reserved if canonical(entry.content["event"]) == text}
+            found = [labels for number, _, labels in read.answers() if number in numbers]
+        return {label for labels in found for label in json.loads(labels)}
+
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 

@@ -3,6 +3,7 @@
 from tutelage.accounting import Proposal, SmoothPlan, choose_release, plan_smooth_release, propose
 from tutelage.publishing.earlier import publications_in
 from tutelage.publishing.publish import publish
+from tutelage.publishing.recording import record
 from tutelage.publishing.smoothed import SmoothedPublication, publish_smoothed
 from tutelage.publishing.tested import Publication, publish_epsilon, recalled_publication
 
@@ -19,4 +20,5 @@ __all__ = [
     "publish_epsilon",
     "publish_smoothed",
     "recalled_publication",
+    "record",
 ]

@@ -1,70 +1,28 @@
-"""What a ledger says before an ε is published: what it paid for, and what was spent on publishing before."""
+"""The publications of a ledger: which were charged, and how much of its δ they take."""
 
-from collections import Counter
+from typing import Any
 
-from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
-from tutelage.events import PUBLICATIONS, Event, NoisedCost, PublicationTest, event_from_dict
-from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
+from tutelage.events import PUBLICATIONS, NoisedCost, PublicationTest, event_from_dict
+from tutelage.exceptions import PublicationsExhaustedError
 from tutelage.ledger import Ledger, Reservation
 
 Published = PublicationTest | NoisedCost
 
 
-def check_paid(released: Accountant, ledger: Ledger) -> None:
-    """Refuse to publish an ε of less than everything that the ledger paid for, or of anything that it did not.
-
-    Parameters
-    ----------
-    released : Accountant
-        What the ε is to be of.
-    ledger : Ledger
-        What was paid.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If they differ. Answers of the student's own may be counted as the teachers'.
-    """
-    reserved, happened = Counter[Event](), Counter[Event]()
-    open_ones: dict[int, tuple[Event, int]] = {}
-    for entry in ledger.export():
-        if entry["kind"] == "reserved":
-            open_ones[entry["number"]] = event_from_dict(entry["event"]), entry["queries"]
-        elif entry["kind"] == "answered":
-            for part in flatten(*open_ones[entry["reservation"]]):
-                reserved[part.event] += part.times
-            for part in flatten(event_from_dict(entry["happened"])):
-                happened[part.event] += part.times
-    accounted = Counter[Event]()
-    for event, votes, _ in released.voted():
-        accounted[event] += votes.n_queries
-    answers = {event for event in reserved if not isinstance(event, PUBLICATIONS)}
-    if accounted - reserved or any(accounted[event] < happened[event] for event in answers):
-        raise LedgerMismatchError(
-            "An epsilon is published of everything that the ledger paid for, and of nothing else. Account for all its "
-            "answers with the votes behind them: `LabelingSession.released` for those of earlier sessions."
-        )
-
-
-def earlier_publications(ledger: Ledger, but: Event) -> tuple[Event, ...]:
-    """Return the tests and noised costs that the ledger was charged for, but one that equals `but`.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Where they were charged, whether they were answered or interrupted.
-    but : Event
-        The publication at hand, which is in the ledger itself.
-    """
-    found: list[Event] = list(publications_in(ledger))
-    del found[found.index(but)]
-    return tuple(found)
-
-
 def publications_in(ledger: Ledger) -> tuple[Published, ...]:
     """Return every test and noised cost that a ledger was charged for, whether answered or interrupted."""
-    return tuple(event for _, event in _publications(ledger))
+    return publications_of(ledger.export())
+
+
+def publications_of(entries: list[dict[str, Any]]) -> tuple[Published, ...]:
+    """Return the same from the entries of a ledger, as `Ledger.export` gives them."""
+    return tuple(event for _, event in _publications(entries))
+
+
+def all_but(published: tuple[Published, ...], one: Published) -> tuple[Published, ...]:
+    """Return publications without one that equals `one`, which is among them."""
+    place = published.index(one)
+    return published[:place] + published[place + 1 :]
 
 
 def check_share(ledger: Ledger, delta: float, reservation: Reservation | None = None) -> None:
@@ -86,7 +44,9 @@ def check_share(ledger: Ledger, delta: float, reservation: Reservation | None = 
     PublicationsExhaustedError
         If there is no room.
     """
-    before = [event for number, event in _publications(ledger) if reservation is None or number < reservation.number]
+    before = [
+        event for number, event in _publications(ledger.export()) if reservation is None or number < reservation.number
+    ]
     taken = sum(event.delta for event in before)
     if taken + delta > ledger.delta * (1 + 1e-9):
         raise PublicationsExhaustedError(
@@ -96,6 +56,6 @@ def check_share(ledger: Ledger, delta: float, reservation: Reservation | None = 
         )
 
 
-def _publications(ledger: Ledger) -> list[tuple[int, Published]]:
-    reserved = [(entry["number"], event_from_dict(entry["event"])) for entry in ledger.export() if "event" in entry]
+def _publications(entries: list[dict[str, Any]]) -> list[tuple[int, Published]]:
+    reserved = [(entry["number"], event_from_dict(entry["event"])) for entry in entries if "event" in entry]
     return [(number, event) for number, event in reserved if isinstance(event, PUBLICATIONS)]

@@ -14,8 +14,10 @@ from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import check_paid, earlier_publications
+from tutelage.publishing.coverage import accounted_in, check_covered
+from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.memory import drawn_once, publication_key
+from tutelage.publishing.recording import check_recorded
 
 METHOD = (
     "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
@@ -65,7 +67,7 @@ def publish_smoothed(
     ledger : Ledger
         The ledger that paid for it.
     plan : SmoothPlan
-        From `plan_smooth_release` on public votes, fixed before the labels were asked.
+        From `plan_smooth_release` on public votes, recorded in the ledger (`record`) before the labels were asked.
     queries : array of shape (queries, ...)
         The public rows that were asked, in that order: what the publication is remembered by, beside the plan and the
         events. Nothing private may decide whether a publication is remembered.
@@ -81,7 +83,9 @@ def publish_smoothed(
     BudgetExceededError
         If the budget has no room for the release. Nothing was spent or drawn.
     LedgerMismatchError
-        If votes, plan and ledger are not about the same unit of privacy.
+        If votes, plan and ledger are not about the same unit of privacy; if what was released is not what the ledger
+        paid for, also where the release is remembered and labels were released since; if the ledger does not hold the
+        plan.
     UnsupportedEventError
         If the papers have no bound for something released, or no budget like this one could pay for the release.
     InvalidDataError
@@ -90,17 +94,20 @@ def publish_smoothed(
     noise = known_noise(noise, "publish_smoothed")
     labels = released.charged()
     if {part.event.unit for part in data_independent.flatten(labels)} != {plan.unit}:
-        raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan anew.")
+        raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan again.")
     _check_covered(released, plan)
     event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
     about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
     query = publication_key(ledger, about, queries)
     remembered = ledger.recall([query]).get(query)
     if remembered is None:
-        check_paid(released, ledger)
+        check_recorded(plan, ledger)
+        check_covered(accounted_in(released), ledger.export())
         costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
         remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
-    return _claimed(remembered[0], plan, labels, event, earlier_publications(ledger, event), ledger.delta)
+    entries = ledger.export()  # newer than the release
+    check_covered(accounted_in(released), entries)
+    return _claimed(remembered[0], plan, labels, event, all_but(publications_of(entries), event), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:

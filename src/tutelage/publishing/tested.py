@@ -1,7 +1,7 @@
 """The road to a published ε for exact costs: test a proposal against the private votes, once, through the ledger."""
 
 from dataclasses import dataclass, replace
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.earlier import check_paid, earlier_publications
+from tutelage.publishing.coverage import accounted_in, check_covered
+from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.memory import drawn_once, publication_key
+from tutelage.publishing.recording import check_recorded
 
 METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
@@ -65,7 +67,7 @@ def publish_epsilon(
     ledger : Ledger
         The ledger that paid for it.
     proposal : Proposal
-        From `propose` on public votes, fixed before the first label was released.
+        From `propose` on public votes, recorded in the ledger (`record`) before the first label was released.
     queries : array of shape (queries, ...)
         The public rows that were asked, in that order: what the test is remembered by, beside the proposal and the
         events. Nothing private may decide whether a test is remembered.
@@ -83,37 +85,49 @@ def publish_epsilon(
     PublicationsExhaustedError
         If the ledger's δ has no room for that of the proposal beside those of earlier publications.
     LedgerMismatchError
-        If what was released is not what the ledger paid for, or the proposal protects another unit.
+        If what was released is not what the ledger paid for, also where the test is remembered and labels were released
+        since; if the ledger does not hold the proposal, or it protects another unit.
     UnsupportedEventError
         If the costs of something released cannot be bounded around the votes.
     """
     noise = known_noise(noise, "publish_epsilon")
-    labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    remembered = ledger.recall([query]).get(query)
-    if remembered is None:
-        check_paid(released, ledger)
+    asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
+    passed = ledger.recall([asked.query]).get(asked.query)
+    if passed is None:
+        check_recorded(proposal, ledger)
+        check_covered(accounted_in(released), ledger.export())
         reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        remembered = (drawn_once(ledger, test, query, lambda: int(noise.happens(chance))),)
-    earlier = earlier_publications(ledger, test)
-    return _claimed(bool(remembered[0]), proposal, labels, test, earlier, ledger.delta)
+        passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
+    return _covering(asked, bool(passed[0]), released, ledger, proposal)
 
 
 def recalled_publication(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
 ) -> Publication | None:
-    """Return what this very test came to if it was drawn before; its votes are not looked at.
+    """Return what this very test came to if it was drawn before; its votes are counted and not looked at.
 
     Parameters
     ----------
     released, ledger, proposal, queries, question
         As for `publish_epsilon`.
+
+    Raises
+    ------
+    LedgerMismatchError
+        If the ledger paid for labels that the test was not about.
     """
-    labels, test, query = _asked(released, ledger, proposal, queries, question, simulated=False)
-    passed = ledger.recall([query]).get(query)
-    if passed is None:
-        return None
-    return _claimed(bool(passed[0]), proposal, labels, test, earlier_publications(ledger, test), ledger.delta)
+    asked = _asked(released, ledger, proposal, queries, question, simulated=False)
+    passed = ledger.recall([asked.query]).get(asked.query)
+    return None if passed is None else _covering(asked, bool(passed[0]), released, ledger, proposal)
+
+
+class _Asked(NamedTuple):
+    """What was released, the test as it is charged, and what it is remembered by; all of it public."""
+
+    labels: Composed
+    test: PublicationTest
+    query: bytes
 
 
 def _asked(
@@ -124,29 +138,57 @@ def _asked(
     question: str,
     *,
     simulated: bool,
-) -> tuple[Composed, PublicationTest, bytes]:
-    """Return what was released, the test as it is charged, and what it is remembered by; all of it public."""
+) -> _Asked:
     labels = released.charged()
     if {part.event.unit for part in data_independent.flatten(labels)} != {proposal.unit}:
-        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose anew.")
+        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose again.")
     test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
     about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}
-    return labels, test, publication_key(ledger, {**about, "question": question}, queries)
+    return _Asked(labels, test, publication_key(ledger, {**about, "question": question}, queries))
 
 
-def _claimed(
-    passed: bool, proposal: Proposal, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
+def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger, proposal: Proposal) -> Publication:
+    """Return what is claimed of a test that was drawn, once it is found to cover what the ledger paid for by now."""
+    entries = ledger.export()
+    check_covered(accounted_in(released), entries)
+    earlier = all_but(publications_of(entries), asked.test)
+    return publication_of(proposal, passed, asked.labels, asked.test, earlier, ledger.delta)
+
+
+def publication_of(
+    proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
-    """Return the claims, at the ledger's δ: that of the proposal is one share of it."""
+    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it.
+
+    Parameters
+    ----------
+    proposal : Proposal
+        What was tested.
+    passed : bool
+        What it came to.
+    labels : Event
+        What was released, every number that checks decided at its limit.
+    test : PublicationTest
+        The test as it was charged.
+    earlier : tuple of Event
+        The other publications of the ledger.
+    delta : float
+        δ of the ledger.
+    """
     whole = Composed((labels, test, *earlier))
     otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
     claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]
     if passed:
-        before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
-        proposed = proposal.epsilon + float(before)
+        proposed = proposed_epsilon(proposal, earlier)
         claims = [
             PublicEpsilon(proposed, delta, proposal.unit, METHOD, proposal.order, whole.is_simulated, True),
             replace(otherwise, delta=delta),
         ]
     independent = data_independent.epsilon(whole, delta)
     return Publication(passed, min(claims, key=lambda claim: claim.epsilon), independent)
+
+
+def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
+    """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
+    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
+    return proposal.epsilon + float(before)

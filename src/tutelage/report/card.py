@@ -19,6 +19,7 @@ from tutelage.report.publishable import (
     check_budget,
     check_kinds,
     check_number,
+    check_proposal,
     check_public,
     check_table,
 )
@@ -40,6 +41,8 @@ class PrivacyCard:
     sanitised : PublicEpsilon, optional
         A second, smaller ε that the votes were looked at for, and that noise or a private test made publishable. It
         stands beside the first and never in its place.
+    proposal : dict, optional
+        Record of the proposal that `sanitised` is proved from, as the ledger holds it.
     alone : PublicEpsilon, optional
         ε of this release by itself, where `epsilon` is that of everything released through its ledger; `sanitised` is
         then of this release too.
@@ -97,6 +100,7 @@ class PrivacyCard:
 
     epsilon: PublicEpsilon
     sanitised: PublicEpsilon | None = None
+    proposal: dict[str, Any] | None = None
     alone: PublicEpsilon | None = None
     event: Event
     mechanism: str
@@ -155,6 +159,7 @@ class PrivacyCard:
         if self.findings is not None:
             check_all(self.findings, (Finding,), "findings")
         check_budget(self.budget)
+        check_proposal(self.proposal)
         check_table(self.statements, (str,), "statements")
         check_table(self.versions, (str,), "versions")
 
@@ -199,6 +204,12 @@ class PrivacyCard:
         """Whether `epsilon` bounds everything that is ever released through the ledger, and not this release alone."""
         return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
 
+    @property
+    def majority_share(self) -> float | None:
+        """Share of the public labelled rows that always naming one class has right at most; None where none were."""
+        rows = sum(entry.rows for entry in self.accuracy_by_class)
+        return max(entry.rows for entry in self.accuracy_by_class) / rows if rows else None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the card as plain JSON-ready values."""
         epsilon, sanitised, alone = self.epsilon, self.sanitised, self.alone
@@ -213,6 +224,7 @@ class PrivacyCard:
             "epsilon_method": epsilon.method,
             "epsilon_order": epsilon.order,
             "sanitised": None if sanitised is None else _epsilon_as_dict(sanitised),
+            "proposal": self.proposal,
             "alone": None if alone is None else _epsilon_as_dict(alone),
             "unit": epsilon.unit.name,
             "neighbouring": str(epsilon.unit.neighboring),
@@ -229,6 +241,7 @@ class PrivacyCard:
             "student": self.student,
             "student_accuracy": self.student_accuracy,
             "evaluation_rows": self.evaluation_rows,
+            "majority_share": self.majority_share,
             "accuracy_by_class": [asdict(entry) for entry in self.accuracy_by_class],
             "budget": self.budget,
             "batches": [asdict(batch) for batch in self.batches],

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint, merged
-from tutelage.report.meaning import percent, right_guesses
+from tutelage.report.meaning import odds, percent, right_guesses
 from tutelage.report.svg import (
     LETTER,
     WIDTH,
@@ -48,7 +48,7 @@ def odds_figure(epsilon: PublicEpsilon) -> Drawing:
             write(x(0) + 14, top + 25, f"{shown} right", "on-accent"),
         ]
         if share < 0.8:
-            marks.append(write(x(1) - 14, top + 25, f"{100 - float(percent(share)):g} wrong", "on-rest", "end"))
+            marks.append(write(x(1) - 14, top + 25, f"{odds(share).partition(':')[2]} wrong", "on-rest", "end"))
     marks.append(segment(x(0.5), 0, x(0.5), 100, "dashes"))
     caption = f"From 50 right guesses in 100 before the release to at most {percent(right)} after it."
     return drawing("Which of two neighbouring data sets was it?", caption, 102, marks)

@@ -2,7 +2,7 @@
 
 import math
 
-from tutelage.budget import PublicEpsilon, round_up
+from tutelage.budget import PublicEpsilon, digits_for_bound, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
 
@@ -38,18 +38,23 @@ def guarantee(epsilon: PublicEpsilon) -> str:
     return f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"
 
 
-def bayes_factor(epsilon: float) -> str:
-    """Return e^ε, rounded upward, as one reads it: 1.35, 148 or 2·10^43."""
-    if epsilon < math.log(1e6):
-        factor = math.exp(epsilon)
-        return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
-    power = math.floor(epsilon / math.log(10))
-    return f"{math.ceil(math.exp(epsilon - power * math.log(10)))}·10^{power}"
-
-
 def percent(share: float) -> str:
-    """Return a share as a number of hundredths, rounded upward; no more than 100."""
-    return f"{min(100.0, round_up(100 * share, 1)):.1f}"
+    """Return a share as a number of hundredths, rounded upward by one unit of its last digit at most; at most 100.
+
+    Digits are shown until what is left to 100 has two of its own, so that rounding does not raise the odds.
+    """
+    return _percent(share)[0]
+
+
+def odds(share: float) -> str:
+    """Return a share and what is left of it, as hundredths that add up to 100: 73.2:26.8."""
+    return ":".join(_percent(share))
+
+
+def _percent(share: float) -> tuple[str, str]:
+    digits = digits_for_bound(100 * share, 1, 100.0)
+    right = min(100.0, round_up(100 * share, digits))
+    return f"{right:.{digits}f}", f"{100 - right:.{digits}f}"
 
 
 def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
@@ -74,7 +79,7 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     else:
         verdict = (
             f"they name the right one in at most {percent(right)} of 100 such cases: odds of 50:50 become at most "
-            f"{percent(right)}:{100 - float(percent(right)):.1f}"
+            f"{odds(right)}"
         )
     seen = "everything released through this ledger" if whole else "this release"
     return (

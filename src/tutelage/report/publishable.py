@@ -31,6 +31,13 @@ BUDGET: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _NEEDED = tuple(BUDGET)[:5]
 
+# The record of a proposal: `tutelage.publishing.recording.record_of`.
+_PROPOSAL: dict[str, type] = {
+    "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list, "chances": list,
+    "unit": dict,
+}  # fmt: skip
+_LISTS: dict[str, type] = {"caps": float, "chances": int}
+
 
 def check_public(value: object, where: str) -> None:
     """Refuse a value that is not made of public types only, whatever it is nested in.
@@ -136,6 +143,26 @@ def check_budget(values: object) -> None:
     missing = [name for name in _NEEDED if name not in values]  # type: ignore[operator]
     if missing:
         raise InvalidParameterError(f"`budget` of a card must hold {', '.join(_NEEDED)}. It lacks {missing[0]}.")
+
+
+def check_proposal(values: object) -> None:
+    """Refuse what is not the record of a proposal, in which a table of private numbers could hide.
+
+    Raises
+    ------
+    NotPublishableError
+        If it has other entries, or entries of other kinds.
+    """
+    check_kinds(values, (dict, NoneType), "proposal")
+    for name, value in ({} if values is None else values).items():  # type: ignore[attr-defined]
+        if name not in _PROPOSAL:
+            raise _refusal("proposal", "takes the record of a proposal, and nothing else", value)
+        check_kinds(value, (_PROPOSAL[name],), f"proposal[{name!r}]")
+        if name in _LISTS:
+            for number, part in enumerate(value):
+                check_kinds(part, (_LISTS[name],), f"proposal[{name!r}][{number}]")
+        if name == "unit":
+            check_table(value, (str,), "proposal['unit']")
 
 
 def _parts(value: object, where: str) -> list[tuple[str, object]]:

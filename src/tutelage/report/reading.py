@@ -82,6 +82,7 @@ def card_from_dict(record: object) -> PrivacyCard:
     return PrivacyCard(
         epsilon=epsilon(card, "public_epsilon", "epsilon_"),
         sanitised=next((replace(epsilon(values), output_dependent=True) for values in card.nested("sanitised")), None),
+        proposal=card.one("proposal", dict, NoneType, otherwise=None),
         alone=next((epsilon(values) for values in card.nested("alone")), None),
         event=event,
         mechanism=card.one("mechanism", str),

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tutelage.budget import PublicEpsilon, round_up
+from tutelage.budget import PublicEpsilon, bayes_factor, digits_for_bound, round_up
 from tutelage.report.content import (
     NOT_STATED,
     Answers,
@@ -17,7 +17,7 @@ from tutelage.report.content import (
     Statement,
 )
 from tutelage.report.figures import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
-from tutelage.report.meaning import advantage, bayes_factor, exception, guarantee, guessing, likelihood
+from tutelage.report.meaning import advantage, exception, guarantee, guessing, likelihood
 from tutelage.report.questions import SIDE_CHANNELS, SPENT_STAYS_SPENT, TRUST, answers_of, publishable
 from tutelage.report.statements import STATEMENTS
 
@@ -96,6 +96,10 @@ def _highlights(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
         ("Queries", _queries(card)),
         ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
         ("Student", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%} right"),
+        (
+            "Majority class",
+            NOT_STATED if card.majority_share is None else f"{card.majority_share:.2%} of the same rows",
+        ),
     )
 
 
@@ -104,7 +108,8 @@ def _parameters(card: "PrivacyCard") -> Section:
     rows = [("Guarantee", guarantee(epsilon)), ("Proved by", epsilon.method)]
     blocks: list[Block] = [Prose(likelihood(epsilon, whole=card.covers_ledger))]
     if not epsilon.simulated:
-        most = round_up(advantage(epsilon.epsilon, epsilon.delta), 3)
+        share = advantage(epsilon.epsilon, epsilon.delta)
+        most = min(1.0, round_up(share, digits_for_bound(share, 3)))
         rows += [
             ("Bayes factor e^ε", f"at most {bayes_factor(epsilon.epsilon)}, but for δ"),
             ("Membership advantage", f"at most {most}, where 0 is none and 1 is certainty"),
@@ -168,8 +173,15 @@ def _utility(card: "PrivacyCard") -> Section:
         ("Student takes", _listed(card.features)),
         ("Feature map", card.feature_map),
         ("Student accuracy", accuracy),
+        *_majority(card),
     )
     return Section("Utility", (Facts(rows),))
+
+
+def _majority(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
+    if card.majority_share is None:
+        return ()
+    return (("Always naming the majority class", f"{card.majority_share:.2%} on the same rows"),)
 
 
 def _bias(card: "PrivacyCard") -> Section:

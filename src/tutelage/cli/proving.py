@@ -1,0 +1,367 @@
+"""What a card or claim file says, proved again: a number of a file that anyone may have edited reaches no new card.
+
+A stated ε below the proved one is refused. One above it stays: it is true, and may come from a larger limit on the
+queries or an earlier version's theorem.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import isclose
+from typing import Any, NamedTuple
+
+from tutelage.accounting import Proposal, data_independent
+from tutelage.budget import PublicEpsilon, round_up
+from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, event_from_dict, without_shares
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
+from tutelage.ledger import Ledger
+from tutelage.ledger.entries import Kind
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.history import answered, is_publication
+from tutelage.publishing.coverage import check_complete, check_covered, counted, given
+from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.publishing.recording import TESTED, proposal_of, record_of
+from tutelage.publishing.tested import proposed_epsilon
+from tutelage.report import PrivacyCard
+
+SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
+
+
+class _Paying(NamedTuple):
+    """A ledger, and its entries up to the head that a card names."""
+
+    ledger: Ledger
+    entries: list[dict[str, Any]]
+
+
+def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> PrivacyCard:
+    """Return a card whose numbers agree with what its event, its ledger and its proposal prove.
+
+    Parameters
+    ----------
+    card : PrivacyCard
+        As it was read from a file.
+    where : str
+        What a refusal names.
+    ledger : Ledger, optional
+        The ledger of the private data; its entries up to the head of the card then count, and not what the card says.
+
+    Raises
+    ------
+    InvalidDataError
+        If a number disagrees; the message names both.
+    """
+    paying = None if ledger is None else _Paying(ledger, _until_head(card, ledger, where))
+    units = {part.event.unit for part in data_independent.flatten(card.event)}
+    if units != {card.epsilon.unit}:
+        raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
+    if paying is not None:
+        _check_budget_of(card, where, paying.entries)
+        _check_paid(card, where, paying.entries)
+    _check_budget(card, where)
+    for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
+        if cost is not None:
+            _check_cost(card, cost, name, where)
+    _check_frontier(card, where, paying)
+    _check_accuracy(card, where)
+    proposal = _check_tested(card, where, paying)
+    return card if proposal is None else replace(card, proposal=record_of(proposal))
+
+
+def at_limits(event: Event) -> Event:
+    """Return an event with as many answers as there were checks: the votes decided how many of them there are.
+
+    Parameters
+    ----------
+    event : Event
+        What was released, by one mechanism; of several, it is returned as it is.
+    """
+    times = counted([event])
+    checks, answers = _checks_and_answers(times)
+    if len(checks) == len(answers) == 1:
+        times[answers[0]] = max(times[answers[0]], times[checks[0]])
+    return event_of(times)
+
+
+def event_of(times: Counter[Event]) -> Event:
+    """Return several kinds of events, each as often as it happened, as one."""
+    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
+
+
+def check_test(
+    test: PublicationTest, until: list[dict[str, Any]], entries: list[dict[str, Any]], where: str
+) -> PublicationTest:
+    """Return the charge of a test, once no label of the ledger is found to be newer.
+
+    Parameters
+    ----------
+    test : PublicationTest
+        The test; whether its noise was simulated is not compared.
+    until : list of dict
+        Entries of the ledger up to the one that the test must be among.
+    entries : list of dict
+        Entries of the ledger up to the one that the claim must cover.
+    where : str
+        What a refusal names.
+
+    Raises
+    ------
+    InvalidDataError
+        If the ledger does not hold the test.
+    LedgerMismatchError
+        If labels were released after it.
+    """
+    charged = [(entry["number"], event_from_dict(entry["event"])) for entry in until if "event" in entry]
+    same = [
+        (number, event)
+        for number, event in charged
+        if isinstance(event, PublicationTest) and replace(event, simulated=False) == replace(test, simulated=False)
+    ]
+    if not same:
+        raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
+    number, found = same[-1]
+    check_complete(given(entries[:number]), entries)
+    return found
+
+
+def proposal_behind(test: PublicationTest, held: Proposal | None, ledger: Ledger, where: str) -> Proposal:
+    """Return the proposal of a test: the one that the ledger recorded, or else, of a ledger before records, the file's.
+
+    Parameters
+    ----------
+    test : PublicationTest
+        The test as the ledger was charged for it.
+    held : Proposal or None
+        What the file holds; order and caps, which the test does not tell, may have been edited.
+    ledger : Ledger
+        The ledger.
+    where : str
+        What a refusal names.
+
+    Raises
+    ------
+    InvalidDataError
+        If the ledger recorded another one, or neither holds one.
+    """
+    recorded = [proposal_of(one) for one in ledger.proposals() if one.get("kind") == TESTED]
+    matching = [one for one in recorded if one.event(simulated=test.simulated) == test]
+    if held is None and len(matching) == 1:
+        return matching[0]
+    if held is None:
+        raise InvalidDataError(
+            f"The tested ε of {where} cannot be proved again: neither the file nor the ledger holds the proposal. Run "
+            "`tutelage publish test --output` or `tutelage run --overwrite` again; the test is remembered at no cost."
+        )
+    if matching and held not in matching:
+        raise InvalidDataError(
+            f"{where} holds another proposal than the ledger recorded, of ε = {held.epsilon:.6g} instead of "
+            f"{matching[0].epsilon:.6g}. Use the original file."
+        )
+    return held
+
+
+def check_stated(stated: float, proved: float, name: str, where: str) -> None:
+    """Refuse a number of a file that is below what is proved.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is; the message names both.
+    """
+    if stated < proved * (1 - SLACK):
+        raise InvalidDataError(
+            f"{where} states {name} = {stated:.6g}, and what was released proves {round_up(proved)}. Use the original "
+            "file; this one was changed."
+        )
+
+
+def _until_head(card: PrivacyCard, ledger: Ledger, where: str) -> list[dict[str, Any]]:
+    entries = ledger.export()
+    place = next((number for number, entry in enumerate(entries) if entry["hash"] == card.budget["head"]), None)
+    if place is None:
+        raise InvalidDataError(
+            f"{ledger.path} does not hold the head that {where} names: it is another ledger, or was rolled back."
+        )
+    return entries[: place + 1]
+
+
+def _check_budget_of(card: PrivacyCard, where: str, entries: list[dict[str, Any]]) -> None:
+    """Refuse a card whose budget is not what the ledger said at the card's head."""
+    opening, limit = entries[0], _limit_of(entries)
+    unsettled = sum(entry["kind"] == Kind.RESERVED for entry in entries) - len(answered(entries))
+    then = {
+        "budget": limit.epsilon, "delta": limit.delta, "order": limit.order, "spent": limit.share(entries[-1]["spent"]),
+        "remaining": limit.share(limit.capacity - entries[-1]["spent"]), "entries": len(entries),
+        "unsettled": unsettled, "answers": sum(entry.get("answers", 0) for entry in entries),
+        "opened": opening["written"], "unit": opening["unit"]["name"],
+        "neighbouring": opening["unit"]["neighboring"], "bound": any(one["kind"] == Kind.BOUND for one in entries),
+        "simulated": any(event_from_dict(one["event"]).is_simulated for one in entries if "event" in one),
+    }  # fmt: skip
+    for name, right in then.items():
+        stated = card.budget.get(name, right)
+        same = isclose(stated, right, rel_tol=SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
+        if not same:
+            raise _disagreement(where, f"`{name}` of the budget", stated, right, "its ledger")
+
+
+def _check_paid(card: PrivacyCard, where: str, entries: list[dict[str, Any]]) -> None:
+    """Refuse a card about other labels than the ledger paid for or, with an ε of its own, about fewer."""
+    done = counted([card.event])
+    if not card.covers_ledger and card.alone is None:
+        try:
+            check_covered(Counter({part: times for part, times in done.items() if not _is_publication(part)}), entries)
+            return
+        except LedgerMismatchError as error:
+            raise InvalidDataError(f"{where} does not fit its ledger. {error}") from None
+    reserved = [one for one in entries if one["kind"] == Kind.RESERVED]
+    if done - counted(Repeated(event_from_dict(one["event"]), one["queries"]) for one in reserved):
+        raise InvalidDataError(f"{where} is about labels that its ledger did not pay for. Name the ledger that did.")
+
+
+def _check_budget(card: PrivacyCard, where: str) -> None:
+    """Refuse a budget that could not have paid for the card's event."""
+    budget = card.budget
+    if "order" in budget:
+        try:
+            limit = RenyiFilter(budget["budget"], budget["delta"], budget["order"])
+        except InvalidParameterError:
+            raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
+        cost = limit.share(limit.cost(card.event))
+        check_stated(budget["budget"], cost, "the budget", where)
+        check_stated(budget["spent"], cost, "the spent share", where)
+        if card.covers_ledger and card.epsilon.order not in (None, budget["order"]):
+            raise _disagreement(where, "the order of ε", card.epsilon.order, budget["order"], "its budget")
+    else:
+        check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
+    whole = budget["spent"] + budget.get("remaining", budget["budget"] - budget["spent"])
+    if not isclose(whole, budget["budget"], rel_tol=SLACK):
+        raise _disagreement(where, "spent + remaining", whole, budget["budget"], "its budget")
+    shares = sum(batch.share for batch in card.batches)
+    if card.batches and not isclose(shares, budget["spent"], rel_tol=SLACK, abs_tol=1e-9):
+        raise _disagreement(where, "the sum of its batches", shares, budget["spent"], "the spent share of the budget")
+
+
+def _check_cost(card: PrivacyCard, cost: PublicEpsilon, name: str, where: str) -> None:
+    """Refuse an ε of any votes that the event does not prove; the budget, which holds for more, was checked."""
+    if cost.epsilon >= card.budget["budget"] and cost.delta >= card.budget["delta"]:
+        return
+    by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
+    check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
+
+
+def _check_tested(card: PrivacyCard, where: str, paying: _Paying | None) -> Proposal | None:
+    """Return the proposal behind a second ε; refuse one that it does not prove, or whose test did not pass."""
+    stated = card.sanitised
+    if stated is None:
+        return None
+    proposal, earlier = _tested_on(card, where) if paying is None else _tested_through(card, where, paying)
+    check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
+    right = card.budget["delta"], proposal.order
+    if (stated.delta, stated.order) != right:
+        raise _disagreement(where, "δ and order of the second ε", (stated.delta, stated.order), right, "its proposal")
+    return proposal
+
+
+def _tested_on(card: PrivacyCard, where: str) -> tuple[Proposal, tuple[Event, ...]]:
+    """Return the proposal that a card holds, and the publications in its event beside the test."""
+    if card.proposal is None:
+        raise InvalidDataError(
+            f"The second ε of {where} cannot be proved again: the card holds no proposal. Name its ledger with "
+            "--ledger, or write it again with `tutelage run --overwrite`, which costs nothing."
+        )
+    proposal = proposal_of(card.proposal)
+    published = tuple(part for part in counted([card.event]).elements() if isinstance(part, PUBLICATIONS))
+    test = next((one for one in published if replace(one, simulated=False) == proposal.event()), None)
+    if test is None:
+        raise InvalidDataError(f"{where} holds a proposal whose test is not in its event. Use the original file.")
+    return proposal, all_but(published, test)
+
+
+def _tested_through(card: PrivacyCard, where: str, paying: _Paying) -> tuple[Proposal, tuple[Event, ...]]:
+    """Return the proposal as the ledger recorded it, and the other publications up to the card's head."""
+    held = None if card.proposal is None else proposal_of(card.proposal)
+    tests = [part for part in counted([card.event]) if isinstance(part, PublicationTest)]
+    if held is None and not tests:
+        raise InvalidDataError(f"{where} states a second ε, and no test is in its event. Use the original file.")
+    test = check_test(held.event() if held else tests[-1], paying.entries, paying.entries, where)
+    if 1 not in paying.ledger.outcomes_of(test):
+        raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
+    proposal = proposal_behind(test, held, paying.ledger, where)
+    return proposal, all_but(publications_of(paying.entries), test)
+
+
+def _check_frontier(card: PrivacyCard, where: str, paying: _Paying | None) -> None:
+    """Refuse costs of other numbers of queries that no query of this release can have."""
+    if not card.frontier:
+        return
+    refusal = InvalidDataError(
+        f"{where} states what other numbers of queries would cost, and its event has no queries."
+    )
+    for one in _ones(card.event) if paying is None else _asked(paying.entries):
+        try:
+            for point in card.frontier:
+                proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
+                check_stated(point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where)
+        except InvalidDataError as error:
+            refusal = error
+        else:
+            return
+    raise refusal
+
+
+def _check_accuracy(card: PrivacyCard, where: str) -> None:
+    """Refuse an accuracy that is not that of the classes together."""
+    rows = sum(entry.rows for entry in card.accuracy_by_class)
+    if not rows or card.student_accuracy is None:
+        return
+    if rows != card.evaluation_rows:
+        raise _disagreement(where, "`evaluation_rows`", card.evaluation_rows, rows, "its classes")
+    share = sum(entry.right for entry in card.accuracy_by_class) / rows
+    if not isclose(card.student_accuracy, share, rel_tol=SLACK):
+        raise _disagreement(where, "`student_accuracy`", card.student_accuracy, share, "its classes")
+
+
+def _proved(event: Event, delta: float, order: float | None) -> float:
+    """Return the ε that an event proves: at the order that is named, which takes milliseconds, or at the best."""
+    if not any(part.times for part in data_independent.flatten(event)):
+        return 0.0
+    if order is None:
+        return data_independent.epsilon(event, delta).epsilon
+    try:
+        return data_independent.epsilon_at(event, delta, order)
+    except InvalidParameterError:
+        raise InvalidDataError(f"A Rényi order must be above 1. Got {order:g}.") from None
+
+
+def _ones(event: Event) -> Iterator[Event]:
+    """Return what one query can have been, of the kinds of checks and answers in an event."""
+    checks, answers = _checks_and_answers(counted([event]))
+    for check, answer in product(checks or [None], answers):
+        yield answer if check is None else Composed((check, answer))
+    if len(checks) and len(answers) > 1:
+        yield from answers
+
+
+def _asked(entries: list[dict[str, Any]]) -> Iterator[Event]:
+    """Return what one query was at most, the last batch first."""
+    asked = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not is_publication(entry)]
+    yield from dict.fromkeys(event_from_dict(entry["event"]) for entry in reversed(asked))
+
+
+def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
+    labels = [part for part in times if not _is_publication(part)]
+    checks = [part for part in labels if isinstance(without_shares(part), data_independent.Check)]
+    return checks, [part for part in labels if part not in checks]
+
+
+def _is_publication(event: Event) -> bool:
+    return isinstance(event, PUBLICATIONS)
+
+
+def _limit_of(entries: list[dict[str, Any]]) -> RenyiFilter:
+    return RenyiFilter(entries[0]["epsilon"], entries[0]["delta"], entries[0]["order"])
+
+
+def _disagreement(where: str, name: str, stated: object, right: object, source: str) -> InvalidDataError:
+    return InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. Use the original file.")
