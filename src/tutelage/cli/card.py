@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tutelage._files import array_in, read_arrays
+from tutelage._files import name_in, read_arrays
 from tutelage._typing import IntArray
 from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
@@ -257,7 +257,9 @@ def _write_private(
 
 def _integers(path: Path, name: str) -> IntArray:
     """Return the only array of a file, or the one of that name."""
-    found = array_in(read_arrays(path), path, None, name)
-    if not np.issubdtype(found.dtype, np.integer):
-        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {found.dtype}.")
-    return found.astype(np.int64)
+    arrays = read_arrays(path)
+    array = name_in(arrays, path, None, name)
+    kind = arrays.form(array).dtype
+    if not np.issubdtype(kind, np.integer):
+        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {kind}.")
+    return arrays[array].astype(np.int64)

@@ -20,7 +20,7 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
 )
 from tutelage.cli.outputs import check_output, spent_and_remaining
-from tutelage.cli.public_rows import read_array, read_rows
+from tutelage.cli.public_rows import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
@@ -71,8 +71,9 @@ def label(
     inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
     check_output(output, *inputs)
     rows, question = read_rows(public, public_array, question)
-    student = None if predictions is None else read_array(predictions, predictions_array)
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
+    voted = len(rows) * released_by.votes_per_query
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
     budget = Ledger.open(ledger)
     session = LabelingSession(histogram, released_by, budget, question=question)
     try:

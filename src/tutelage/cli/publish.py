@@ -140,7 +140,7 @@ def put_to_the_test(
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
     same_unit(wanted, paying.unit)
     rows, about = read_rows(public, public_array, question)
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
     session = LabelingSession(histogram, released_by, paying, question=about)
     released = session.released(rows)
     publication = publish_epsilon(released, paying, wanted, rows, question=about)
