@@ -131,6 +131,7 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
         "card.md",
         "labels.csv",
         "student.skops",
+        "written-files.json",
     ]
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.9

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +17,9 @@ from tutelage.cli.mechanisms import (
     Threshold,
     as_option,
     build_mechanism,
+    mechanism_option,
 )
-from tutelage.cli.outputs import check_output, spent_and_remaining
+from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
 from tutelage.cli.public_rows import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
@@ -27,14 +27,12 @@ from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import MultiLabel, Release
 from tutelage.votes import VoteHistogram
 
-MechanismName = StrEnum("MechanismName", list(MECHANISMS))
-
 
 def label(
     public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
     ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
-    mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
+    mechanism: Annotated[str, mechanism_option([*MECHANISMS])],
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
     scale: Scale = None,
     sigma: Sigma = None,
@@ -93,7 +91,7 @@ def label(
 def _write(output: Path, release: Release) -> None:
     labels = release.labels.reshape(len(release.labels), -1)
     names = ["label"] if release.labels.ndim == 1 else [f"finding_{number}" for number in range(labels.shape[1])]
-    with output.open("w", newline="", encoding="utf-8") as file:
+    with written_whole(output) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", *names])
         for row, values in enumerate(labels.tolist()):

@@ -1,6 +1,5 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from tutelage._files import StoredArrays, read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
+from tutelage.cli.strangers import cause_of_strangers
 from tutelage.datasets import load_adult
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
@@ -203,13 +203,14 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
-    known = _by_spelling(private)
-    with suppress(KeyError):
-        return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
-    # Out here, or the KeyError, which is the label, would be carried along as the context.
-    raise InvalidDataError(
-        f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
-    )
+    known, spellings = _by_spelling(private), labels.astype(str).tolist()
+    strangers = set(spellings) - set(known)
+    if strangers:
+        raise InvalidDataError(
+            f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]"
+            f"{cause_of_strangers(strangers, private.classes)}"
+        )
+    return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
