@@ -25,6 +25,7 @@ from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import MultiLabel, Release
+from tutelage.noise import SystemNoise
 from tutelage.votes import VoteHistogram
 
 
@@ -73,7 +74,8 @@ def label(
     voted = len(rows) * released_by.votes_per_query
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
     budget = Ledger.open(ledger)
-    session = LabelingSession(histogram, released_by, budget, question=question)
+    noise = SystemNoise(progress=not as_json)
+    session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
     try:
         release = session.ask(rows, student)
     except KeyboardInterrupt:
