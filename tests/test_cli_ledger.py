@@ -150,7 +150,11 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
         ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
         ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
         ((*GNMAX, "--public-array", "Y"), 1, "public.npz has no array 'Y'. It has: X."),
-        ((*GNMAX, "--findings", 3), 1, "The votes are about 20 queries, and there are 60 public rows"),
+        (
+            (*GNMAX, "--findings", 3),
+            1,
+            "must hold votes on 180 queries, one row per public row and finding, in order. Got 60.",
+        ),
     ],
 )
 def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, message, voted):
@@ -160,7 +164,9 @@ def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, m
 
 def test_rows_and_votes_must_be_about_the_same(voted):
     np.savez(voted / "public.npz", X=np.zeros((59, 4)))
-    assert "The votes are about 60 queries, and there are 59 public rows" in refusal(label(voted, *GNMAX), 1)
+    assert "must hold votes on 59 queries, one row per public row and finding, in order. Got 60." in refusal(
+        label(voted, *GNMAX), 1
+    )
 
 
 def test_verify_and_export(voted):

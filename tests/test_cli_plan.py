@@ -66,7 +66,7 @@ def test_without_matplotlib_the_plan_is_written_and_the_figure_missed(called, tm
     printed = called(*WISH, "--output", tmp_path / "out", "--json")
     assert printed.returncode == 0, printed.stderr
     assert "tutelage[report]" in printed.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["plan.json"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"plan.json", "written-files.json"}
 
 
 def test_an_output_that_is_no_folder_is_refused_before_planning(called, tmp_path, monkeypatch):

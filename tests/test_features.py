@@ -137,8 +137,9 @@ def test_csv_is_read_with_trimmed_cells_and_a_byte_order_mark(tmp_path):
         (b"", "no rows below its header"),
         (b"age,city\n", "no rows below its header"),
         (b"age,city\n31\n", "Line 2 of rows.csv has 1 cells, the header 2"),
-        (b"age,age\n1,2\n", "a name of its own"),
-        (b"age,\n1,2\n", "a name of its own"),
+        (b"age,age\n1,2\n", "Columns 1 and 2 of .* have the same name"),
+        (b"age,\n1,2\n", "Column 2 of .* has no name"),
+        (b",age\n0,2\n", "The first column of .* has no name. Is it an index"),
         (b"age\n\xff\xfe\n", "not a UTF-8 csv file"),
     ],
 )

@@ -147,7 +147,7 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
 @pytest.mark.parametrize(
     ("terms", "message", "code"),
     [
-        ("name = ", "is no TOML file", 2),
+        ("name = ", "is not valid TOML", 2),
         ('name = "H"\n', "missing", 2),
         (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list of", 2),
         (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbours = 'row'\n", "x does not exist", 1),

@@ -1,17 +1,23 @@
 """Files: writing what only the owner may read, and reading arrays without ever running what a file holds."""
 
+import io
+import math
 import os
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
 
-_MOST_BYTES = 2**31  # refuses a compressed bomb; 2 GiB holds 26 million queries of ten classes
+_MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
+_MOST_HEADER = 10_000  # bytes, what numpy itself accepts
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
 
 
 def open_private(path: Path) -> BinaryIO:
@@ -20,35 +26,129 @@ def open_private(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the plain arrays of an npz file, never unpickling.
+class Form(NamedTuple):
+    """Shape and type of a stored array, as its header states them."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the array takes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@final
+class StoredArrays(Mapping[str, npt.NDArray[Any]]):
+    """The plain arrays of an npz file, each unpacked when it is asked for and not before.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    forms : dict of str to Form
+        What is in it.
+    """
+
+    def __init__(self, path: Path, forms: dict[str, Form]) -> None:
+        self.path, self._forms = path, forms
+        self._unpacked: dict[str, npt.NDArray[Any]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._forms)
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._forms
+
+    def form(self, name: str) -> Form:
+        """Return the shape and type of an array without unpacking it.
+
+        Raises
+        ------
+        KeyError
+            If there is no such array.
+        """
+        return self._forms[name]
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._unpacked:
+            self._unpacked[name] = self._read(name)
+        return self._unpacked[name]
+
+    def _read(self, name: str) -> npt.NDArray[Any]:
+        form = self._forms[name]
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as npz:
+                array = npz[name]
+        except (*_UNREADABLE, KeyError, MemoryError):
+            raise _no_arrays(self.path) from None
+        if not isinstance(array, np.ndarray) or (array.shape, array.dtype) != form:
+            raise _no_arrays(self.path)  # replaced since its headers were read
+        return array
+
+
+def read_arrays(path: Path) -> StoredArrays:
+    """Return the plain arrays of an npz file, never unpickling; only their headers are read yet.
 
     Raises
     ------
     InvalidDataError
-        If the file is missing, is no npz of plain arrays, or would unpack to more than 2 GiB.
+        If the file is missing, is no npz of plain arrays, or one of them would unpack to more than 2 GiB.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(item.file_size for item in archive.infolist()) > _MOST_BYTES:
-                raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes. Split it.")
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as npz:
-            arrays = {name: npz[name] for name in npz.files}
+            forms = {item.filename.removesuffix(".npy"): _form_in(archive, item) for item in archive.infolist()}
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist. Name an npz file.") from None
-    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, MemoryError) as error:
-        if isinstance(error, InvalidDataError):
-            raise
-        arrays = {}
-    if not arrays or not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
-    return arrays
+    except _UNREADABLE:
+        raise _no_arrays(path) from None
+    if not forms:
+        raise _no_arrays(path)
+    for name, form in forms.items():
+        if form.nbytes > _MOST_BYTES:
+            raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes, by '{name}'. Split it.")
+    return StoredArrays(path, forms)
+
+
+def _form_in(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Form:
+    """Return the form of an npy file in an archive, which must be that array and no more, and need no unpickling."""
+    with archive.open(item) as packed:
+        start = io.BytesIO(packed.read(_MOST_HEADER))  # a header may itself claim to be of gigabytes
+    try:
+        version = np.lib.format.read_magic(start)
+        shape, _, dtype = _HEADERS[version](start)
+    except Exception:  # whatever numpy's reader raises of a header that is none
+        raise ValueError from None
+    form = Form(shape, dtype)
+    # Of strings of no length, a file of no length holds any number.
+    sound = not dtype.hasobject and dtype.itemsize > 0 and min(shape, default=0) >= 0
+    if not sound or start.tell() + form.nbytes != item.file_size:
+        raise ValueError
+    return form
+
+
+def _no_arrays(path: Path) -> InvalidDataError:
+    return InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
 
 
 def array_in(
-    arrays: dict[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str
+    arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str
 ) -> npt.NDArray[Any]:
-    """Return one of the arrays of a file: the one named, the one of the usual name, or the only one.
+    """Return one of the arrays of a file: the one of `name_in`.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is not there, or there are several and none is named.
+    """
+    return arrays[name_in(arrays, path, name, usual)]
+
+
+def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str) -> str:
+    """Return which array of a file is meant: the one named, the one of the usual name, or the only one.
 
     Raises
     ------
@@ -60,4 +160,4 @@ def array_in(
         raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
     if name is None and usual not in arrays and len(arrays) > 1:
         raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it '{usual}'.")
-    return arrays[name or (usual if usual in arrays else known)]
+    return name or (usual if usual in arrays else known)

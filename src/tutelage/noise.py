@@ -19,12 +19,15 @@ import numpy.typing as npt
 from tutelage._typing import IntArray
 from tutelage._validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
+from tutelage.progress import progress_bar
 
 _FEATURES = threading.Lock()
 _CHANCE_BITS = 60
 _WORD_BITS = 64
 _MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
 _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
+_AT_ONCE = 2**12  # draws
+_MANY = 2**15  # draws, about a second, from which on a progress bar is worth it
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -68,19 +71,31 @@ class SystemNoise:
     The samplers work in rational arithmetic on the exact binary value of the parameter (Canonne, Kamath and Steinke
     2020, Algorithms 1-3), so no floating-point pattern can reveal the count underneath. Gumbel and exponential noise is
     compared without ever being rounded: digits are drawn until the winner is certain.
+
+    Parameters
+    ----------
+    progress : bool
+        Show a progress bar on draws of more than about a second.
     """
 
     simulated = False
 
+    def __init__(self, *, progress: bool = False) -> None:
+        self._progress = progress
+
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw(lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape)
+        return _draw(
+            lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape, self._progress
+        )
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        return _draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
+        return _draw(
+            lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape, self._progress
+        )
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens: exact, for 60 uniform bits are compared."""
@@ -89,12 +104,12 @@ class SystemNoise:
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale)
+        return _draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale, self._progress)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw_winners(lambda dp: dp.max_divergence(), counts, scale)
+        return _draw_winners(lambda dp: dp.max_divergence(), counts, scale, self._progress)
 
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
@@ -231,24 +246,28 @@ def _uniform_below(limit: int, count: int) -> IntArray:
     return (words % np.uint64(limit)).astype(np.int64)
 
 
-def _draw(build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
+def _draw(build: Callable[[Any], Any], shape: tuple[int, ...], progress: bool) -> IntArray:
     """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
     import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
 
     with _contrib_constructors():
         measurement = build(dp)
-    zeros = [0] * int(np.prod(shape, dtype=np.int64))
-    return np.asarray(measurement(zeros), dtype=np.int64).reshape(shape)
+    number = int(np.prod(shape, dtype=np.int64))
+    parts = [min(_AT_ONCE, number - start) for start in range(0, number, _AT_ONCE)]
+    shown = progress_bar(parts, "noise", len(parts), shown=progress and number > _MANY)
+    drawn = [value for part in shown for value in measurement([0] * part)]
+    return np.asarray(drawn, dtype=np.int64).reshape(shape)
 
 
-def _draw_winners(measure: Callable[[Any], Any], counts: IntArray, scale: float) -> IntArray:
+def _draw_winners(measure: Callable[[Any], Any], counts: IntArray, scale: float, progress: bool) -> IntArray:
     """Draw a noisy winner per row: Gumbel noise where `measure` is zCDP's divergence, exponential where it is pure."""
     import opendp.prelude as dp
 
     with _contrib_constructors():
         distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
         select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
-    return np.fromiter((select(row) for row in counts.tolist()), dtype=np.int64, count=len(counts))
+    rows = progress_bar(counts.tolist(), "noise", len(counts), shown=progress and len(counts) > _MANY)
+    return np.fromiter((select(row) for row in rows), dtype=np.int64, count=len(counts))
 
 
 def _integers(dp: Any) -> Any:

@@ -73,6 +73,20 @@ def read_csv(path: Path) -> Table:
         raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).")
     if not rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
-    if len(set(header)) != len(header) or "" in header:
-        raise InvalidDataError(f"The header of {path} must give every column a name of its own.")
+    _check_header(header, path)
     return Table(path.name, dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    """Refuse columns without a name of their own, quoting none: without a header they are a person's cells."""
+    if header[0] == "" and "" not in header[1:]:
+        raise InvalidDataError(
+            f"The first column of {path} has no name. Is it an index that was saved with the table? Write the file "
+            "without it (in pandas: index=False), or name it."
+        )
+    for number, name in enumerate(header, start=1):
+        if name == "":
+            raise InvalidDataError(f"Column {number} of {path} has no name. The header must name every column.")
+        if name in header[: number - 1]:
+            first = header.index(name) + 1
+            raise InvalidDataError(f"Columns {first} and {number} of {path} have the same name. Rename one of them.")

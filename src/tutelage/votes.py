@@ -1,5 +1,6 @@
 """Ballots become a vote histogram: the sensitive heart of PATE, with guarded printing and plain-array storage."""
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import array_in, open_private, read_arrays
+from tutelage._files import Form, StoredArrays, name_in, open_private, read_arrays
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _FORMAT = 1
+_MOST_ABOUT = 2**16  # bytes of whatever is said about the counts
+_MOST_COUNTS = 2**28  # 2 GiB once they are 64-bit integers
 _MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers
 
 
@@ -115,7 +118,12 @@ class VoteHistogram:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, array: str | None = None, n_teachers: int | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        array: str | None = None,
+        n_teachers: int | None = None,
+        n_queries: int | None = None,
     ) -> "VoteHistogram":
         """Read a histogram written by `save`, or a bare array of counts from any npz file; never unpickles.
 
@@ -127,6 +135,8 @@ class VoteHistogram:
             Name of the array of counts, shape (queries, classes). Default: ``"counts"``, or the only array there is.
         n_teachers : int, optional
             Number of teachers, where the file does not say and not every row sums to it.
+        n_queries : int, optional
+            Number of queries that the votes must be about. Counts of another shape or type are never unpacked.
 
         Raises
         ------
@@ -135,17 +145,18 @@ class VoteHistogram:
         """
         arrays = read_arrays(Path(path))
         if "format" in arrays and array in (None, "counts"):
-            votes = cls._from_own_format(arrays, path)
+            votes = cls._from_own_format(arrays, path, n_queries)
             if n_teachers not in (None, votes.n_teachers):
                 raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
             return votes
-        counts = array_in(arrays, path, array, "counts")
-        _check_counts(counts)
+        counts = _counts_in(arrays, name_in(arrays, path, array, "counts"), n_queries)
         return cls(counts, _teachers_from_row_sums(counts) if n_teachers is None else n_teachers)
 
     @classmethod
-    def _from_own_format(cls, arrays: dict[str, Any], path: object) -> "VoteHistogram":
+    def _from_own_format(cls, arrays: StoredArrays, path: object, n_queries: int | None) -> "VoteHistogram":
         try:
+            if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
+                raise ValueError
             found = int(arrays["format"])
             if found != _FORMAT:
                 raise InvalidDataError(
@@ -153,7 +164,7 @@ class VoteHistogram:
                 )
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, NeighboringRelation[relation])
-            counts, n_teachers = arrays["counts"], int(arrays["n_teachers"])
+            counts, n_teachers = _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"])
         except InvalidDataError:
             raise
         except (KeyError, TypeError, ValueError):
@@ -222,8 +233,21 @@ def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHis
     return tally(ballots.reshape(len(ballots), ballots.shape[1] * ballots.shape[2]), 2, unit)
 
 
-def _check_counts(counts: npt.NDArray[Any]) -> None:
-    if counts.ndim != 2 or counts.shape[1] < 2:
+def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> npt.NDArray[Any]:
+    form = arrays.form(name)
+    _check_counts(form)
+    if n_queries is not None and form.shape[0] != n_queries:
+        raise InvalidDataError(
+            f"{arrays.path} must hold votes on {n_queries} queries, one row per public row and finding, in order. "
+            f"Got {form.shape[0]}."
+        )
+    if math.prod(form.shape) > _MOST_COUNTS:
+        raise InvalidDataError(f"{arrays.path} holds more than {_MOST_COUNTS} vote counts. Split it.")
+    return arrays[name]
+
+
+def _check_counts(counts: npt.NDArray[Any] | Form) -> None:
+    if len(counts.shape) != 2 or counts.shape[1] < 2:
         raise InvalidDataError(
             f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
         )

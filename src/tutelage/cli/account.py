@@ -1,21 +1,21 @@
 """``tutelage account``: what answering these votes costs, by every analysis there is."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
+from tutelage.cli.console import plain_console
 from tutelage.cli.mechanisms import (
     MECHANISMS,
     Scale,
@@ -24,6 +24,7 @@ from tutelage.cli.mechanisms import (
     Threshold,
     as_option,
     build_mechanism,
+    mechanism_option,
 )
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
@@ -32,7 +33,6 @@ from tutelage.votes import VoteHistogram
 
 _RUNS = 20
 _ACCOUNTED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
-MechanismName = StrEnum("MechanismName", _ACCOUNTED)
 
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
@@ -40,7 +40,7 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 def account(
     votes: Annotated[Path, typer.Argument(help="npz file with vote counts, queries x classes.", show_default=False)],
-    mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
+    mechanism: Annotated[str, mechanism_option(_ACCOUNTED)],
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
     scale: Scale = None,
     sigma: Sigma = None,
@@ -143,8 +143,8 @@ def _print_table(
             value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
             order = "" if cost["order"] is None else f"{cost['order']:.4g}"
             averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
-            publish = "yes" if cost["publishable"] else "[bold red]no[/]"
+            publish = "yes" if cost["publishable"] else Text("no", "bold red")
             table.add_row(value, order, publish, cost["method"] + averaged)
-    Console().print(table)
+    plain_console().print(table)
     if not reveal:
         typer.echo("Hidden values depend on the private votes; --reveal-private shows them to the data's owner.")

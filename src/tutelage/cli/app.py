@@ -5,11 +5,13 @@ import sys
 import warnings
 from importlib import import_module
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
+from tutelage.cli.printing import printable, require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
@@ -135,25 +137,32 @@ def root(
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     if category.__module__.startswith("tutelage."):
-        typer.secho(f"tutelage: warning: {message}", err=True, fg=typer.colors.YELLOW)
+        typer.secho(f"tutelage: warning: {printable(str(message))}", err=True, fg=typer.colors.YELLOW)
     else:
         _show_as_python_does(message, category, *place, **more)
 
 
 def _refuse(sentence: str, code: int) -> None:
-    typer.secho(f"tutelage: {sentence}", err=True, fg=typer.colors.RED)
+    typer.secho(f"tutelage: {printable(sentence)}", err=True, fg=typer.colors.RED)
     sys.exit(code)
 
 
 def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what an encoding lacks, such as ε, must stop nothing
+            stream.reconfigure(errors="backslashreplace")
     try:
+        for argument in sys.argv[1:]:
+            require_printable(argument, "An argument")
         app(prog_name="tutelage")
     except TutelageError as error:
         _refuse(str(error), 2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
     except OSError as error:
         _refuse(f"{error.filename or 'a file'}: {error.strerror}.", 1)
+    except MemoryError:
+        _refuse("There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.", 1)
     except ModuleNotFoundError as error:
         if "tutelage[" not in str(error):  # ours name the extra to install
             raise

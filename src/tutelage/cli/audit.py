@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from sklearn.base import clone
 
 from tutelage._validation import integer_at_least
@@ -18,6 +18,7 @@ from tutelage.audit.mechanism import check_draws
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.console import plain_console
 from tutelage.cli.features import learn_features
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.events import Repeated
@@ -130,8 +131,8 @@ def _print(found: list[Checked], *, as_json: bool) -> None:
         return
     table = Table("check", "verdict", "for", "what was seen", title="Audit", title_justify="left")
     for one in found:
-        verdict = f"[{_COLOURS[one.verdict]}]{one.verdict}[/]"
+        verdict = Text(one.verdict, _COLOURS[one.verdict])
         table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
-    console = Console()
+    console = plain_console()
     console.print(table)
     console.print(_FOR_THE_OWNER, highlight=False)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,15 +11,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tutelage._files import array_in, read_arrays
+from tutelage._files import name_in, read_arrays
 from tutelage._typing import IntArray
 from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
+from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.proving import proved_card
+from tutelage.cli.settings import read_settings
 from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
 from tutelage.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
@@ -31,6 +32,7 @@ from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
+_ANOTHER = "name another folder with --output"
 
 
 def card(
@@ -76,16 +78,17 @@ def card(
         raise ConfigError("--labels, --ballots, --array and --teachers belong to the report of --private-votes.")
     if results is not None:
         file = results / "card.json" if results.is_dir() else results
-        folder, made = _folder(output, file.parent), _from_results(file, ledger, claimed=sanitised is not None)
+        folder = _card_folder(_folder(output, file.parent), file, ledger, statements, sanitised)
+        made = _from_results(file, ledger, claimed=sanitised is not None)
     elif ledger is not None:
-        folder, made = _folder(output, None), _from_ledger(ledger)
+        folder, made = _card_folder(_folder(output, None), ledger, statements, sanitised), _from_ledger(ledger)
     else:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
     if sanitised is not None:
         made = _with_claim(made, sanitised, ledger)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = made.save(folder)
+    with folder.replacing() as staging:
+        paths = [folder.path / path.name for path in made.save(staging)]
     if as_json:
         typer.echo(json.dumps(made.as_dict(), indent=2, ensure_ascii=False))
         return
@@ -223,15 +226,28 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
     return folder
 
 
+def _card_folder(folder: Path, *read: Path | None) -> ResultsFolder:
+    """Return where a card goes, once only an earlier card is there; that is brought up to date in its place."""
+    cards = ResultsFolder(folder, _ANOTHER, _is_card)
+    inputs = [path for path in read if path is not None and not is_read(folder / "card.json", [path])]
+    cards.check(("card.json", "card.md", "card.html"), inputs)
+    return cards
+
+
+def _is_card(path: Path) -> bool:
+    """Whether a file is a card, or a rendering of the card beside it and no more."""
+    try:
+        known = read_card(path.with_name("card.json"))
+        renderings = {"card.md": known.as_markdown, "card.html": known.as_html}
+        return path.name == "card.json" or path.read_text(encoding="utf-8") == renderings[path.name]()
+    except (TutelageError, OSError, UnicodeDecodeError):
+        return False
+
+
 def _statements(given: list[str], file: Path | None) -> dict[str, str]:
     found: dict[str, Any] = {}
     if file is not None:
-        try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file} is not valid TOML: {error}.") from None
+        found = read_settings(file)
     for entry in given:
         topic, equals, text = entry.partition("=")
         if not equals:
@@ -248,19 +264,21 @@ def _write_private(
 ) -> None:
     if ballots is not None and labels is None:
         raise ConfigError("--ballots shows how often each teacher is right, which takes --labels.")
-    path = folder / _PRIVATE_REPORT
+    path, reports = folder / _PRIVATE_REPORT, ResultsFolder(folder, _ANOTHER)
+    reports.check([_PRIVATE_REPORT], [file for file in (votes, labels, ballots) if file is not None])
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     right = None if labels is None else _integers(labels, "labels")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_private_report(
-        path, histogram, labels=right, ballots=None if ballots is None else _integers(ballots, "ballots")
-    )
+    cast = None if ballots is None else _integers(ballots, "ballots")
+    with reports.replacing() as staging:
+        write_private_report(staging / _PRIVATE_REPORT, histogram, labels=right, ballots=cast)
     typer.secho(f"{path} shows private votes. Never publish it.", fg=typer.colors.RED)
 
 
 def _integers(path: Path, name: str) -> IntArray:
     """Return the only array of a file, or the one of that name."""
-    found = array_in(read_arrays(path), path, None, name)
-    if not np.issubdtype(found.dtype, np.integer):
-        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {found.dtype}.")
-    return found.astype(np.int64)
+    arrays = read_arrays(path)
+    array = name_in(arrays, path, None, name)
+    kind = arrays.form(array).dtype
+    if not np.issubdtype(kind, np.integer):
+        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {kind}.")
+    return arrays[array].astype(np.int64)

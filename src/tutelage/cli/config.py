@@ -1,7 +1,7 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 import difflib
-import tomllib
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import partial
@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import all_estimators
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
+from tutelage.cli.settings import read_settings
 from tutelage.exceptions import ConfigError
 from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
 
+_MOST = 2**53  # up to which floats tell whole numbers apart
+_MOST_TEACHERS = 10**7
+_MOST_JOBS = 1024
 Section = TypeVar("Section")
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 _CLOSED_FORMS = {form.__name__: form for form in (ClassMeans, Ridge, NaiveBayes, NearestNeighbours)}
 
 
@@ -168,12 +174,7 @@ def load_config(path: Path) -> RunConfig:
     ConfigError
         In one sentence: which entry, what it must be, what it was, and the fix.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    table = read_settings(path)
     sections = {
         "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
         "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
@@ -236,17 +237,33 @@ def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any
     where = f"`estimator` in [{name}]"
     module, _, kind = section.estimator.rpartition(".")
     hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
-    if (
-        not module.startswith("sklearn.") or hidden
-    ):  # a configuration must not be able to import, and so run, just anything
-        raise ConfigError(f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}.")
+    # A configuration must not be able to import, and so run, just anything.
+    if not module.startswith("sklearn.") or hidden:
+        raise ConfigError(
+            f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}."
+            f"{_meant(section.estimator)}"
+        )
     try:
         factory = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
-        raise ConfigError(f"{where} names nothing in scikit-learn. Got {section.estimator!r}.") from None
+        raise ConfigError(
+            f"{where} names nothing in scikit-learn. Got {section.estimator!r}.{_meant(section.estimator)}"
+        ) from None
     if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin) and issubclass(factory, BaseEstimator)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
     return _made(factory, section, name)
+
+
+def _meant(estimator: str) -> str:
+    """Return advice on a name that is no scikit-learn classifier's: the nearest one, or where others can be used."""
+    library, dot, _ = estimator.partition(".")
+    if dot and library not in ("sklearn", "tutelage"):
+        return " Classifiers of other libraries can be used in Python: pass one to PATEClassifier."
+    places = {name: kind.__module__.partition("._")[0] for name, kind in all_estimators(type_filter="classifier")}
+    places |= dict.fromkeys(_CLOSED_FORMS, "tutelage.teachers")
+    short = {name.removesuffix("Classifier").lower(): name for name in places}  # the suffix makes all of them alike
+    near = difflib.get_close_matches(estimator.rpartition(".")[2].removesuffix("Classifier").lower(), short, 1)
+    return f" Did you mean '{places[short[near[0]]]}.{short[near[0]]}'?" if near else ""
 
 
 def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection, name: str) -> Any:
@@ -288,6 +305,8 @@ def _check_type(value: Any, annotation: Any, where: str) -> None:
         }
         expected = next(names[kind] for kind in allowed if kind in names)
         raise ConfigError(f"{where} must be {expected}. Got {value!r}.")
+    if isinstance(value, int | float) and not abs(value) <= _MOST:
+        raise ConfigError(f"{where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
 
 
 def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
@@ -319,10 +338,31 @@ def _check_sources(config: RunConfig) -> None:
         raise ConfigError("`classes` in [private] must list each class value once.")
     if config.private and config.public.file and _same(config.base, config.private.file, config.public.file):
         raise ConfigError("`file` in [public] must be another file than in [private]: public rows are not protected.")
-    if config.private and len({type(value) for value in config.private.classes}) > 1:
-        raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
+    if config.private:
+        _check_classes(config.private.classes)
+        if not all(isinstance(name, str) for name in config.private.ignore):
+            raise ConfigError("`ignore` in [private] must be a list of column names.")
     if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
         raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+
+
+def _check_classes(classes: list) -> None:
+    if {type(value) for value in classes} not in ({str}, {int}):
+        raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
+    for value in classes:
+        if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value):
+            raise ConfigError(
+                f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
+                "labels.csv. Rename the class in the data and here."
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_output(config: RunConfig) -> None:
@@ -361,9 +401,13 @@ def _check_ranges(config: RunConfig) -> None:
     if config.student.sees not in ("features", "rows"):
         raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')
     integer_at_least(config.teachers.number, 1, "number", "[teachers]")
+    if config.teachers.number > _MOST_TEACHERS:
+        raise ConfigError(f"`number` in [teachers] must be at most {_MOST_TEACHERS:,}. Got {config.teachers.number:,}.")
     integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
+    if abs(config.teachers.jobs) > _MOST_JOBS:
+        raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
     public = config.public
     limits = (("queries", public.queries), ("evaluate_last", public.evaluate_last), ("rounds", public.rounds))
     for name, value in limits:

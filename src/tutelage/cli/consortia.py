@@ -1,17 +1,17 @@
 """The terms of a consortium, as its settings file says them and as members read them before they join."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tutelage.budget import round_up
+from tutelage.cli.console import plain_console
 from tutelage.cli.ledger import Neighbours, unit_of
 from tutelage.cli.mechanisms import FEDERATED, as_entry, build_of
+from tutelage.cli.settings import read_settings
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
@@ -39,12 +39,7 @@ def read_terms(path: Path) -> Consortium:
     ConfigError
         If it is no TOML, or an entry is missing, unknown or of the wrong type.
     """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist. Name the file with the terms.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML file: {error}.") from None
+    found = read_settings(path)
     _require_entries(found, _ENTRIES, {"colluding", "teachers_per_entity"}, "the terms")
     members = found["members"]
     if not isinstance(members, list) or not all(isinstance(name, str) for name in members):
@@ -72,7 +67,7 @@ def describe(consortium: Consortium) -> None:
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
     table.add_row(f"{_SHOWN_QUERIES} queries cost", f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
-    Console().print(table)
+    plain_console().print(table)
     typer.echo("members, each with the fingerprint that `keygen` printed")
     for member in consortium.members:
         where = "" if member.address is None else f" at {member.address}"

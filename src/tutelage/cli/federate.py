@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tutelage._files import array_in, read_arrays
 from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
+from tutelage.cli.console import plain_console
 from tutelage.cli.consortia import describe, read_terms
-from tutelage.cli.outputs import check_output, spent_and_remaining
+from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,
@@ -212,7 +212,7 @@ def compute(
     member, box = Home(home), _mailbox(mailbox)
     party, name = ComputingParty(member), member.identity.member.name
     if transcript is not None:
-        check_output(transcript)
+        check_output(transcript, home, mailbox)
     asked = _batch(box, party.consortium, batch, lambda each: box.has_computed(each, name))
     done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
@@ -242,13 +242,14 @@ def collect(
     """Write, as the aggregator, the labels of a batch. Doing it again gives the same labels and costs nothing."""
     if output.suffix.lower() != ".npz":
         raise ConfigError(f"--output must end in .npz: it holds the labels and the rows they are of. Got {output}.")
-    check_output(output, *([] if ledger is None else [ledger]))
+    check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
     if decoder is not None and not aggregator.consortium.is_local:
         raise ConfigError("--decoder is for the local model. Leave it out.")
     asked = _batch(box, aggregator.consortium, batch, lambda each: _is_collected(aggregator.consortium, budget, each))
     found = aggregator.collect(asked, box, decoder=decoder)
-    np.savez_compressed(output, rows=asked.rows, labels=found.labels)
+    with written_whole(output) as part:
+        np.savez_compressed(part, rows=asked.rows, labels=found.labels)
     answered = int(np.sum(found.labels != ABSTAIN))
     if as_json:
         counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
@@ -283,7 +284,7 @@ def status(
     for each in batches:
         answered = f"{len(each.answered)} of {len(consortium.entities)}; {consortium.quorum} needed"
         table.add_row(each.batch[:8], f"{each.queries:,}", answered, ", ".join(each.computed) or "none")
-    Console().print(table)
+    plain_console().print(table)
     for identifier, reason in refused.items():
         typer.secho(f"{identifier[:8]} is refused: {reason}", fg=typer.colors.YELLOW)
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,23 +17,23 @@ from tutelage.cli.mechanisms import (
     Threshold,
     as_option,
     build_mechanism,
+    mechanism_option,
 )
-from tutelage.cli.outputs import check_output, spent_and_remaining
-from tutelage.cli.public_rows import read_array, read_rows
+from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
+from tutelage.cli.public_rows import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import MultiLabel, Release
+from tutelage.noise import SystemNoise
 from tutelage.votes import VoteHistogram
-
-MechanismName = StrEnum("MechanismName", list(MECHANISMS))
 
 
 def label(
     public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
     ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
-    mechanism: Annotated[MechanismName, typer.Option(help="How the votes are released.")],
+    mechanism: Annotated[str, mechanism_option([*MECHANISMS])],
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
     scale: Scale = None,
     sigma: Sigma = None,
@@ -71,10 +70,12 @@ def label(
     inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
     check_output(output, *inputs)
     rows, question = read_rows(public, public_array, question)
-    student = None if predictions is None else read_array(predictions, predictions_array)
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
+    voted = len(rows) * released_by.votes_per_query
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
     budget = Ledger.open(ledger)
-    session = LabelingSession(histogram, released_by, budget, question=question)
+    noise = SystemNoise(progress=not as_json)
+    session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
     try:
         release = session.ask(rows, student)
     except KeyboardInterrupt:
@@ -92,7 +93,7 @@ def label(
 def _write(output: Path, release: Release) -> None:
     labels = release.labels.reshape(len(release.labels), -1)
     names = ["label"] if release.labels.ndim == 1 else [f"finding_{number}" for number in range(labels.shape[1])]
-    with output.open("w", newline="", encoding="utf-8") as file:
+    with written_whole(output) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", *names])
         for row, values in enumerate(labels.tolist()):

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tutelage.budget import round_up
-from tutelage.cli.outputs import check_output
+from tutelage.cli.console import plain_console
+from tutelage.cli.outputs import check_output, written_whole
+from tutelage.cli.printing import require_printable
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
@@ -67,6 +69,8 @@ def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
     ConfigError
         If an owner's whole data are called otherwise.
     """
+    if name is not None:
+        require_printable(name, "The name of the unit")
     if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):
         raise ConfigError(f"The unit of neighbours = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
     return PrivacyUnit(name or _UNITS[neighbours], RELATIONS[neighbours])
@@ -144,7 +148,7 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     for one in found:
         share = f"{round_up(one.share):.4f} of ε = {budget:g}"
         table.add_row(f"{one.since} (version {one.version})", f"{one.queries:,}", share)
-    Console().print(table)
+    plain_console().print(table)
 
 
 @ledger.command()
@@ -159,7 +163,8 @@ def export(
     if output is None:
         typer.echo(lines, nl=False)
     else:
-        output.write_text(lines, encoding="utf-8")
+        with written_whole(output) as part:
+            part.write_text(lines, encoding="utf-8")
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event]:
@@ -192,11 +197,13 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     if state.unsettled:
         table.add_row("batches without answers", f"{state.unsettled:,}, still running or cut short; they stay spent")
     table.add_row("made", state.opened)
-    console = Console()
+    console = plain_console()
     console.print(table)
     share = state.spent / state.budget
     filled = round(_BAR * share)
-    console.print(f"[red]{'█' * filled}[/][green]{'░' * (_BAR - filled)}[/] {share:.1%} spent", highlight=False)
+    gone, left = "█░" if console.encoding.startswith("utf") else "#."
+    console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
     typer.echo(f"head {state.head}")
     if state.simulated:
-        console.print("[bold red]NOT PRIVATE:[/] answers were drawn with simulated noise, which protects nobody.")
+        warning = " answers were drawn with simulated noise, which protects nobody."
+        console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

@@ -1,6 +1,7 @@
 """The mechanisms that the command line and the run configuration know by name, and the settings that each takes."""
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import typer
@@ -43,6 +44,7 @@ class Known(NamedTuple, Generic[Kind]):
     settings: Mapping[str, str]
 
 
+_BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
 _CHECKED = {"threshold": "threshold", "sigma_threshold": "sigma_threshold", "sigma": "sigma_vote"}
 MECHANISMS: dict[str, Known[Mechanism]] = {
     "lnmax": Known(LNMax, {"scale": "scale"}),
@@ -101,7 +103,7 @@ def build_of(
         If a setting is out of range.
     """
     if name not in known:
-        raise ConfigError(f"The mechanism must be one of {', '.join(known)}. Got {name!r}.")
+        raise ConfigError(f"The mechanism must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}")
     kind, settings = known[name]
     found = {key: value for key, value in given.items() if value is not None}
     if set(found) != set(settings):
@@ -113,3 +115,26 @@ def build_of(
         raise ConfigError(f"{name} takes {', '.join(needed)} and no other settings: {', '.join(wrong)}.")
     parameters: dict[str, Any] = {settings[key]: value for key, value in found.items()}
     return kind(**parameters)
+
+
+def mechanism_option(names: Sequence[str]) -> Any:
+    """Return the option that takes one of these mechanisms by its name."""
+
+    def named(text: str) -> str:
+        if text not in names:
+            raise ConfigError(f"--mechanism must be one of {', '.join(names)}. Got {text!r}.{_meant(text, names)}")
+        return text
+
+    return typer.Option(
+        help="How the votes are released.",
+        parser=named,
+        metavar=f"[{'|'.join(names)}]",
+        autocompletion=lambda: list(names),
+    )
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return which mechanism a name that is none is near to: of the same noise, or spelled nearly alike."""
+    plain = name.lower().replace("_", "-")
+    near = [_BY_NOISE[plain]] if _BY_NOISE.get(plain) in [*known] else difflib.get_close_matches(plain, known, 1)
+    return f" Did you mean '{near[0]}'?" if near else ""

@@ -1,10 +1,24 @@
-"""What several verbs say about a budget, and where they may write."""
+"""Where verbs write: whole, and never over what they read or did not write; and what several say about a budget."""
 
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import final
 
 from tutelage.budget import round_up
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import LedgerState
+
+_FORMAT = 1
+_LIST = "written-files.json"
+# Beside the others: a hash of private votes would tell whoever guesses them that the guess is right.
+_PRIVATE_LIST = f"private-{_LIST}"
+_BESIDE_LEDGERS = ("-journal", "-wal", "-shm")
 
 
 def spent_and_remaining(state: LedgerState) -> str:
@@ -14,22 +28,224 @@ def spent_and_remaining(state: LedgerState) -> str:
 
 
 def check_output(output: Path, *inputs: Path) -> None:
-    """Refuse, before anything is spent, to write where there is no folder or over one of the files that are read.
+    """Refuse, before anything is spent, to write where no file can be made or over one of the files that are read.
 
     Parameters
     ----------
     output : path
         Where results are to go.
     *inputs : paths
-        Files that must stay.
+        Files that must stay, by whatever name; of folders, every file in them.
 
     Raises
     ------
     ConfigError
-        If it is one of them, or not in a folder.
+        If it is one of them, or not a file in a folder that can be written to.
     """
-    if not output.parent.is_dir() or output.is_dir():
+    if not output.parent.is_dir() or (output.exists() and not output.is_file()):
         raise ConfigError(f"--output must be a file in a folder that exists. Got {output}.")
-    journals = [path.with_name(f"{path.name}-journal") for path in inputs]
-    if output.resolve() in {path.resolve() for path in (*inputs, *journals)}:
+    if is_read(output, inputs):
         raise ConfigError(f"--output must be a file of its own. Got {output}, which is read.")
+    require_writable(output.parent)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder in which no file can be made.
+
+    Raises
+    ------
+    ConfigError
+        If it is one.
+    """
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(f"No file can be written in {folder}: {error.strerror}.") from None
+
+
+def is_read(output: Path, inputs: Iterable[Path]) -> bool:
+    """Whether a path leads to one of these files, to one in these folders, or to what SQLite puts beside a ledger.
+
+    Parameters
+    ----------
+    output : path
+        What would be written.
+    inputs : iterable of paths
+        What is read; need not be there yet.
+    """
+    kept: set[object] = set()
+    for path in inputs:
+        inside = path.rglob("*") if path.is_dir() else ()
+        beside = (_with_suffix(path, suffix) for suffix in _BESIDE_LEDGERS)
+        kept |= {_identity(each) for each in (path, *inside, *beside)}
+    return _identity(output) in kept
+
+
+@contextmanager
+def written_whole(output: Path) -> Iterator[Path]:
+    """Yield a path to write to, which takes the place of `output` once the block ends well."""
+    target = Path(os.path.realpath(output))  # a link stays one
+    with _blamed_on(output, target.parent), TemporaryDirectory(prefix=".tutelage-", dir=target.parent) as staging:
+        part = Path(staging) / target.name
+        yield part
+        _replace(part, target)
+
+
+@final
+class ResultsFolder:
+    """A folder of results with a list in it of what was written there: nothing else is ever replaced or removed.
+
+    Parameters
+    ----------
+    folder : path
+        The folder; need not be there yet.
+    way_out : str
+        How to name another folder, after "or".
+    own : function of path
+        Whether a file that is on no list was written by the caller all the same.
+
+    Raises
+    ------
+    InvalidDataError
+        If a list in it was not written here, or by a later version.
+    """
+
+    def __init__(self, folder: Path, way_out: str, own: Callable[[Path], bool] = lambda _: False) -> None:
+        self.path = folder
+        self._way_out, self._own = way_out, own
+        self._hashes = {**_read_list(folder / _LIST), **_read_list(folder / _PRIVATE_LIST)}
+
+    def check(self, names: Iterable[str], inputs: Iterable[Path]) -> None:
+        """Refuse, before anything is read, to replace what is read or what was not written here.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Files that would be written or removed.
+        inputs : iterable of paths
+            Files and folders that must stay, by whatever name.
+
+        Raises
+        ------
+        ConfigError
+            If one of them would be replaced.
+        """
+        names, inputs = list(names), list(inputs)
+        for name in (*names, _LIST, _PRIVATE_LIST):
+            if is_read(self.path / name, inputs):
+                raise ConfigError(f"{self.path / name} is read and would be replaced. Move it, or {self._way_out}.")
+        foreign = [str(self.path / name) for name in names if not self._may_replace(name)]
+        if foreign:
+            raise ConfigError(
+                f"{foreign[0]}{_and_others(foreign[1:])} would be replaced, but was not written here by tutelage, or "
+                f"has changed since. Move it away, or {self._way_out}."
+            )
+
+    def claim(self, name: str) -> None:
+        """Note that `name` is going to be made here, and what is in it too."""
+        with TemporaryDirectory(prefix="private-", dir=self.path) as staging:
+            self._list({**self._hashes, name: []}, Path(staging))
+
+    @contextmanager
+    def replacing(self, *removed: str) -> Iterator[Path]:
+        """Yield an empty folder; once the block ends well, what is in it takes the place of the files of these names.
+
+        Parameters
+        ----------
+        *removed : str
+            Files of an earlier time that go unless they are replaced.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _blamed_on(self.path, self.path), TemporaryDirectory(prefix="private-", dir=self.path) as staging:
+            part = Path(staging)
+            yield part
+            written = sorted(path.name for path in part.iterdir())
+            self.check((*written, *removed), ())
+            for name in {*removed} - {*written}:
+                (self.path / name).unlink(missing_ok=True)
+            # Each may have its old or its new content until all are in place, so that nothing is lost by a crash.
+            hashes = {name: known for name, known in self._hashes.items() if os.path.lexists(self.path / name)}
+            old = {name: _hash(self.path / name) for name in written if os.path.lexists(self.path / name)}
+            new = {name: [_hash(part / name), *([old[name]] if name in old else [])] for name in written}
+            self._list({**hashes, **new}, part)
+            for name in written:
+                (part / name).replace(self.path / name)
+
+    def _may_replace(self, name: str) -> bool:
+        path = self.path / name
+        if not os.path.lexists(path):
+            return True
+        if not path.is_file():
+            return path.is_dir() and self._hashes.get(name) == []
+        return _hash(path) in self._hashes.get(name, ()) or self._own(path)
+
+    def _list(self, hashes: dict[str, list[str]], staging: Path) -> None:
+        """Write down what may have which content, public names apart from private ones."""
+        for file, private in ((_LIST, False), (_PRIVATE_LIST, True)):
+            named = {name: known for name, known in hashes.items() if name.startswith("private-") == private}
+            if not named:
+                (self.path / file).unlink(missing_ok=True)
+                continue
+            part = staging / file
+            part.touch(mode=0o600 if private else 0o666)
+            part.write_text(json.dumps({"format": _FORMAT, "sha256": named}, indent=1) + "\n", encoding="utf-8")
+            part.replace(self.path / file)
+        self._hashes = hashes
+
+
+def _read_list(path: Path) -> dict[str, list[str]]:
+    if not os.path.lexists(path):
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found, hashes = record["format"], record["sha256"]
+        known = all(isinstance(one, str) for name, hashed in hashes.items() for one in (name, *hashed))
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        found, hashes, known = None, {}, False
+    if type(found) is int and found > _FORMAT:
+        raise InvalidDataError(f"{path} is of a later format than {_FORMAT}. Upgrade tutelage.")
+    if not known:
+        raise InvalidDataError(f"{path} is not a list of files that tutelage wrote. Move it away.")
+    return {name: list(hashed) for name, hashed in hashes.items()}
+
+
+def _and_others(names: list[str]) -> str:
+    return f" (and {', '.join(Path(name).name for name in names)})" if names else ""
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _replace(part: Path, target: Path) -> None:
+    if target.exists():
+        shutil.copymode(target, part)
+    part.replace(target)
+
+
+@contextmanager
+def _blamed_on(output: Path, folder: Path) -> Iterator[None]:
+    """Let what the system refuses in `folder` name what the user named, and not a file beside it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and folder not in Path(error.filename).parents:
+            raise
+        raise OSError(error.errno, error.strerror, str(output)) from None
+
+
+def _identity(path: Path) -> object:
+    """Return what is the same for every name of a file, also of one that is not there yet."""
+    try:
+        found = path.stat()
+    except OSError:
+        real = Path(os.path.realpath(path))
+        return path if real.parent == real else (_identity(real.parent), real.name)
+    return found.st_dev, found.st_ino
+
+
+def _with_suffix(path: Path, suffix: str) -> Path:
+    real = Path(os.path.realpath(path))
+    return real.with_name(real.name + suffix) if real.name else real

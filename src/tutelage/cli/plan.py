@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from tutelage._validation import integer_at_least, positive
 from tutelage.budget import round_up
+from tutelage.cli.console import plain_console
+from tutelage.cli.outputs import ResultsFolder, require_writable
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.figures import Figure, Series
 from tutelage.planning import Plan, ProxyVotes, TeacherModel
 from tutelage.planning import plan as make_plan
+
+_FILES = ("plan.json", "plan.png", "plan.svg")
 
 
 def plan(
@@ -48,8 +51,7 @@ def plan(
 ) -> None:
     """Recommend teachers, noise and queries from public knowledge; no private row or vote is read."""
     model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
-    if output is not None:
-        _make_folder(output)
+    results = None if output is None else _results_folder(output, proxy_votes or [])
     try:
         found = make_plan(
             epsilon,
@@ -70,11 +72,12 @@ def plan(
         typer.echo(as_text)
     else:
         _print(found)
-    if output is not None:
-        (output / "plan.json").write_text(as_text + "\n", encoding="utf-8")
-        drawn = figure_of(found).save(output, "plan") if _can_draw() else []
-        for path in (output / "plan.json", *drawn):
-            typer.echo(f"Wrote {path}", err=True)
+    if results is not None:
+        with results.replacing() as folder:
+            (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
+            drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
+        for name in (_FILES[0], *(path.name for path in drawn)):
+            typer.echo(f"Wrote {results.path / name}", err=True)
 
 
 def figure_of(found: Plan) -> Figure:
@@ -99,13 +102,17 @@ def figure_of(found: Plan) -> Figure:
     )
 
 
-def _make_folder(output: Path) -> None:
+def _results_folder(output: Path, inputs: list[Path]) -> ResultsFolder:
     """Make the folder, and say before the planning if there will be no figure in it."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
+    results = ResultsFolder(output, "name another folder with --output")
+    results.check(_FILES, inputs)
     output.mkdir(parents=True, exist_ok=True)
+    require_writable(output)
     if not _can_draw():
         typer.echo("No figure will be drawn, for that needs matplotlib: pip install 'tutelage[report]'.", err=True)
+    return results
 
 
 def _can_draw() -> bool:
@@ -156,7 +163,7 @@ def _point(text: str, classes: int) -> tuple[float, float]:
 
 
 def _print(found: Plan) -> None:
-    console = Console()
+    console = plain_console()
     console.print(found.as_table())
     if found.obstacle is not None:
         console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)

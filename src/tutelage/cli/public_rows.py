@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tutelage._files import array_in, read_arrays
+from tutelage._files import array_in, name_in, read_arrays
 from tutelage._typing import Matrix
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger.entries import canonical
 from tutelage.tables import read_csv
 
@@ -31,7 +31,7 @@ def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str
         If the file holds no such rows.
     """
     if path.suffix.lower() != ".csv":
-        return read_array(path, array), question
+        return array_in(read_arrays(path), path, array, "X"), question
     if array is not None:
         raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
     table = read_csv(path)
@@ -39,19 +39,29 @@ def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str
     return cells, canonical([question, list(table.columns)])
 
 
-def read_array(path: Path, name: str | None) -> Matrix:
-    """Return one array of an npz file: the one named, the one called X, or the only one.
+def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:
+    """Return a student's probabilities from an npz file, one row per public row.
 
     Parameters
     ----------
     path : path
         The file.
-    name : str, optional
-        Which.
+    array : str, optional
+        Which array.  By default the one called X, or the only one.
+    rows : int
+        Number of public rows.
 
     Raises
     ------
     InvalidDataError
-        If it is not there, or there are several and none is named.
+        If it is not there, or no matrix of numbers with so many rows.
     """
-    return array_in(read_arrays(path), path, name, "X")
+    arrays = read_arrays(path)
+    name = name_in(arrays, path, array, "X")
+    form = arrays.form(name)
+    if len(form.shape) != 2 or form.shape[0] != rows or form.dtype.kind not in "fiu":
+        raise InvalidDataError(
+            f"`predictions` must be numbers with one row per public row, {rows} x classes. Got {form.dtype} of shape "
+            f"{form.shape} in {path}."
+        )
+    return arrays[name]

@@ -1,7 +1,6 @@
 """``tutelage publish``: an ε for exact costs that may be published: proposed on public votes, tested on private."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +20,9 @@ from tutelage.cli.mechanisms import (
     Threshold,
     as_option,
     build_mechanism,
+    mechanism_option,
 )
-from tutelage.cli.outputs import check_output, spent_and_remaining
+from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
 from tutelage.cli.proposals import read_proposal, released_once, same_unit
 from tutelage.cli.public_rows import read_rows
 from tutelage.exceptions import InvalidDataError
@@ -34,9 +34,7 @@ from tutelage.publishing.earlier import check_share
 from tutelage.votes import VoteHistogram
 
 _PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
-MechanismName = StrEnum("MechanismName", _PUBLISHED)
-
-MechanismOption = Annotated[MechanismName, typer.Option(help="How the votes are released.")]
+MechanismOption = Annotated[str, mechanism_option(_PUBLISHED)]
 Array = Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -93,7 +91,8 @@ def propose(
     planned = released_once(released_by, votes, imagined)
     proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
     record(proposal, paying)
-    output.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
+    with written_whole(output) as part:
+        part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
         return
@@ -140,12 +139,13 @@ def put_to_the_test(
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
     same_unit(wanted, paying.unit)
     rows, about = read_rows(public, public_array, question)
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
     session = LabelingSession(histogram, released_by, paying, question=about)
     released = session.released(rows)
     publication = publish_epsilon(released, paying, wanted, rows, question=about)
     if output is not None:
-        write_claim(output, publication, released, wanted, paying)
+        with written_whole(output) as part:
+            write_claim(part, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
         typer.echo(f"For the card: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")

@@ -2,17 +2,19 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from tutelage.exceptions import ConfigError, TutelageError
+from tutelage.cli.console import plain_console
+from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
-from tutelage.reproductions.results import page, records_of
+from tutelage.reproductions.results import ABOUT, page, records_of
 from tutelage.reproductions.tables import asked, duration, interval, number, ours
 
 _PAGE = "RESULTS.md"
@@ -44,48 +46,81 @@ def reproduce(
     if keep and (output is None or not every):
         raise ConfigError("--keep leaves out what --all has saved before; give --all and --output with it.")
     progress = sys.stderr.isatty() and not as_json
+    results = None if output is None else _results_folder(output, NAMES if name is None else [name])
     if name is not None:
         record = run(name, quick=quick, download=download, progress=progress)
-        _show(record, output, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
+        _show(record, results, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
         return
     names = still_to_run(NAMES, output, quick=quick) if keep and output is not None else NAMES
     complete = True
     for found in run_all(names, quick=quick, download=download, progress=progress):
-        because = found.because if isinstance(found, Refused) else _shown_or_not(found, output, as_json=as_json)
+        because = found.because if isinstance(found, Refused) else _shown_or_not(found, results, as_json=as_json)
         if because is not None:
             complete = False
             typer.secho(f"tutelage: {found.name}: {because}", err=True, fg=typer.colors.YELLOW)
-    if output is not None:
-        _write_page(output)
+    if results is not None:
+        _write_page(results)
     if not complete:
         raise typer.Exit(1)
 
 
-def _shown_or_not(record: Record, output: Path | None, *, as_json: bool) -> str | None:
+def _results_folder(output: Path, names: Iterable[str]) -> ResultsFolder:
+    """Return where records go, once nothing but earlier records is in the way."""
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
+    results = ResultsFolder(output, "name another folder with --output", _is_record)
+    results.check([_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg"))], ())
+    output.mkdir(parents=True, exist_ok=True)
+    require_writable(output)
+    return results
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is a saved record or of one, or the page of all."""
+    try:
+        if path.name == _PAGE:
+            return ABOUT in path.read_text(encoding="utf-8")
+        return Record.load(path.with_suffix(".json")).name == path.stem
+    except (InvalidDataError, OSError, UnicodeDecodeError):
+        return False
+
+
+def _shown_or_not(record: Record, results: ResultsFolder | None, *, as_json: bool) -> str | None:
     """Show one of all records; return why not all of it could be saved, such as a figure without matplotlib."""
     try:
-        _show(record, output, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
+        _show(record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
     except TutelageError as error:
         return str(error)
     return None
 
 
-def _show(record: Record, output: Path | None, as_json: str | None) -> None:
+def _show(record: Record, results: ResultsFolder | None, as_json: str | None) -> None:
     if as_json is None:
         _print(record)
     else:
         typer.echo(as_json)
-    if output is not None:
-        for path in record.save(output):
-            typer.echo(f"Wrote {path}", err=True)
+    if results is None:
+        return
+    undrawn = None
+    with results.replacing() as staging:
+        try:
+            record.save(staging)
+        except InvalidParameterError as error:  # matplotlib is missing; what else was written is kept
+            undrawn = error
+        written = sorted(staging.iterdir())
+    for path in written:
+        typer.echo(f"Wrote {results.path / path.name}", err=True)
+    if undrawn is not None:
+        raise undrawn
 
 
-def _write_page(folder: Path) -> None:
-    records = records_of(folder)
+def _write_page(results: ResultsFolder) -> None:
+    records = records_of(results.path)
     if records:
-        drawn = {path.stem: path.name for path in folder.glob("*.png")}
-        (folder / _PAGE).write_text(page(records, drawn), encoding="utf-8")
-        typer.echo(f"Wrote {folder / _PAGE}", err=True)
+        drawn = {path.stem: path.name for path in results.path.glob("*.png")}
+        with results.replacing() as staging:
+            (staging / _PAGE).write_text(page(records, drawn), encoding="utf-8")
+        typer.echo(f"Wrote {results.path / _PAGE}", err=True)
 
 
 def _print(record: Record) -> None:
@@ -95,7 +130,7 @@ def _print(record: Record) -> None:
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
         table.add_row(row.name, number(row.published), asked(row), ours(row), interval(row), duration(row.seconds))
-    console = Console()
+    console = plain_console()
     console.print(table)
     for row in record.rows:
         if row.why is not None:

@@ -6,12 +6,10 @@ import warnings
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
@@ -20,10 +18,12 @@ from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.console import plain_console
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.objections import objections_before, objections_on_card, say
 from tutelage.cli.oddities import oddities
+from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.events import Composed
@@ -35,7 +35,8 @@ from tutelage.publishing.recording import record_of
 from tutelage.report import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student
 
-_CHECKPOINTS = "private-checkpoints"
+_CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
+_RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", _VOTES)
 
 
 def run(
@@ -55,11 +56,7 @@ def run(
 ) -> None:
     """Train teachers, release noisy labels, train a student, and file what it cost."""
     settings = load_config(config)
-    if (settings.folder / "card.json").exists() and not overwrite:
-        raise ConfigError(
-            f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
-            "spends from the same budget; name another folder, or pass --overwrite."
-        )
+    results = _results_folder(settings, config, overwrite=overwrite)
     data = load_sources(settings)
     check_public_rows(settings, data)
     say(objections_before(settings, data))
@@ -69,6 +66,7 @@ def run(
     checkpoints = settings.folder / _CHECKPOINTS
     model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
     _make_folders(settings)
+    results.claim(_CHECKPOINTS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
@@ -92,7 +90,8 @@ def run(
     if data_changed and model.remembered_:
         _say_unused(model)
     card = _card(settings, data, model, proposal)
-    _write(settings, data, model, card)
+    with results.replacing(_VOTES) as folder:
+        _write(folder, settings, data, model, card)
     if as_json:
         typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -110,12 +109,28 @@ def _say_unused(model: PATEClassifier) -> None:
     )
 
 
+def _results_folder(settings: RunConfig, config: Path, *, overwrite: bool) -> ResultsFolder:
+    """Return where results go, once nothing is in the way that is read, or that no earlier run wrote."""
+    folder, base = settings.folder, settings.base
+    files = [settings.privacy.proposal, settings.public.file, settings.private and settings.private.file]
+    inputs = [config, settings.ledger, *(base / file for file in files if file is not None)]
+    results = ResultsFolder(folder, "name another `folder` in [output]")
+    results.check((*_RESULTS, _CHECKPOINTS), inputs)
+    if any(is_read(path, [folder / _CHECKPOINTS]) for path in inputs):
+        raise ConfigError(f"{folder / _CHECKPOINTS} holds a file that is read, and is deleted after a run. Move it.")
+    if not overwrite and any((folder / name).exists() for name in _RESULTS):
+        raise ConfigError(
+            f"{folder} holds the results of an earlier release. A second one from the same private data "
+            "spends from the same budget; name another folder, or pass --overwrite."
+        )
+    return results
+
+
 def _make_folders(settings: RunConfig) -> None:
     """Make the folders, and fail before anything is spent where results could not be written."""
     for folder in (settings.folder, settings.ledger.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryFile(dir=settings.folder):
-        pass
+    require_writable(settings.folder)
 
 
 def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
@@ -223,13 +238,10 @@ def _selection(settings: RunConfig, model: PATEClassifier) -> str:
     return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 
 
-def _write(settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
-    folder = settings.folder
-    card.save(folder)  # before the labels, so that no release is ever without the card that says it was made
-    votes = folder / "private-votes.npz"
-    votes.unlink(missing_ok=True)  # those of an earlier run do not belong to this card
+def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
+    card.save(folder)
     if settings.output.votes:
-        model.votes_.save(votes)
+        model.votes_.save(folder / _VOTES)
     parts = [part for part in (data.columns, model.student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
@@ -282,7 +294,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)
     row("neighbouring data", str(card.epsilon.unit.neighboring))
-    console = Console()
+    console = plain_console()
     console.print(table)
     if reveal_private and scale is not None:
         console.print(

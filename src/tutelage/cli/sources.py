@@ -1,15 +1,15 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from tutelage._files import read_arrays
+from tutelage._files import StoredArrays, read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
+from tutelage.cli.strangers import cause_of_strangers
 from tutelage.datasets import load_adult
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
@@ -162,43 +162,66 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
 
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
+    _check_forms(rows, private.label, private.entity, private.silo)
+    _check_forms(public_rows, public_label)
+    features = [arrays.form("X").shape[1] for arrays in (rows, public_rows)]
+    if features[0] != features[1]:
+        raise InvalidDataError(
+            f"Array 'X' must have as many features in {private_path.name} as in {public_path.name}. Got {features[0]} "
+            f"and {features[1]}."
+        )
 
-    def array(arrays: dict[str, Any], path: Path, name: str, axes: int = 1) -> Matrix:
-        if name not in arrays:
-            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
-        if arrays[name].ndim != axes:
-            form = "(rows,)" if axes == 1 else "(rows, features)"
-            raise InvalidDataError(f"Array '{name}' of {path.name} must have shape {form}. Got {arrays[name].shape}.")
-        return arrays[name]
+    def optional(arrays: StoredArrays, name: str | None) -> Matrix | None:
+        return None if name is None else arrays[name]
 
-    def optional(arrays: dict[str, Any], path: Path, name: str | None) -> Matrix | None:
-        return None if name is None else array(arrays, path, name)
-
-    X_public = array(public_rows, public_path, "X", axes=2)
-    names = tuple(f"column {number}" for number in range(X_public.shape[1]))
+    names = tuple(f"column {number}" for number in range(features[1]))
     return RunData(
-        X_private=array(rows, private_path, "X", axes=2),
-        y_private=_declared(array(rows, private_path, private.label), private),
-        X_public=X_public,
-        y_public=_declared_public(optional(public_rows, public_path, public_label), private),
+        X_private=rows["X"],
+        y_private=_declared(rows[private.label], private),
+        X_public=public_rows["X"],
+        y_public=_declared_public(optional(public_rows, public_label), private),
         classes=tuple(private.classes),
         features=names,
         numbers=names,
-        entity_ids=optional(rows, private_path, private.entity),
-        silos=optional(rows, private_path, private.silo),
-        cells={name: cells.astype(str).tolist() for name, cells in rows.items() if cells.shape == rows["X"].shape[:1]},
+        entity_ids=optional(rows, private.entity),
+        silos=optional(rows, private.silo),
+        cells={
+            name: rows[name].astype(str).tolist() for name in rows if rows.form(name).shape == rows.form("X").shape[:1]
+        },
     )
+
+
+def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
+    """Refuse, before anything is unpacked, arrays that are no rows of numbers, and columns that do not belong to them.
+
+    Raises
+    ------
+    InvalidDataError
+        If one is missing, or of another shape or type.
+    """
+    file = arrays.path.name
+    for name in ("X", *filter(None, columns)):
+        if name not in arrays:
+            raise InvalidDataError(f"{file} has no array '{name}'. It has: {', '.join(arrays)}.")
+        found, shape = arrays.form(name), "(rows, features)" if name == "X" else "(rows,)"
+        if len(found.shape) != (2 if name == "X" else 1):
+            raise InvalidDataError(f"Array '{name}' of {file} must have shape {shape}. Got {found.shape}.")
+        if found.shape[0] != arrays.form("X").shape[0]:
+            raise InvalidDataError(f"Arrays '{name}' and 'X' of {file} must have equally many rows.")
+    if arrays.form("X").dtype.kind not in "biuf":
+        raise InvalidDataError(f"Array 'X' of {file} must hold numbers.")
 
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
-    known = _by_spelling(private)
-    with suppress(KeyError):
-        return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
-    # Out here, or the KeyError, which is the label, would be carried along as the context.
-    raise InvalidDataError(
-        f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]."
-    )
+    known, spellings = _by_spelling(private), labels.astype(str).tolist()
+    strangers = set(spellings) - set(known)
+    if strangers:
+        raise InvalidDataError(
+            f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]"
+            f"{cause_of_strangers(strangers, private.classes)}"
+        )
+    return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:

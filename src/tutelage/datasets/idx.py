@@ -18,7 +18,7 @@ _GZIP = b"\x1f\x8b"
 _BLOCK = 2**20
 
 
-def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+def read_idx(path: Path, most: int = MOST_BYTES) -> npt.NDArray[np.uint8]:
     """Return the array of an idx file, plain or compressed with gzip, in the shape that the file states.
 
     Memory grows with what the file turns out to hold, never with what its header claims.
@@ -27,26 +27,28 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     ----------
     path : path
         The file; whether it is compressed is seen from its first bytes, not from its name.
+    most : int
+        Bytes of values that the caller can use.
 
     Raises
     ------
     InvalidDataError
         If the file is missing or damaged, holds other than unsigned bytes in one to four dimensions, holds fewer or
-        more bytes than its dimensions say, or would unpack to more than 1 GiB.
+        more bytes than its dimensions say, or would unpack to more than `most`.
     """
     try:
         with path.open("rb") as file:
             compressed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             if not compressed:
-                return _parse(file, path)
+                return _parse(file, path, most)
             with gzip.GzipFile(fileobj=file) as unpacked:
-                return _parse(unpacked, path)
+                return _parse(unpacked, path, most)
     except (OSError, EOFError, zlib.error):
         raise InvalidDataError(f"{path} is missing or damaged. Fetch it again.") from None
 
 
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path) -> npt.NDArray[np.uint8]:
+def _parse(file: BinaryIO | gzip.GzipFile, path: Path, most: int) -> npt.NDArray[np.uint8]:
     magic = file.read(4)
     dimensions = magic[-1] if magic else 0
     if magic[:3] != _UNSIGNED_BYTE or not 1 <= dimensions <= _MOST_DIMENSIONS:
@@ -59,8 +61,8 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path) -> npt.NDArray[np.uint8]:
         raise InvalidDataError(f"{path} is cut short within its dimensions. Fetch it again.")
     shape = tuple(np.frombuffer(sizes, ">u4").tolist())
     stated = math.prod(shape)
-    if stated > MOST_BYTES:
-        raise InvalidDataError(f"{path} would unpack to more than {MOST_BYTES} bytes. Split it.")
+    if stated > most:
+        raise InvalidDataError(f"{path} would unpack to more than {most} bytes, the most that is read of it.")
     content = _read_at_most(file, stated + 1)
     if len(content) != stated:
         fault = "is cut short" if len(content) < stated else "goes on after its last row"

@@ -6,6 +6,7 @@ them.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.io import loadmat
 
-from tutelage._files import read_arrays
+from tutelage._files import Form, read_arrays
 from tutelage._typing import Matrix
 from tutelage.datasets import sources
 from tutelage.datasets.idx import read_idx
@@ -251,7 +252,11 @@ def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, downloa
         )
     whole = len(paths) == 1
     origins: dict[str, Path] = dict(zip(ARRAYS, paths * len(ARRAYS) if whole else paths, strict=True))
-    arrays = _read_npz(paths[0], ARRAYS) if whole else {name: read_idx(path) for name, path in origins.items()}
+    if whole:
+        arrays = _read_npz(paths[0], release.contents, release.name)
+    else:
+        most = {name: math.prod(content.shape) for name, content in release.contents.items()}
+        arrays = {name: read_idx(path, most[name]) for name, path in origins.items()}
     for name, content in release.contents.items():
         _check(arrays[name], content, f"{name} in {origins[name]}", release.name)
     return _split(arrays, release.contents["x_train"].shape[1:], release.classes, release.name)
@@ -279,19 +284,26 @@ def _svhn_places(folder: str | Path | None) -> list[Path]:
     return [*(place / subfolder for place in folders for subfolder in SVHN_SUBFOLDERS), *folders]
 
 
-def _read_npz(path: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _read_npz(path: Path, contents: Mapping[str, Content], owner: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a file once all are found to be of the right shapes."""
     arrays = read_arrays(path)
-    if not set(names) <= set(arrays):
-        raise InvalidDataError(f"{path} must hold the arrays {', '.join(names)}. Got {', '.join(sorted(arrays))}.")
-    return arrays
+    if not set(contents) <= set(arrays):
+        raise InvalidDataError(f"{path} must hold the arrays {', '.join(contents)}. Got {', '.join(sorted(arrays))}.")
+    for name, content in contents.items():
+        _check_form(arrays.form(name), content, f"{name} in {path}", owner)
+    return {name: arrays[name] for name in contents}
 
 
-def _check(array: npt.NDArray[Any], content: Content, what: str, owner: str) -> None:
-    """Raise InvalidDataError unless `array` has the content that data set `owner` has there."""
+def _check_form(array: npt.NDArray[Any] | Form, content: Content, what: str, owner: str) -> None:
     if array.dtype != np.uint8 or array.shape != content.shape:
         raise InvalidDataError(
             f"{what} must be uint8 of shape {content.shape} to be {owner}. Got {array.dtype} of shape {array.shape}."
         )
+
+
+def _check(array: npt.NDArray[Any], content: Content, what: str, owner: str) -> None:
+    """Raise InvalidDataError unless `array` has the content that data set `owner` has there."""
+    _check_form(array, content, what, owner)
     if content.sha256 is None:
         return
     digest = hashlib.sha256(array.ravel().data).hexdigest()
@@ -345,7 +357,7 @@ def _read_mat(part: MatRelease, path: Path) -> tuple[npt.NDArray[Any], npt.NDArr
 
 
 def _read_svhn_npz(path: Path) -> ImageSplit:
-    arrays = _read_npz(path, ARRAYS)
+    arrays = _read_npz(path, SVHN_CONTENTS, "SVHN")
     for name, content in SVHN_CONTENTS.items():
         if name.startswith("y") and arrays[name].dtype == np.uint8:
             arrays[name] = arrays[name] % 10
@@ -363,9 +375,8 @@ def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.u
         names = " and ".join(str(path) for path, _ in found)
         raise InvalidDataError(f"SVHN's sample must be one file. Got {names}; keep one of them.")
     ((path, rows),) = found
-    arrays = _read_npz(path, ("x", "y"))
-    _check(arrays["x"], Content((rows, *SVHN_SHAPE)), f"x in {path}", "SVHN's sample")
-    _check(arrays["y"], Content((rows,)), f"y in {path}", "SVHN's sample")
+    contents = {"x": Content((rows, *SVHN_SHAPE)), "y": Content((rows,))}
+    arrays = _read_npz(path, contents, "SVHN's sample")
     if arrays["y"].max() > 10:
         raise InvalidDataError(f"y in {path} must hold the digits 0 to 9, or 10 for 0. Got another label.")
     return arrays["x"].reshape(rows, -1), arrays["y"].astype(np.int64) % 10

@@ -1,5 +1,6 @@
 """Votes that are public, to plan by: of teachers of public rows, on public queries."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import read_arrays
+from tutelage._files import Form, read_arrays
 from tutelage._typing import IntArray, Matrix
 from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
@@ -48,12 +49,9 @@ class ProxyVotes:
         if self.labels is None:
             return
         labels = np.asarray(self.labels)
-        integers = np.issubdtype(labels.dtype, np.integer) and labels.shape == (self.votes.n_queries,)
-        if not integers or labels.min() < 0 or labels.max() >= self.votes.n_classes:
-            raise InvalidDataError(
-                f"`labels` of ProxyVotes must be {self.votes.n_queries} class indices below {self.votes.n_classes}. "
-                f"Got {labels.dtype} of shape {labels.shape}."
-            )
+        _check_labels(labels, self.votes)
+        if labels.min() < 0 or labels.max() >= self.votes.n_classes:
+            raise _no_labels(labels, self.votes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, rows_per_teacher: float | None = None) -> "ProxyVotes":
@@ -77,13 +75,17 @@ class ProxyVotes:
                 f"{path} is a file of private votes, as `VoteHistogram.save` writes it. A plan by private votes is a "
                 "release that nobody counts; store public votes as a bare array `counts`."
             )
-        rows = np.asarray(arrays.get("rows_per_teacher", np.nan if rows_per_teacher is None else rows_per_teacher))
+        rows = np.asarray(np.nan if rows_per_teacher is None else rows_per_teacher)
+        if "rows_per_teacher" in arrays and math.prod(arrays.form("rows_per_teacher").shape) == 1:
+            rows = arrays["rows_per_teacher"]
         if rows.size != 1 or rows.dtype.kind not in "iuf" or not 0 < rows.item() < np.inf:
             raise InvalidDataError(
                 f"{path} does not say how many rows each proxy teacher learned from. Say it: --proxy-rows, or an array "
                 "`rows_per_teacher` of one number above 0."
             )
         votes = VoteHistogram.load(path, array="counts" if "counts" in arrays else None)
+        if "labels" in arrays:
+            _check_labels(arrays.form("labels"), votes)
         return cls(votes, float(rows.item()), arrays.get("labels"))
 
     def accuracy(self) -> float:
@@ -175,3 +177,15 @@ def _votes(
     shards = Shards.of_rows(len(X), number, key=seed.to_bytes(16, "little"))
     teachers = ensemble_of(teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs)
     return tally(teachers.fit_ballots(X, y, shards, asked), n_classes, shards.unit)
+
+
+def _check_labels(labels: npt.NDArray[Any] | Form, votes: VoteHistogram) -> None:
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape != (votes.n_queries,):
+        raise _no_labels(labels, votes)
+
+
+def _no_labels(labels: npt.NDArray[Any] | Form, votes: VoteHistogram) -> InvalidDataError:
+    return InvalidDataError(
+        f"`labels` of ProxyVotes must be {votes.n_queries} class indices below {votes.n_classes}. "
+        f"Got {labels.dtype} of shape {labels.shape}."
+    )

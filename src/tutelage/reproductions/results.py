@@ -9,7 +9,7 @@ from tutelage.reproductions.record import Record, Row
 from tutelage.reproductions.registry import NAMES
 from tutelage.reproductions.tables import asked, duration, interval, number, ours
 
-_ABOUT = """\
+ABOUT = """\
 Tables and figures of the papers, recomputed, and what this project asks of itself. Each part is one command, `tutelage
 reproduce NAME`; `tutelage reproduce --all --output FOLDER` makes all of them, and this page.
 
@@ -47,7 +47,7 @@ def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
     """
     if not records:
         raise InvalidParameterError("`records` of page must be at least one.")
-    parts = [f"# Results\n\n{_ABOUT}", _overview(records), _short(records)]
+    parts = [f"# Results\n\n{ABOUT}", _overview(records), _short(records)]
     parts += [_part(record, figures.get(record.name)) for record in records]
     return "\n\n".join(parts) + "\n"
 

@@ -76,7 +76,10 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
             f"{path} holds types that are not known to be safe: {', '.join(sorted(unknown))}. If you trust where the "
             "file comes from, name them in `trusted`."
         )
-    return skops_io.load(path, trusted=[*_TRUSTED, *trusted])
+    try:
+        return skops_io.load(path, trusted=[*_TRUSTED, *trusted])
+    except Exception:  # what was made to harm raises whatever its types do with wrong values
+        raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
 
 
 def _skops() -> Any:

@@ -23,6 +23,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 
 Product = TypeVar("Product")
+_MOST_IDENTITY = 2**10  # bytes
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
 
 
@@ -78,8 +79,10 @@ class BallotFile:
     def read(self, path: Path) -> tuple[Ballots, str]:
         """Return the ballots of one teacher, and the identity of the teacher."""
         arrays = read_arrays(path)
+        if arrays.form("ballots").shape != (self.n_queries,) or arrays.form("identity").nbytes > _MOST_IDENTITY:
+            raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
         ballots = arrays["ballots"]
-        if ballots.shape != (self.n_queries,) or not np.isin(ballots, np.arange(ABSTAIN, self.n_classes)).all():
+        if not np.isin(ballots, np.arange(ABSTAIN, self.n_classes)).all():
             raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
         return ballots.astype(np.int16), str(arrays["identity"])
 

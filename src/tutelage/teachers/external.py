@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import read_arrays
+from tutelage._files import Form, read_arrays
 from tutelage._streams import own_streams
 from tutelage._typing import ABSTAIN, Ballots
 from tutelage._validation import integer_at_least
@@ -21,6 +21,8 @@ from tutelage.teachers.base import Ensemble
 from tutelage.teachers.workers import withheld
 
 Teacher = Callable[[Any], npt.ArrayLike]
+
+_BALLOTS = "`ballots` of RecordedTeachers"
 
 
 @final
@@ -117,7 +119,7 @@ class RecordedTeachers(Ensemble):
         super().__init__(n_classes)
         self._unit = _known_unit(unit, "RecordedTeachers")
         keys = _keys(X_public)
-        self._ballots = _checked(ballots, len(keys), n_classes, "`ballots` of RecordedTeachers")
+        self._ballots = _checked(ballots, len(keys), n_classes, _BALLOTS)
         self._places: dict[object, int] = {}
         for place, key in enumerate(keys):
             first = self._places.setdefault(key, place)
@@ -151,6 +153,7 @@ class RecordedTeachers(Ensemble):
         arrays = read_arrays(Path(path))
         if array not in arrays:
             raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
+        _check_form(arrays.form(array), len(np.asarray(X_public)), _BALLOTS)
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
     def ballots(self, X_public: npt.ArrayLike) -> Ballots:
@@ -180,11 +183,15 @@ def _ask(teacher: Teacher, X_public: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
     """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
     found = np.asarray(ballots)
-    if found.ndim != 2 or found.shape[1] != n_rows or not np.issubdtype(found.dtype, np.integer):
-        raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
+    _check_form(found, n_rows, what)
     if found.size and (found.min() < ABSTAIN or found.max() >= n_classes):
         raise InvalidBallotError(f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     return found.astype(np.int16)
+
+
+def _check_form(ballots: npt.NDArray[Any] | Form, n_rows: int, what: str) -> None:
+    if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or not np.issubdtype(ballots.dtype, np.integer):
+        raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
 
 
 def _known_unit(unit: object, owner: str) -> PrivacyUnit:

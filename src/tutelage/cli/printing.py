@@ -1,0 +1,26 @@
+"""Text that users and files supply: what a terminal would obey is refused in names and escaped where it is printed."""
+
+import re
+
+from tutelage.exceptions import ConfigError
+
+# Control characters but tab and newline, separators of lines, and what turns the direction of writing.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return text with what a terminal obeys as Python escapes it."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def require_printable(text: str, where: str) -> str:
+    """Return text that holds nothing that a terminal obeys.
+
+    Raises
+    ------
+    ConfigError
+        If it does.
+    """
+    if _OBEYED.search(text):
+        raise ConfigError(f"{where} must have no control characters. Got {text!r}.")
+    return text

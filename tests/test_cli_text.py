@@ -1,0 +1,223 @@
+"""What users type and what files hold, as the command line prints it: one plain sentence, and never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import skops.io
+from rich.table import Table
+from sklearn.tree import DecisionTreeClassifier
+
+from conftest import REPOSITORY
+from test_cli import configure, refusal
+from tutelage.cli.app import _VERBS
+from tutelage.cli.config import load_config
+from tutelage.cli.console import plain_console
+from tutelage.cli.printing import printable
+from tutelage.cli.strangers import cause_of_strangers
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.students import load_student
+
+GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
+WORDS, NUMBERS = ["no", "yes"], [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("strangers", "classes", "hint"),
+    [
+        ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
+        ({"", "yes"}, WORDS, "some labels are missing"),
+        ({"nan"}, NUMBERS, "some labels are missing"),
+        ({"YES", "No "}, WORDS, "capital letters or blanks"),
+        ({"ill", "healthy"}, NUMBERS, "it holds text"),
+        ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
+        ({"0.125"}, WORDS, "numbers with fractions"),
+        ({"0", "1"}, WORDS, "it holds numbers, and `classes` are text"),
+        ({"maybe"}, WORDS, "list every class"),
+        ({"2"}, NUMBERS, "list every class"),
+        ({"2", "?"}, NUMBERS, "list every class"),
+        ({"inf"}, NUMBERS, "it holds text"),
+    ],
+)
+def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
+    cause = cause_of_strangers(strangers, classes)
+    assert hint in cause
+    assert not any(text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ('"gnmax"', '"laplace"', "Got 'laplace'. Did you mean 'lnmax'?"),
+        ('"gnmax"', '"Gaussian"', "Got 'Gaussian'. Did you mean 'gnmax'?"),
+        ('"gnmax"', '"ConfidentGNMax"', "Did you mean 'confident'?"),
+        ('"gnmax"', '"permute_and_flip"', "Did you mean 'permute-and-flip'?"),
+        ("sklearn.tree.DecisionTreeClassifier", "xgboost.XGBClassifier", "other libraries can be used in Python"),
+        ("sklearn.tree.DecisionTreeClassifier", "RandomForest", "mean 'sklearn.ensemble.RandomForestClassifier'?"),
+        ("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTree", "mean 'sklearn.tree.ExtraTreeClassifier'?"),
+        ("sklearn.tree.DecisionTreeClassifier", "ClassMean", "Did you mean 'tutelage.teachers.ClassMeans'?"),
+        ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
+        ('["no", "yes"]', '["no", "@SUM(A1)"]', "must not begin like a formula"),
+        ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
+        ('["no", "yes"]', "[1.5, 2.5]", "must be all text or all whole numbers"),
+        ('["no", "yes"]', "[[1], [2]]", "must be all text or all whole numbers"),
+        ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list of column names"),
+        ("number = 15", "number = 1e11", "must be a whole number"),
+        ("number = 15", "number = 100000000000", "must be at most 10,000,000"),
+        ("number = 15", f"number = {10**400}", "must be at most 9.0072e+15 in size"),
+        ("number = 15", f"number = {'9' * 5000}", "a number has too many digits"),
+        ("number = 15", f"number = {'[' * 5000}{']' * 5000}", "nested too deeply"),
+        ("jobs = 1", "jobs = 100000", "`jobs` in [teachers] must be at most 1024"),
+        ("delta = 1e-5", "delta = nan", "must be at most"),
+        ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
+        ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
+    ],
+)  # fmt: skip
+def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(old, new, hint, tmp_path):
+    configure(tmp_path, (old, new))
+    with pytest.raises(ConfigError) as refused:
+        load_config(tmp_path / "config.toml")
+    assert hint in str(refused.value)
+
+
+@pytest.mark.parametrize("classes", ['["+", "-"]', '["-1", "+1.5"]', '["<=50K", ">50K"]', "[-1, 1]"])
+def test_classes_that_no_spreadsheet_computes_are_taken(classes, tmp_path):
+    configure(tmp_path, ('["no", "yes"]', classes))
+    assert load_config(tmp_path / "config.toml").private is not None
+
+
+@pytest.mark.parametrize(
+    "verb", [("label", "public.npz", "--votes", "v"), ("account", "v"), ("publish", "propose", "v")]
+)
+def test_options_name_the_nearest_mechanism_too(verb, called):
+    refused = refusal(called(*verb, "--mechanism", "laplace"), 2)
+    assert refused.startswith("tutelage: --mechanism must be one of lnmax, gnmax,")
+    assert refused.endswith("Got 'laplace'. Did you mean 'lnmax'?")
+
+
+def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
+    table = Table("[red]x[/nope]", title=":smile: \x1b]0;owned\x07")
+    table.add_row("[/] \x1b[2J \u202eevil")
+    plain_console().print(table)
+    plain_console().print("[bold]\x9b31m")
+    shown = capsys.readouterr().out
+    assert "[red]x[/nope]" in shown
+    assert ":smile:" in shown
+    assert "[/] \\x1b[2J \\u202eevil" in shown
+    assert "[bold]\\x9b31m" in shown
+    assert "\x1b" not in shown
+    assert printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
+
+
+def test_only_the_plain_console_is_used():
+    for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"):
+        assert path.name == "console.py" or "rich.console" not in path.read_text()
+
+
+@pytest.mark.parametrize("verb", [*_VERBS, "--version"])
+def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, called):
+    assert refusal(called(verb, "a\x1b[31mb"), 2).startswith("tutelage: An argument must have no control characters.")
+
+
+def test_markup_in_paths_and_units_is_printed_as_it_is(tmp_path, called):
+    made = ("ledger", "init", "[red]a[nope].ledger", "--epsilon", 9, "--delta", 1e-5, "--unit", "[bold]p[/x]")
+    shown = called(*made, "--neighbours", "row", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "[red]a[nope].ledger" in shown.stdout
+    assert "[bold]p[/x]" in shown.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
+    np.savez(tmp_path / "public.npz", X=np.eye(3))
+    np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
+    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
+    for arguments in (("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5), given):
+        command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)
+        assert (done.returncode, done.stderr) == (0, b"")
+        # Of ascii alone, typer makes UTF-8.
+        assert b"\\u03b5 = 99" in done.stdout or "ε = 99".encode() in done.stdout
+
+
+def test_memory_that_is_not_there_is_a_sentence(called, monkeypatch):
+    def none_left(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("tutelage.cli.account.VoteHistogram.load", none_left)
+    assert "There is not enough memory" in refusal(called("account", "v.npz", *GNMAX, "--delta", 1e-5), 1)
+
+
+def test_a_hostile_student_is_a_sentence(tmp_path):
+    skops.io.dump(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]), tmp_path / "good.skops")
+    good = load_student(tmp_path / "good.skops")
+    assert good.predict([[1.0]]) == [1]
+    with zipfile.ZipFile(tmp_path / "good.skops") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(files["schema.json"])
+    schema["content"]["content"] = {
+        "__class__": "list",
+        "__module__": "builtins",
+        "__loader__": "ListNode",
+        "content": [],
+    }
+    with zipfile.ZipFile(tmp_path / "bad.skops", "w") as archive:
+        for name, content in {**files, "schema.json": json.dumps(schema).encode()}.items():
+            archive.writestr(name, content)
+    with pytest.raises(InvalidDataError, match=r"bad\.skops is not a readable skops file"):
+        load_student(tmp_path / "bad.skops")
+
+
+JUNK = {
+    "empty": b"",
+    "text": b"hello",
+    "bytes": bytes(range(256)),
+    "zip": b"PK\x05\x06" + b"\0" * 18,
+    "json": b"[" * 5000,
+    "digits": b"a = " + b"9" * 5000,
+    "deep": b"a = " + b"[" * 5000,
+    "nul": b'a = "\\u0000"',
+    "sqlite": b"SQLite format 3\0" + b"\xff" * 100,
+    "csv": b"a,b\n1\n",
+}
+READERS = [
+    ("run", "{}"),
+    ("audit", "{}"),
+    ("label", "{}", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
+    ("label", "p.csv", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
+    ("account", "{}", *GNMAX, "--delta", 1e-5),
+    ("plan", "--epsilon", 1, "--rows", 100, "--classes", 2, "--proxy-votes", "{}"),
+    ("ledger", "show", "{}"),
+    ("ledger", "verify", "{}"),
+    ("ledger", "export", "{}"),
+    ("ledger", "exposure", "{}"),
+    ("ledger", "init", "{}", "--epsilon", 1, "--delta", 1e-5),
+    ("card", "{}"),
+    ("card", "--ledger", "{}", "--output", "out"),
+    ("card", "--private-votes", "{}", "--output", "out"),
+    ("publish", "propose", "{}", *GNMAX, "--delta", 1e-5, "--output", "o"),
+    ("publish", "test", "{}", "p.csv", "--votes", "{}", *GNMAX, "--ledger", "{}"),
+    ("federate", "init", "{}", "--mailbox", "m"),
+    ("federate", "join", "--home", "m", "--mailbox", "{}"),
+    ("example", "adult", "--output", "{}"),
+    ("reproduce", "{}"),
+    ("reproduce", "epsilons", "--output", "{}"),
+]
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=lambda given: " ".join(map(str, given[:2])))
+def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called):
+    (tmp_path / "p.csv").write_text("a,b\n1,2\n")
+    for kind, content in JUNK.items():
+        (tmp_path / kind).write_bytes(content)
+        given = [str(part).replace("{}", kind) for part in arguments]
+        refused = called(*given, cwd=tmp_path)
+        assert refused.returncode in (1, 2), given
+        assert "Traceback" not in refused.stderr
+        assert len(refused.stderr.strip().splitlines()) == 1, refused.stderr
+        assert (tmp_path / kind).read_bytes() == content

@@ -1,0 +1,133 @@
+"""Arrays in files: what they are is read from their headers, and what nobody can use is never unpacked."""
+
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from test_cli import refusal
+from tutelage._files import read_arrays
+from tutelage.datasets.idx import read_idx
+from tutelage.exceptions import InvalidDataError
+from tutelage.neighboring import ONE_TEACHER
+from tutelage.planning import ProxyVotes
+from tutelage.teachers import RecordedTeachers
+from tutelage.votes import VoteHistogram
+
+GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
+
+
+@pytest.fixture
+def nothing_unpacks(monkeypatch):
+    def unpack(*_: object, **__: object) -> None:
+        pytest.fail("an array was unpacked")
+
+    monkeypatch.setattr(np, "load", unpack)
+
+
+def header(shape: tuple[int, ...], descr: str) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def archive(path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("counts.npy", content)
+
+
+@pytest.mark.usefixtures("nothing_unpacks")
+def test_votes_of_the_wrong_form_are_refused_by_their_headers(tmp_path, called):
+    np.savez(tmp_path / "public.npz", X=np.eye(3))
+    np.savez(tmp_path / "floats.npz", counts=np.zeros((3, 2)))
+    np.savez(tmp_path / "more.npz", counts=np.ones((5, 2), dtype=int))
+    np.savez(tmp_path / "line.npz", counts=np.ones(5, dtype=int))
+    np.savez(tmp_path / "both.npz", counts=np.ones((3, 2), dtype=int), labels=np.zeros(9, dtype=int))
+    for name, message in (("floats", "must be integers"), ("line", "Got shape (5,)")):
+        refused = refusal(called("account", f"{name}.npz", *GNMAX, "--delta", 1e-5, cwd=tmp_path), 1)
+        assert message in refused
+    with pytest.raises(InvalidDataError, match=r"must hold votes on 3 queries.* Got 5\."):
+        VoteHistogram.load(tmp_path / "more.npz", n_queries=3)
+
+
+def test_verbs_unpack_no_votes_on_other_rows_and_nothing_that_they_do_not_need(tmp_path, called, monkeypatch):
+    np.savez(tmp_path / "public.npz", X=np.eye(3))
+    np.savez(tmp_path / "votes.npz", counts=np.ones((5, 2), dtype=int), junk=np.zeros(1000))
+    assert called("ledger", "init", "l", "--epsilon", 9, "--delta", 1e-5, cwd=tmp_path).returncode == 0
+    unpacked, load = [], np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(
+        np.lib.npyio.NpzFile, "__getitem__", lambda self, name: unpacked.append(name) or load(self, name)
+    )
+    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
+    assert "must hold votes on 3 queries" in refusal(called(*given, "--array", "counts", cwd=tmp_path), 1)
+    assert unpacked == ["X"]
+    assert called("account", "votes.npz", *GNMAX, "--delta", 1e-5, "--array", "counts").returncode == 0
+    assert unpacked == ["X", "counts"]
+
+
+@pytest.mark.usefixtures("nothing_unpacks")
+def test_rows_of_a_run_are_compared_by_their_headers(tmp_path, called):
+    (tmp_path / "config.toml").write_text(
+        '[private]\nfile = "a.npz"\nclasses = [0, 1]\n[public]\nfile = "b.npz"\n[mechanism]\nname = "gnmax"\n'
+        'sigma = 4.0\n[privacy]\ndelta = 1e-5\n[output]\nfolder = "out"\n'
+    )
+    np.savez(tmp_path / "b.npz", X=np.zeros((9, 2)))
+    for arrays, message in (
+        (
+            {"X": np.zeros((9, 3)), "y": np.zeros(9, int)},
+            "must have as many features in a.npz as in b.npz. Got 3 and 2.",
+        ),
+        ({"X": np.zeros((9, 2)), "y": np.zeros(7, int)}, "must have equally many rows"),
+    ):
+        np.savez(tmp_path / "a.npz", **arrays)
+        assert message in refusal(called("run", "config.toml", cwd=tmp_path), 1)
+
+
+@pytest.mark.usefixtures("nothing_unpacks")
+def test_public_votes_and_recorded_ballots_are_judged_by_their_headers(tmp_path):
+    np.savez(tmp_path / "ballots.npz", ballots=np.zeros((2, 9)))
+    with pytest.raises(InvalidDataError, match="must be integers, one for each of the 3 rows"):
+        RecordedTeachers.load(tmp_path / "ballots.npz", np.eye(3), n_classes=2, unit=ONE_TEACHER)
+    np.savez(tmp_path / "proxy.npz", counts=np.ones((3, 2)))
+    with pytest.raises(InvalidDataError, match="must be integers"):
+        ProxyVotes.load(tmp_path / "proxy.npz", rows_per_teacher=9)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header((2**40, 10), "<i8"),
+        header((3, 2), "<i8") + bytes(8 * 6 + 1),
+        header((3, 2), "<i8") + bytes(8 * 6 - 1),
+        header((2**60,), "|S0"),
+        header((-3, -2), "<i8") + bytes(8 * 6),
+        header((2,), "|O"),
+        b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b" " * 50_000,
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"(" * 9000,
+        b"\x93NUMPY\x09\x00",
+        b"",
+    ],
+    ids=["cut", "longer", "shorter", "no length", "negative", "objects", "long header", "deep", "version", "empty"],
+)
+@pytest.mark.usefixtures("nothing_unpacks")
+def test_a_header_that_lies_is_refused(content, tmp_path):
+    archive(tmp_path / "votes.npz", content)
+    with pytest.raises(InvalidDataError, match=r"is not a readable npz file of plain arrays|would unpack to more"):
+        read_arrays(tmp_path / "votes.npz")
+
+
+def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path):
+    np.savez(tmp_path / "votes.npz", counts=np.ones((3, 2), dtype=int))
+    arrays = read_arrays(tmp_path / "votes.npz")
+    np.savez(tmp_path / "votes.npz", counts=np.ones((3000, 2), dtype=int))
+    with pytest.raises(InvalidDataError, match="is not a readable npz"):
+        arrays["counts"]
+
+
+def test_an_idx_file_unpacks_to_no_more_than_its_reader_can_use(tmp_path):
+    (tmp_path / "images").write_bytes(b"\0\0\x08\x01" + struct.pack(">I", 1000) + bytes(1000))
+    assert read_idx(tmp_path / "images", 1000).shape == (1000,)
+    with pytest.raises(InvalidDataError, match="more than 999 bytes, the most that is read"):
+        read_idx(tmp_path / "images", 999)

@@ -1,0 +1,107 @@
+"""Progress is shown in terminals and notebooks, counts steps, and never what came out of them."""
+
+import builtins
+import io
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage.noise import SystemNoise
+from tutelage.progress import progress_bar
+
+
+class ZMQInteractiveShell:
+    """Named as the shell of a notebook is."""
+
+
+@pytest.fixture
+def notebook(monkeypatch) -> list[str]:
+    """What a notebook would show, line by line; IPython is not needed for that."""
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, content: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(content["text/plain"])
+
+    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        assert display_id
+        handle = Handle()
+        handle.update(content, raw=raw)
+        return handle
+
+    module: Any = ModuleType("IPython.display")
+    module.display = display
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    return shown
+
+
+def test_a_notebook_shows_progress_in_one_line_of_text(notebook, capsys):
+    assert list(progress_bar(range(4), "training", 4, shown=True)) == [0, 1, 2, 3]
+    assert [line.rpartition(" ")[2] for line in notebook] == ["0/4", "1/4", "2/4", "3/4", "4/4"]
+    assert all(line.startswith("training ") for line in notebook)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_gets_a_hundred_messages_at_most(notebook):
+    assert sum(progress_bar([1] * 10_000, "training", 10_000, shown=True)) == 10_000
+    assert len(notebook) == 101
+    assert notebook[-1].endswith(" 10,000/10,000")
+
+
+def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypatch):
+    assert list(progress_bar("ab", "training", 2, shown=False)) == ["a", "b"]
+    monkeypatch.delattr(builtins, "get_ipython")
+    assert list(progress_bar("ab", "training", 2, shown=True)) == ["a", "b"]
+    assert notebook == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["discrete_laplace", "discrete_gaussian"])
+def test_long_draws_of_noise_show_how_far_they_are(kind, notebook, monkeypatch):
+    monkeypatch.setattr("tutelage.noise._AT_ONCE", 8)
+    monkeypatch.setattr("tutelage.noise._MANY", 16)
+    drawn = getattr(SystemNoise(progress=True), kind)(1000.0, (7, 3))
+    assert drawn.shape == (7, 3)
+    # 21 draws of noise this wide are equal with a probability below 1e-50.
+    assert len(np.unique(drawn)) > 1
+    assert [line.rpartition(" ")[2] for line in notebook] == ["0/3", "1/3", "2/3", "3/3"]
+    notebook.clear()
+    getattr(SystemNoise(progress=True), kind)(1000.0, (16,))
+    getattr(SystemNoise(), kind)(1000.0, (21,))
+    assert notebook == []
+
+
+def test_long_draws_of_winners_show_rows_and_no_class(notebook, monkeypatch):
+    monkeypatch.setattr("tutelage.noise._MANY", 2)
+    assert len(SystemNoise(progress=True).gumbel_argmax(np.full((3, 2), 7), 5.0)) == 3
+    assert [line.rpartition(" ")[2] for line in notebook] == ["0/3", "1/3", "2/3", "3/3"]
+
+
+def test_labels_show_progress_where_a_person_reads(notebook, tmp_path, called, monkeypatch):
+    monkeypatch.setattr("tutelage.noise._MANY", 2)
+    np.savez(tmp_path / "public.npz", X=np.eye(3))
+    np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
+    assert called("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--json", cwd=tmp_path).returncode == 0
+    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", "--mechanism", "gnmax", "--sigma", 4)
+    assert called(*given, "--output", "labels.csv", "--question", "machine", "--json").returncode == 0
+    assert notebook == []
+    assert called(*given, "--output", "labels.csv").returncode == 0
+    assert notebook[-1].endswith(" 1/1")
+
+
+def test_a_terminal_shows_a_bar(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    assert list(progress_bar("ab", "training", 2, shown=True)) == ["a", "b"]
+    assert "training" in terminal.getvalue()
