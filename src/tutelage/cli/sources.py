@@ -12,6 +12,7 @@ from tutelage._files import read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import load_adult
+from tutelage.datasets.adult import NUMBERS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import Table, read_csv
@@ -115,14 +116,18 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 def _adult() -> RunData:
     adult = load_adult()
     names = np.array(adult.classes)
+    texts = tuple(name for name in adult.feature_names if name not in NUMBERS)
+    features = (*NUMBERS, *texts)
+    order = [adult.feature_names.index(name) for name in features]
     return RunData(
-        X_private=adult.X_private,
+        X_private=adult.X_private[:, order],
         y_private=names[adult.y_private],
-        X_public=adult.X_public,
+        X_public=adult.X_public[:, order],
         y_public=names[adult.y_public],
         classes=adult.classes,
-        features=adult.feature_names,
-        numbers=adult.feature_names,
+        features=features,
+        numbers=NUMBERS,
+        texts=texts,
     )
 
 
