@@ -25,15 +25,9 @@ from tutelage.mechanisms.local import (
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 Scale = Annotated[float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")]
-Sigma = Annotated[
-    float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
-]
-Threshold = Annotated[
-    float | None, typer.Option(help="confident, interactive: votes that a class must reach under noise.")
-]
-SigmaThreshold = Annotated[
-    float | None, typer.Option(help="confident, interactive: sigma of the check's noise, in votes.")
-]
+Sigma = Annotated[float | None, typer.Option(help="gnmax, confident: sigma of the answer's noise, in votes.")]
+Threshold = Annotated[float | None, typer.Option(help="confident: votes that a class must reach under noise.")]
+SigmaThreshold = Annotated[float | None, typer.Option(help="confident: sigma of the check's noise, in votes.")]
 
 
 class Known(NamedTuple, Generic[Kind]):

@@ -76,7 +76,7 @@ def propose(
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the smallest epsilon that votes like PROXY bear, and its test. Do this before any label is released."""
+    """Propose the smallest epsilon that votes like PROXY bear. Do this before any label is released."""
     probability(delta, "--delta", "publish propose")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
@@ -132,7 +132,7 @@ def put_to_the_test(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL on the votes behind the labels of PUBLIC, once, and print the epsilon that may be published."""
+    """Test PROPOSAL, once, and print the epsilon that may be published. VOTES are those behind the labels of PUBLIC."""
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
     if output is not None:
