@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: demo test test-slow lint docs clean
 
 demo: $(VENV)/.installed
-	$(BIN)/tutelage run examples/adult.toml --overwrite --reveal-private
+	$(BIN)/tutelage run examples/adult.toml --overwrite
 
 test: $(VENV)/.installed-dev lint docs
 	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile

@@ -1,12 +1,20 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
+from tutelage.cli.config import load_config
+from tutelage.cli.objections import objections_before
+from tutelage.cli.oddities import oddities
+from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
 from tutelage.reproductions import adult
+from tutelage.reproductions.record import Record
 from tutelage.teachers import EstimatorTeachers
+
+REPOSITORY = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -51,6 +59,31 @@ def test_the_papers_setting_and_ours_stand_side_by_side(less_adult):
     assert hidden.at_least == 80.0
     assert plain.ours > 79 > hidden.ours
     assert rows["30 ridge, GNMax 200, 400 answers: ε for any votes"].at_most == 1.5
+
+
+def test_the_demo_is_the_best_recipe_at_an_epsilon_below_one():
+    settings = load_config(REPOSITORY / "examples" / "adult.toml")
+    teachers, queries = settings.teachers, settings.public.queries
+    below_one = (point for point in adult._POINTS if adult.publishable(adult.GNMax(point.sigma), point.queries) < 1)
+    *_, point = below_one  # the last has the largest ε, and labels the most
+    assert (teachers.number, queries) == (point.teachers.number, point.queries)
+    assert teachers.parameters == {"alpha": point.teachers.alpha, "class_weights": [1, point.teachers.weight]}
+    assert settings.mechanism == adult.GNMax(point.sigma)
+    assert settings.student.parameters["C"] == point.C
+    forest, papers = settings.published
+    assert forest.student_accuracy is not None
+    assert papers.student_accuracy is not None
+    rows = {row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "adult.json").rows}
+    assert f"{100 * forest.student_accuracy:.2f}" == f"{rows['without privacy: forest, %'].ours:.2f}"
+    assert 100 * papers.student_accuracy == rows["250 forests, LNMax 20, 500 answers: forest, %"].published
+    assert papers.epsilon == rows["250 forests, LNMax 20, 500 answers: ε by the votes, bound of 2017"].published
+
+
+def test_nothing_is_objected_to_in_the_demo():
+    settings = load_config(REPOSITORY / "examples" / "adult.toml")
+    data = load_sources(settings)
+    assert objections_before(settings, data) == ()
+    assert list(oddities(data)) == []
 
 
 def test_what_a_published_epsilon_promises_is_computed_for_unsimulated_noise():

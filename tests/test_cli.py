@@ -260,6 +260,19 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
 
 
+def test_numbers_as_steps_and_categories_as_columns(folder):
+    """The text column's codes become categories, for the student that is published too."""
+    ridge = 'estimator = "tutelage.teachers.Ridge"\nparameters = { class_weights = [1, 2] }'
+    trees = 'estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1'
+    configure(folder, (trees, ridge), output='[features]\nmap = "steps"')
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    student = load_student(folder / "out" / "student.skops")
+    assert [name for name, _ in student.steps] == ["columntransformer", "publicsteps", "decisiontreeclassifier"]
+    assert len(student[1].categories) == 1
+    assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
+
+
 def test_closed_forms_over_features_learned_from_public_rows(folder):
     """A pipeline of encoder, public features and student is one file that predicts from what the user has."""
     configure(
@@ -355,7 +368,11 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
             {"teachers": "parameters = { beta = 1 }"},
             "[teachers.parameters] does not fit tutelage.teachers.Ridge",
         ),
-        ([], {"output": '[features]\nmap = "hog"'}, '`map` in [features] must be "glyphs" or "pca". Got \'hog\'.'),
+        (
+            [],
+            {"output": '[features]\nmap = "hog"'},
+            '`map` in [features] must be "glyphs", "pca" or "steps". Got \'hog\'.',
+        ),
         (
             [],
             {"output": '[features]\nmap = "pca"\ncomponents = 0'},
@@ -485,11 +502,12 @@ def test_an_interrupted_run_says_so_and_continues(folder):
 
 def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
     room = ("delta = 1e-5", "delta = 1e-5\nepsilon = 100")
-    published = '[published]\nsource = "paper"\nepsilon = 7.25'
+    published = '[[published]]\nsource = "paper"\nepsilon = 7.25\n[[published]]\nsource = "none"\nnote = "no privacy"'
     configure(folder, room, ('"gnmax"\nsigma', '"lnmax"\nscale'), output=published)
     shown = tutelage("run", "config.toml", "--reveal-private", cwd=folder).stdout
     assert shown.count("NOT to publish") == 3
     assert "7.25" in shown
+    assert "no privacy" in shown
     assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
     configure(folder, room)
     gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout

@@ -1,7 +1,9 @@
 """The command line's frame: what it shows first, completes and suggests, and that verbs load when they are called."""
 
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer.main
@@ -10,6 +12,7 @@ from conftest import REPOSITORY
 from test_cli import refusal
 from tutelage.cli.app import _VERBS, app
 from tutelage.cli.config import load_config
+from tutelage.cli.mechanisms import MECHANISMS
 
 HEAVY = {"numpy", "scipy", "sklearn", "opendp", "torch", "matplotlib"}
 
@@ -90,6 +93,44 @@ def test_every_verb_is_found_by_whoever_walks_the_command_line():
 )
 def test_an_unknown_verb_brings_the_nearest(typed, said, called):
     assert refusal(called(typed), 2) == f"tutelage: {said}"
+
+
+def commands(command: Any = None, name: str = "tutelage"):
+    """Yield a command, with its full name, and all that are below it."""
+    command = command or typer.main.get_command(app)
+    yield name, command
+    if hasattr(command, "list_commands"):
+        for inner in command.list_commands(None):
+            yield from commands(command.get_command(None, inner), f"{name} {inner}")
+
+
+def test_no_summary_is_cut_in_a_terminal_of_80_columns():
+    shown = {name: command.get_help(command.context_class(command, terminal_width=80)) for name, command in commands()}
+    assert len(shown) > 20
+    cut = [line for text in shown.values() for line in text.partition("Commands:")[2].splitlines() if "..." in line]
+    assert cut == []
+
+
+def test_options_name_no_mechanism_that_the_command_does_not_take():
+    seen = 0
+    for name, command in commands():
+        shown = [option.get_help_record(command.context_class(command)) or ("", "") for option in command.params]
+        taken = {
+            known for first, _ in shown if first.startswith("--mechanism") for known in MECHANISMS if known in first
+        }
+        for option, said in shown:
+            named = set(re.findall(r"[\w-]+", said.partition(":")[0])) & set(MECHANISMS)
+            assert not taken or named <= taken, f"{name} {option} names {named - taken}"
+            seen += bool(taken & named)
+    assert seen > 10
+
+
+def test_every_exit_code_is_on_the_page_of_the_command_line():
+    page = (REPOSITORY / "docs" / "reference" / "command-line.md").read_text()
+    sources = "".join(path.read_text() for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"))
+    codes = set(re.findall(r"typer\.Exit\((\d+)\)", sources)) | set(re.findall(r"^_FAILED = (\d+)", sources, re.M))
+    assert codes == {"1", "3", "130"}
+    assert all(re.search(rf"\b{code} [a-z]", page) for code in codes)
 
 
 @pytest.mark.parametrize(

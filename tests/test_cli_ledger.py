@@ -199,9 +199,11 @@ def test_init_says_whom_the_budget_protects(voted):
     assert (made["unit"], made["budget"], made["delta"]) == ("patient_id", 3.0, 1e-6)
     assert "added, removed" in made["neighbouring"]
     assert "exists already" in refusal(tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1)
-    assert "`epsilon` of the budget" in refusal(
-        tutelage("ledger", "init", "c.ledger", "--epsilon", -1, "--delta", 1e-6, cwd=voted), 2
-    )
+    unsaid = refusal(tutelage("ledger", "init", "c.ledger", "--epsilon", 3, "--delta", 1e-6, cwd=voted), 2)
+    assert "--neighbours must say whom the budget protects" in unsaid
+    assert not (voted / "c.ledger").exists()
+    below = ("--epsilon", -1, "--delta", 1e-6, "--neighbours", "row")
+    assert "`epsilon` of the budget" in refusal(tutelage("ledger", "init", "c.ledger", *below, cwd=voted), 2)
 
 
 def test_a_damaged_ledger_is_one_sentence(voted):

@@ -21,7 +21,9 @@ def folder(tmp_path):
     for name, counts in (("proxy", AGREEING), ("votes", AGREEING), ("torn", TORN)):
         np.savez(tmp_path / f"{name}.npz", votes=counts)
     np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
-    made = tutelage("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", cwd=tmp_path)
+    made = tutelage(
+        "ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot", cwd=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     return tmp_path
 
@@ -221,7 +223,7 @@ def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
-    tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", cwd=project)
+    tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", "--neighbours", "ballot", cwd=project)
     assert "Propose again" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     (project / "l.db").unlink()
     budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")

@@ -92,6 +92,16 @@ def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch, capsys):
     assert f"`{printed}`" in (REPOSITORY / "docs" / "ledger.md").read_text()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_no_table_is_broken_by_a_blank_line(page):
+    """Rows after a blank line are no table, unless a head and a rule come first."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n\s*\n", text):
+        first, _, rest = block.strip().partition("\n")
+        if first.startswith("|"):
+            assert re.match(r"\|[ :|-]+\|(\n|$)", rest), first
+
+
 def test_the_documented_commands_work(tmp_path):
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     (commands,) = [block for language, block in fenced if not language and "ledger init" in block]

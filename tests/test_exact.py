@@ -158,6 +158,29 @@ def test_no_move_costs_less_than_fifty_digits_say(kind, counts, scale, order, so
     check_against_fifty_digits(kind, counts, scale, order, source, target)
 
 
+@pytest.mark.parametrize(
+    ("kind", "most"), [("laplace", 80), ("gaussian", 80), ("exponential", 10_000), ("permute and flip", 10_000)]
+)
+@given(data=st.data())
+def test_outcomes_rarer_than_the_smallest_double_count(kind, most, data):
+    """At a high order a label of probability e^−760 can be the whole cost."""
+    counts = data.draw(st.lists(st.integers(0, most), min_size=2, max_size=3).filter(any))
+    source = data.draw(st.sampled_from(np.flatnonzero(counts).tolist()))
+    target = data.draw(st.integers(0, len(counts)).filter(lambda target: target != source))
+    scale, order = data.draw(st.floats(0.13, 1)), 1 + 10 ** data.draw(st.floats(0, 5))
+    check_against_fifty_digits(kind, counts, scale, order, source, target)
+
+
+@pytest.mark.parametrize(
+    ("counts", "scale", "order", "truth"),
+    [([0, 136], 0.179, 200.0, 7.41135846832), ([0, 99_535, 2], 61.902, 134_528.0, 0.0203570334871)],  # fifty digits
+)
+def test_a_label_that_underflows_costs_what_it_does(counts, scale, order, truth):
+    votes = VoteHistogram(np.array([counts]), sum(counts))
+    found = ExactCosts(ExponentialArgmax(scale, len(counts), ONE_TEACHER), votes).per_query(np.array([order]))
+    assert truth * (1 - 1e-12) <= found[0, 0] == pytest.approx(truth, rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian", "exponential", "permute and flip"])
@@ -179,7 +202,7 @@ def check_against_fifty_digits(kind, counts, scale, order, source, target):
     votes = VoteHistogram(np.array([counts]), sum(counts))
     found = ExactCosts(event, votes).per_source(np.array([order]))[0, source, 0]
     limit = rdp(event, np.array([order])).values[0]
-    exact = precise_cost(kind, counts, scale, order, source, target)
+    exact = precise_cost(kind, counts, scale, order, source, target) - 1e-40  # what fifty digits leave of nothing
     assert found >= min(exact, limit * (1 - 1e-12))
 
 

@@ -27,6 +27,7 @@ from tutelage.features import (
     PublicDiffusion,
     PublicPCA,
     PublicRows,
+    PublicSteps,
     ScaledColumns,
     glyph_features,
     neighbour_covariance,
@@ -41,6 +42,7 @@ MAPS = {
     "one-hot": lambda: OneHotColumns([list(range(17))] * 64),
     "deskewed": lambda: DeskewedImages((8, 8), white=16),
     "gradients": lambda: GlyphGradients((8, 8), white=16, cell=2),
+    "steps": lambda: PublicSteps.learn(PUBLIC, 40),
     "pca": lambda: PublicPCA.learn(PUBLIC, 20),
     "whitened": lambda: NeighbourWhitening.learn(PUBLIC),
     "clusters": lambda: PublicClusters.learn(PUBLIC, 12),
@@ -48,6 +50,7 @@ MAPS = {
     "glyphs": lambda: glyph_features(PUBLIC, (8, 8), cell=2, n_components=20),
 }
 LEARNERS = {
+    "PublicSteps": lambda rows: PublicSteps.learn(rows, 40),
     "PublicPCA": lambda rows: PublicPCA.learn(rows, 2),
     "neighbour_covariance": neighbour_covariance,
     "PublicClusters": lambda rows: PublicClusters.learn(rows, 2),
@@ -126,6 +129,20 @@ def test_missing_private_numbers_are_refused_without_saying_where(name):
     with pytest.raises(InvalidDataError, match="Fill the missing") as caught:
         made(name).transform(rows)
     assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_steps_are_quantiles_and_codes_are_categories():
+    public = np.array([[0, 0, 3], [1, 0, 5], [2, 0, 3], [3, 40, 3]])
+    steps = PublicSteps.learn(PublicRows(public, "four rows"), 2, 2)
+    # Quantiles 0 and ½ of the first column; most of the second is 0, so the steps are at the others.
+    assert [step.tolist() for step in steps.steps] == [[0, 1.5], [40]]
+    found = steps.transform([[1, 0, 5], [2, 39.9, 4], [-1, 41, 3], [np.nan, np.inf, np.nan]])
+    assert found.tolist() == [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 0]]
+    assert PublicSteps.learn(PublicRows(np.ones((3, 1)), "one value"), 1).transform([[0], [1]]).tolist() == [[0], [1]]
+    with pytest.raises(
+        InvalidParameterError, match=r"`n_numbers` of PublicSteps must be at most the 3 columns\. Got 4"
+    ):
+        PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 
 def test_public_rows_stay_public_through_a_map():

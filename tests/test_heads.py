@@ -18,6 +18,10 @@ N_CLASSES = 4
 HEADS = {
     "class means": (ClassMeans(), NearestCentroid()),
     "ridge": (Ridge(2.0), RidgeClassifier(2.0)),
+    "weighted ridge": (
+        Ridge(2.0, class_weights=[1, 2.5, 1, 3]),
+        RidgeClassifier(2.0, class_weight={0: 1, 1: 2.5, 2: 1, 3: 3}),
+    ),
     "naive Bayes": (NaiveBayes(0.05), GaussianNB(var_smoothing=0.05)),
     "nearest neighbour": (NearestNeighbours(), KNeighborsClassifier(1)),
     "five neighbours": (NearestNeighbours(5), KNeighborsClassifier(5)),
@@ -182,6 +186,11 @@ def test_wrong_shapes_and_orders_are_refused():
         (lambda: HeadTeachers(Ridge, n_classes=2), "`head` of HeadTeachers must be a closed form .* the class Ridge"),  # type: ignore[arg-type]
         (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got a str"),  # type: ignore[arg-type]
         (lambda: Ridge(0.0), "`alpha` of Ridge must be a finite number above 0. Got 0.0"),
+        (lambda: Ridge(class_weights=(1, 0)), "`class_weights` of Ridge must be a finite number above 0. Got 0"),
+        (
+            lambda: HeadTeachers(Ridge(class_weights=(1, 2)), n_classes=N_CLASSES).fit(*made(40, 4)[:3]),
+            "`class_weights` of Ridge must have one weight for each of the 4 classes. Got 2",
+        ),
         (lambda: NaiveBayes(float("nan")), "`smoothing` of NaiveBayes must be a finite number above 0. Got nan"),
         (lambda: NearestNeighbours(0), "`neighbours` of NearestNeighbours must be an integer >= 1. Got 0"),
     ],

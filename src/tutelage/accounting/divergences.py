@@ -15,8 +15,10 @@ from tutelage._typing import FloatArray
 from tutelage.accounting.winner_laws import MoveLaws, Remainder
 
 _LARGEST_EXPONENT = 500.0  # above it sums are taken in the log domain
+_LEAST_LOG_MASS = -700.0  # a smaller mass is taken for e^−700, which adds at most e^−200 below that exponent
 _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
+_EXPONENT_ROUNDING = 16 * _EPS  # relative, of log masses and of order × ratio
 _DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its rounding
 
 
@@ -78,7 +80,8 @@ class _Terms:
         linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
         rounding = 4 * _EPS * np.abs(linear)
         largest = float(np.max(log_ratio, initial=0))
-        return cls(log_mass, log_ratio, np.exp(log_mass), linear, rounding, largest)
+        mass = np.exp(np.maximum(log_mass, _LEAST_LOG_MASS))
+        return cls(log_mass, log_ratio, mass, linear, rounding, largest)
 
     def log_moment(self, order: float, log_remainder: FloatArray | None) -> FloatArray:
         """Return log(1 + Σ_j mass_j φ(log_ratio_j) + remainder), an upper bound on log E[ratio^order]."""
@@ -96,7 +99,8 @@ class _Terms:
         terms *= self.mass
         total = np.log1p(terms.sum(axis=-1) * _UPWARD)
         if some_huge:  # φ(t) ≤ e^{λt} for t ≥ 0
-            in_logs = np.where(huge, self.log_mass + order * self.log_ratio, -np.inf)
+            upward = 1 + _EXPONENT_ROUNDING
+            in_logs = np.where(huge, self.log_mass / upward + order * upward * self.log_ratio, -np.inf)
             total = _add_in_logs(total, special.logsumexp(in_logs, axis=-1))
         if log_remainder is not None:
             total = _add_in_logs(total, log_remainder[:, None, None])

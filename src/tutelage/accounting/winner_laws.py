@@ -20,6 +20,7 @@ from tutelage.accounting import noise_grids
 from tutelage.accounting.noise_grids import NoiseGrid, NoiseLaw
 
 ROUNDING = 4e-12  # relative error of a ratio of two sums of positive terms; many times what was ever seen
+_LOG_ROUNDING = 2.0**-49  # relative error of a logarithm, which is the absolute one of what it is the logarithm of
 
 
 @final
@@ -73,7 +74,7 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
     field = _Field.spanning(law, gaps[rows, near], far_gaps, classes)
     mass, weights = field.winners()
     change, error = field.changes(weights)
-    ratio, slack = _log_ratio(change, error)
+    ratio, slack = _log_ratio(change, error, ROUNDING - _LOG_ROUNDING * mass[:, None, None, :])
     slack += 2 * field.grid.quadrature_error
     if far_gaps.shape[1]:
         ratio, slack = field.cover_far_moves(weights, ratio, slack)
@@ -90,14 +91,15 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
 def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
     """Return the laws of P(j) ∝ exp(n_j/scale), in closed form: source wins, target wins, another class wins."""
     log_p = special.log_softmax((counts - counts.max(axis=1, keepdims=True)) / scale, axis=1)
-    p = _with_abstention(np.exp(log_p), np.zeros((len(counts), 1)))
-    source, target = p[:, :, None], p[:, None, :]
+    log_p = _with_abstention(log_p, np.full((len(counts), 1), -np.inf))
+    log_others = _log_mass_of_the_others(log_p)
+    # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
+    mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None, :], log_others), axis=-1)
+    source, target, others = np.moveaxis(np.exp(mass), -1, 0)
     fewer, more = np.expm1(-1 / scale), np.expm1(1 / scale)
-    fewer_votes = np.where(np.arange(p.shape[1]) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
+    fewer_votes = np.where(np.arange(log_p.shape[1]) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
     more_votes = -fewer_votes.swapaxes(1, 2)
-    others = _mass_of_the_others(p)
     with np.errstate(divide="ignore"):
-        mass = np.log(np.stack(np.broadcast_arrays(source, target, others), axis=-1))
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
         change = source * fewer + target * more
         whole = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
@@ -117,7 +119,7 @@ def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> M
         moved = counts[:, None, :] - step[source] + step
         there[:, source] = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(moved.shape)
     ratio = there - here[:, None, None, :]
-    slack = ROUNDING * (1 + np.abs(ratio)) / 100
+    slack = ROUNDING * (1 + np.abs(ratio)) / 100 - _LOG_ROUNDING * (here[:, None, None, :] + there)
     return MoveLaws(here[:, None, None, :], ratio, slack, _possible(counts, may_enter), _all_sources(counts))
 
 
@@ -326,11 +328,11 @@ def _follow_one_by_one(
             slack[row, source][lost] = (ROUNDING * (1 - log_there - log_here[row]))[lost]
 
 
-def _log_ratio(change: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log1p(np.maximum(change, -1))
-        slack = ROUNDING * error / (1 + change)
+        slack = rounding * error / (1 + change)
     usable = np.isfinite(ratio) & (slack < 0.5)  # beyond it the sign of the change is in doubt
     return np.where(usable, ratio, np.inf), np.where(usable, slack, np.inf)
 
@@ -356,16 +358,18 @@ def _possible(counts: IntArray, may_enter: np.ndarray) -> np.ndarray:
     return has_ballot[:, :, None] & ~np.eye(counts.shape[1] + 1, dtype=bool)
 
 
-def _mass_of_the_others(p: FloatArray) -> FloatArray:
-    """Return an upper bound on 1 − p_a − p_b for all pairs that keeps its digits where one class takes nearly all."""
-    top = p.argmax(axis=1)[:, None]
-    is_top = np.arange(p.shape[1]) == top
-    not_top = np.where(is_top, 0, p)
-    rest = not_top.sum(axis=1)[:, None, None]
-    beside_top = rest - (not_top[:, :, None] + not_top[:, None, :]) + 1e-15 * rest
-    elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-15
+def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
+    """Return an upper bound on log(1 − p_a − p_b) for all pairs that keeps its digits however little mass is left."""
+    is_top = np.arange(log_p.shape[1]) == log_p.argmax(axis=1)[:, None]
+    behind_top = np.where(is_top, -np.inf, log_p)
+    second = behind_top.max(axis=1, keepdims=True)
+    p, behind = np.exp(log_p), np.exp(behind_top - second)
+    rest = behind.sum(axis=1)[:, None, None]
+    beside_top = rest - (behind[:, :, None] + behind[:, None, :]) + 1e-14 * rest
+    elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
     involves_top = is_top[:, :, None] | is_top[:, None, :]
-    return np.maximum(np.where(involves_top, beside_top, elsewhere), 0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
+        return np.where(involves_top, second[:, :, None] + np.log(beside_top), np.log(elsewhere))
 
 
 def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:

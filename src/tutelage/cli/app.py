@@ -39,7 +39,7 @@ _PURPOSES = {
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
     ("tutelage example adult", "write adult.toml: an experiment on bundled data"),
-    ("tutelage run adult.toml", "run it, in half a minute, and write its privacy card"),
+    ("tutelage run adult.toml", "run it, in 20 seconds, and write its privacy card"),
     ("tutelage example files", "write files.toml, to fill in for your own csv or npz"),
 )
 _EPILOG = "`tutelage VERB --help` says more; so does the folder docs/ of the source, from docs/index.md on."

@@ -55,7 +55,7 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    model = _classifier(settings, data, pool)
+    model = _classifier(settings, data)
     teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
     found = check_mechanism(settings.mechanism, teachers, len(data.classes), draws=draws)
     found += check_rows(private, pool)
@@ -67,9 +67,9 @@ def audit(
         raise typer.Exit(_FAILED)
 
 
-def _classifier(settings: RunConfig, data: RunData, pool: Any) -> PATEClassifier:
+def _classifier(settings: RunConfig, data: RunData) -> PATEClassifier:
     """Return what the configuration runs, without its ledger and with simulated noise."""
-    features = learn_features(settings, pool)
+    features = learn_features(settings, data)
     return PATEClassifier(
         build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,

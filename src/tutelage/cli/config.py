@@ -126,12 +126,13 @@ class OutputSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSection:
-    """``[published]``: figures from elsewhere to print beside the run's own."""
+    """``[[published]]``: a result from elsewhere to print beside the run's own, as it was published."""
 
     source: str
     student_accuracy: float | None = None
     epsilon: float | None = None
     delta: float | None = None
+    note: str = ""
 
 
 @final
@@ -149,7 +150,7 @@ class RunConfig:
     student: StudentSection
     privacy: PrivacySection
     output: OutputSection
-    published: PublishedSection | None
+    published: tuple[PublishedSection, ...]
 
     @property
     def folder(self) -> Path:
@@ -179,10 +180,13 @@ def load_config(path: Path) -> RunConfig:
         "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
         "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
     }  # fmt: skip
-    optional = {"private": PrivateSection, "features": FeaturesSection, "published": PublishedSection}
-    _refuse_unknown(table, ["dataset", *sections, *optional], "the configuration")
+    optional = {"private": PrivateSection, "features": FeaturesSection}
+    _refuse_unknown(table, ["dataset", *sections, *optional, "published"], "the configuration")
     read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
+    published = table.get("published", [])
+    published = published if isinstance(published, list) else [published]
+    read["published"] = tuple(_section(PublishedSection, entry, "published") for entry in published)
     given = asdict(read["mechanism"])
     read["mechanism"] = build_mechanism(given.pop("name"), given, as_entry)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
@@ -395,8 +399,8 @@ def _check_ranges(config: RunConfig) -> None:
             f"{config.public.selection!r} and 1."
         )
     if config.features is not None:
-        if config.features.map not in ("glyphs", "pca"):
-            raise ConfigError(f'`map` in [features] must be "glyphs" or "pca". Got {config.features.map!r}.')
+        if config.features.map not in ("glyphs", "pca", "steps"):
+            raise ConfigError(f'`map` in [features] must be "glyphs", "pca" or "steps". Got {config.features.map!r}.')
         integer_at_least(config.features.components, 1, "components", "[features]")
     if config.student.sees not in ("features", "rows"):
         raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tutelage.cli.config import FeaturesSection, RunConfig
+from tutelage.cli.sources import RunData, pool_of
 from tutelage.exceptions import ConfigError
-from tutelage.features import PublicPCA, PublicRows, glyph_features
+from tutelage.features import PublicPCA, PublicRows, PublicSteps, glyph_features
 
 
 class FeatureMaps(NamedTuple):
@@ -15,15 +16,15 @@ class FeatureMaps(NamedTuple):
     student: Any | None
 
 
-def learn_features(settings: RunConfig, X_public: Any) -> FeatureMaps:
+def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
     """Return the feature maps of ``[features]``, or none where there is no such section.
 
     Parameters
     ----------
     settings : RunConfig
         The configuration.
-    X_public : array of shape (public rows, features)
-        All public rows.
+    data : RunData
+        Its public rows, but for those kept for scoring.
 
     Raises
     ------
@@ -32,8 +33,9 @@ def learn_features(settings: RunConfig, X_public: Any) -> FeatureMaps:
     """
     if settings.features is None:
         return FeatureMaps(None, None)
+    public = PublicRows(pool_of(settings, data), _source(settings))
     try:
-        return _MAPS[settings.features.map](PublicRows(X_public, _source(settings)), settings.features)
+        return _MAPS[settings.features.map](public, settings.features, data)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None
 
@@ -49,7 +51,7 @@ def _source(settings: RunConfig) -> str:
     return settings.public.file or f"the public rows of {settings.dataset}"
 
 
-def _glyphs(public: PublicRows, section: FeaturesSection) -> FeatureMaps:
+def _glyphs(public: PublicRows, section: FeaturesSection, _data: RunData) -> FeatureMaps:
     if section.image_shape is None or len(section.image_shape) != 2:
         raise ConfigError(f"`image_shape` in [features] must be [height, width]. Got {section.image_shape!r}.")
     height, width = section.image_shape
@@ -57,11 +59,25 @@ def _glyphs(public: PublicRows, section: FeaturesSection) -> FeatureMaps:
     return FeatureMaps(features, features[:-1])  # what the last step glues together, a student could not tell apart
 
 
-def _principal_axes(public: PublicRows, section: FeaturesSection) -> FeatureMaps:
-    if section.image_shape is not None:
-        raise ConfigError("`image_shape` in [features] belongs to the map `glyphs`. Leave it out.")
+def _principal_axes(public: PublicRows, section: FeaturesSection, _data: RunData) -> FeatureMaps:
+    _refuse_image_shape(section)
     axes = PublicPCA.learn(public, section.components, whiten=True)
     return FeatureMaps(axes, axes)
 
 
-_MAPS: dict[str, Callable[[PublicRows, FeaturesSection], FeatureMaps]] = {"glyphs": _glyphs, "pca": _principal_axes}
+def _steps(public: PublicRows, section: FeaturesSection, data: RunData) -> FeatureMaps:
+    _refuse_image_shape(section)
+    steps = PublicSteps.learn(public, len(data.numbers))
+    return FeatureMaps(steps, steps)
+
+
+def _refuse_image_shape(section: FeaturesSection) -> None:
+    if section.image_shape is not None:
+        raise ConfigError("`image_shape` in [features] belongs to the map `glyphs`. Leave it out.")
+
+
+_MAPS: dict[str, Callable[[PublicRows, FeaturesSection, RunData], FeatureMaps]] = {
+    "glyphs": _glyphs,
+    "pca": _principal_axes,
+    "steps": _steps,
+}

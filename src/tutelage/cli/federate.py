@@ -67,7 +67,7 @@ def keygen(
         str | None, typer.Option(help="computing: host:port where the two other parties reach it.")
     ] = None,
 ) -> None:
-    """Make a member's keys: NAME.private.json for nobody else, NAME.public.json for whoever writes the terms."""
+    """Make a member's keys. NAME.private.json is for nobody else, NAME.public.json for the author of the terms."""
     member_name(name, "NAME", "keygen")
     if (role is Role.COMPUTING) != (address is not None):
         wrong = "is missing: host:port where the two others reach" if address is None else "is for"
@@ -85,7 +85,7 @@ def init(
     mailbox: MailboxOption,
     as_json: AsJson = False,
 ) -> None:
-    """Write the terms of a consortium, for all members to read and to join."""
+    """Write the terms of a consortium. All members read them, and join."""
     consortium, box = read_terms(terms), Mailbox(mailbox)
     if box.consortium_path.exists():  # even of the same terms: every consortium has an identifier of its own
         raise ConfigError(f"Another consortium is in {mailbox}. Take an empty folder.")
@@ -105,7 +105,7 @@ def join(
         str | None, typer.Option(help="The terms' fingerprint, as the others read it to you.")
     ] = None,
 ) -> None:
-    """Take part under the terms in the mailbox, once their fingerprint is the one that the members agreed on."""
+    """Take part under the terms in the mailbox. Their fingerprint must be the one that the members agreed on."""
     consortium = _terms_in(_mailbox(mailbox))
     if fingerprint is None:
         describe(consortium)
@@ -206,7 +206,7 @@ def compute(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute, as one of three computing parties, the labels of a batch; all three run this at the same time."""
+    """Compute, as a computing party, the labels of a batch. All three parties run this at the same time."""
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
     here = None if listen is None else _host_and_port(listen)
     member, box = Home(home), _mailbox(mailbox)
@@ -271,7 +271,7 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who takes part, and who has answered which batch; public values only."""
+    """Print who takes part and who has answered which batch. It shows public values only."""
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()
     batches, refused = standing(consortium, box)

@@ -33,7 +33,9 @@ def label(
     public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
     ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
-    mechanism: Annotated[str, mechanism_option([*MECHANISMS])],
+    mechanism: Annotated[
+        str, mechanism_option([*MECHANISMS], help="How the votes are released; interactive takes what confident does.")
+    ],
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
     scale: Scale = None,
     sigma: Sigma = None,

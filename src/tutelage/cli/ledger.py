@@ -82,10 +82,11 @@ def init(
     epsilon: Annotated[float, typer.Option(help="Epsilon of everything that will ever be released.")],
     delta: Annotated[float, typer.Option(help="Delta of the same; below one over the number of people.")],
     neighbours: Annotated[
-        Neighbours | None, typer.Option(help="What one change is.  [default: ballot]", show_default=False)
+        Neighbours | None,
+        typer.Option(help="What it protects: entity, for all rows of one person, ...  [required without --for]"),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Whom it protects, for reports: patient_id.  [default: by --neighbours]")
+        str | None, typer.Option(help="What reports call that: patient_id.  [default: by --neighbours]")
     ] = None,
     member: Annotated[
         Path | None,
@@ -98,7 +99,7 @@ def init(
 ) -> None:
     """Make the ledger of a data set. Its budget is fixed from then on."""
     if member is None:
-        protects, query = unit_of(neighbours or Neighbours.BALLOT, unit), None
+        protects, query = unit_of(_stated(neighbours), unit), None
     elif neighbours is None and unit is None:
         protects, query = _agreed(member)
     else:
@@ -122,7 +123,7 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every entry, answer and sum of a ledger, and that it was not rolled back behind --head."""
+    """Check every entry, answer and sum of a ledger. With --head, also check that it was not rolled back behind it."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
     state = _opened(file).verify(head)
@@ -138,7 +139,7 @@ def verify(
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print which share of the budget was spent since each state of the data that the ledger was tied to."""
+    """Print what was spent since each state of the data. It is a share of the budget, and no epsilon of its own."""
     opened = _opened(file)
     found, budget = exposures(opened.export()), opened.state().budget
     if as_json:
@@ -156,7 +157,7 @@ def export(
     file: File,
     output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
 ) -> None:
-    """Print every entry with its hash, one JSON object per line; nothing in it is secret."""
+    """Print every entry with its hash, one JSON object per line. Nothing in it is secret."""
     if output is not None:
         check_output(output, file)
     lines = "".join(f"{json.dumps(entry)}\n" for entry in _opened(file).export())
@@ -165,6 +166,15 @@ def export(
     else:
         with written_whole(output) as part:
             part.write_text(lines, encoding="utf-8")
+
+
+def _stated(neighbours: Neighbours | None) -> Neighbours:
+    if neighbours is None:
+        raise ConfigError(
+            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
+            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
+        )
+    return neighbours
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event]:

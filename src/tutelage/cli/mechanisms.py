@@ -26,15 +26,9 @@ from tutelage.mechanisms.local import (
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 Scale = Annotated[float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")]
-Sigma = Annotated[
-    float | None, typer.Option(help="gnmax, confident, interactive: sigma of the answer's noise, in votes.")
-]
-Threshold = Annotated[
-    float | None, typer.Option(help="confident, interactive: votes that a class must reach under noise.")
-]
-SigmaThreshold = Annotated[
-    float | None, typer.Option(help="confident, interactive: sigma of the check's noise, in votes.")
-]
+Sigma = Annotated[float | None, typer.Option(help="gnmax, confident: sigma of the answer's noise, in votes.")]
+Threshold = Annotated[float | None, typer.Option(help="confident: votes that a class must reach under noise.")]
+SigmaThreshold = Annotated[float | None, typer.Option(help="confident: sigma of the check's noise, in votes.")]
 
 
 class Known(NamedTuple, Generic[Kind]):
@@ -117,7 +111,7 @@ def build_of(
     return kind(**parameters)
 
 
-def mechanism_option(names: Sequence[str]) -> Any:
+def mechanism_option(names: Sequence[str], *, help: str = "How the votes are released.") -> Any:  # noqa: A002
     """Return the option that takes one of these mechanisms by its name."""
 
     def named(text: str) -> str:
@@ -126,7 +120,7 @@ def mechanism_option(names: Sequence[str]) -> Any:
         return text
 
     return typer.Option(
-        help="How the votes are released.",
+        help=help,
         parser=named,
         metavar=f"[{'|'.join(names)}]",
         autocompletion=lambda: list(names),

@@ -131,7 +131,7 @@ def put_to_the_test(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL on the votes behind the labels of PUBLIC, once, and print the epsilon that may be published."""
+    """Test PROPOSAL, once, and print the epsilon that may be published. VOTES are those behind the labels of PUBLIC."""
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
     if output is not None:

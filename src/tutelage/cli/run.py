@@ -145,7 +145,7 @@ def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
 def _classifier(
     settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
 ) -> PATEClassifier:
-    features = learn_features(settings, pool_of(settings, data))
+    features = learn_features(settings, data)
     return PATEClassifier(
         build_teacher(settings.teachers),
         n_teachers=settings.teachers.number,
@@ -253,19 +253,9 @@ def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifi
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:
-    published = settings.published or PublishedSection(source="")
     table = Table("", "this run", title="Private student", title_justify="left")
-    if settings.published:
-        table.add_column(published.source)
-
-    def row(name: str, ours: str, theirs: str = "") -> None:
-        table.add_row(name, ours, *([theirs] if settings.published else []))
-
-    def shown(value: float | None, form: str, otherwise: str = "") -> str:
-        return otherwise if value is None else format(value, form)
-
-    accuracy = shown(card.student_accuracy, ".2%", "not measured")
-    row("student accuracy", accuracy, shown(published.student_accuracy, ".2%"))
+    row = table.add_row
+    row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
     if card.majority_share is not None:
         row("always naming the majority class", f"{card.majority_share:.2%}")
     alone = card.epsilon != model.ledger_.guarantee()
@@ -275,20 +265,16 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     if reveal_private and scale is not None:
         paper = bounds_2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
         drawn = bounds_2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)
-        row(
-            "ε NOT to publish, by the paper's method",
-            f"{round_up(paper.reveal()):.4f}",
-            shown(published.epsilon, ".2f"),
-        )
+        row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}")
         row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     if card.sanitised is not None:
         row("ε to publish beside it, for these labels", f"{round_up(card.sanitised.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
         row("ε proposed", "the test refused it, or it is not smaller")
-    row("δ", f"{card.epsilon.delta:g}", shown(published.delta, "g"))
+    row("δ", f"{card.epsilon.delta:g}")
     spent = card.budget["spent"]
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
-    row("budget of these data (ε)", f"{card.budget['budget']:.4f}")
+    row("budget of these data (ε)", f"{round_up(card.budget['budget']):.4f}")
     row("spent by this run, and in all", f"{round_up(by_this_run):.4f}, {round_up(spent):.4f}")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
@@ -296,6 +282,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("neighbouring data", str(card.epsilon.unit.neighboring))
     console = plain_console()
     console.print(table)
+    if settings.published:
+        console.print(_comparison(settings.published))
     if reveal_private and scale is not None:
         console.print(
             "The ε marked NOT to publish depend on the private votes: they are for the data's owner only. As in the "
@@ -311,6 +299,21 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         console.print("Objections, on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", "card.json")
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
+    if settings.dataset is not None:
+        console.print("Next, for your own data: tutelage example files")
+
+
+def _comparison(published: tuple[PublishedSection, ...]) -> Table:
+    """Return what others reached, as they published it."""
+
+    def shown(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    table = Table("", "accuracy", "ε", "δ", "", title="For comparison", title_justify="left")
+    for other in published:
+        accuracy, epsilon = shown(other.student_accuracy, ".2%"), shown(other.epsilon, "g")
+        table.add_row(other.source, accuracy, epsilon, shown(other.delta, "g"), other.note)
+    return table
 
 
 def _shown(path: Path) -> Any:

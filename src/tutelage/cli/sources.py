@@ -11,6 +11,7 @@ from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.cli.strangers import cause_of_strangers
 from tutelage.datasets import load_adult
+from tutelage.datasets.adult import NUMBERS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import Table, read_csv
@@ -120,15 +121,19 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 def _adult() -> RunData:
     adult = load_adult()
     names = np.array(adult.classes)
+    texts = tuple(name for name in adult.feature_names if name not in NUMBERS)
+    features = (*NUMBERS, *texts)
+    order = [adult.feature_names.index(name) for name in features]
     return RunData(
-        X_private=adult.X_private,
+        X_private=adult.X_private[:, order],
         y_private=names[adult.y_private],
-        X_public=adult.X_public,
+        X_public=adult.X_public[:, order],
         y_public=names[adult.y_public],
         classes=adult.classes,
-        features=adult.feature_names,
-        numbers=adult.feature_names,
-        columns=PublicColumns(adult.feature_names, (None,) * len(adult.feature_names)),
+        features=features,
+        numbers=NUMBERS,
+        texts=texts,
+        columns=PublicColumns(features, (None,) * len(features)),
     )
 
 

@@ -20,6 +20,7 @@ CLASSES = ("<=50K", ">50K")
 PRIVATE_ROWS = 32_561
 PUBLIC_ROWS = 16_281
 EVALUATION_ROWS = 11_282
+NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")  # the other columns are codes
 
 # The columns and categories that UCI publishes with the data, in its own order; "?" is its mark for unknown.
 _CATEGORIES: Mapping[str, tuple[str, ...]] = {

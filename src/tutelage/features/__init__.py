@@ -18,6 +18,7 @@ from tutelage.features.learned import (
     PublicDiffusion,
     PublicPCA,
     PublicProjection,
+    PublicSteps,
     neighbour_covariance,
 )
 from tutelage.features.recipes import glyph_features
@@ -37,6 +38,7 @@ __all__ = [
     "PublicPCA",
     "PublicProjection",
     "PublicRows",
+    "PublicSteps",
     "ScaledColumns",
     "check_row_by_row",
     "features_of_private",

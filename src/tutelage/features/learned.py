@@ -4,6 +4,7 @@ What a map knows is a function of public rows alone, so it may be applied to pri
 Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
@@ -25,6 +26,7 @@ from tutelage.features.rowwise import (
     finite_rows,
     in_chunks,
     nearest,
+    number_rows,
     on_grid,
     projector,
     reach_of,
@@ -372,6 +374,79 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
     if mean_variance == 0:
         raise InvalidDataError("The public rows of neighbour_covariance must differ from their neighbours.")
     return PublicCovariance(covariance + shrinkage * mean_variance * np.eye(len(covariance)), public.source)
+
+
+@final
+class PublicSteps(PublicFeatureMap):
+    """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
+
+    A number gets one column per step, which says whether it reaches the step; a code gets one per public category, and
+    zeros in all of them where it is none.
+
+    Parameters
+    ----------
+    steps : sequence of arrays
+        The steps of each number column; these columns come first.
+    categories : sequence of arrays
+        The categories of each code column.
+    """
+
+    def __init__(self, steps: Sequence[FloatArray], categories: Sequence[FloatArray]) -> None:
+        self.steps = steps
+        self.categories = categories
+
+    @classmethod
+    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8) -> Self:
+        """Return steps at the quantiles of the public values, and the public values as categories.
+
+        Where one value fills more than half of the public rows, as "no capital gain" does, the steps are at the
+        quantiles of the others.
+
+        Parameters
+        ----------
+        public : PublicRows
+            Rows of numbers.
+        n_numbers : int
+            How many of the columns, the first ones, are numbers; the others are codes of categories.
+        n_steps : int
+            Quantiles per number column.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public, or hold fewer columns.
+        InvalidDataError
+            If they are no finite numbers.
+        """
+        columns = _public_numbers(public, "PublicSteps").T
+        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > len(columns):
+            raise InvalidParameterError(
+                f"`n_numbers` of PublicSteps must be at most the {len(columns)} columns. Got {n_numbers}."
+            )
+        shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
+        steps = [np.unique(np.quantile(_unless_most(column), shares)) for column in columns[:n_numbers]]
+        return cls(steps, [np.unique(column) for column in columns[n_numbers:]])
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the 0/1 columns side by side, shape (rows, steps and categories of all columns).
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold numbers in as many columns.
+        """
+        rows = number_rows(X, len(self.steps) + len(self.categories), "PublicSteps")
+        numbers, codes = np.split(rows[:, :, np.newaxis], [len(self.steps)], axis=1)
+        reached = [numbers[:, place] >= steps for place, steps in enumerate(self.steps)]
+        equal = [codes[:, place] == values for place, values in enumerate(self.categories)]
+        return np.concatenate([*reached, *equal], axis=1).astype(np.float64)
+
+
+def _unless_most(column: FloatArray) -> FloatArray:
+    """Return the values of a column without the one that fills more than half of it, if there are others."""
+    values, counts = np.unique(column, return_counts=True)
+    most = counts.argmax()
+    return column[column != values[most]] if len(values) > 1 and 2 * counts[most] > len(column) else column
 
 
 def _public_numbers(public: object, owner: str) -> FloatArray:

@@ -17,8 +17,9 @@ from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import epsilon
 from tutelage.datasets import AdultSplit, load_adult
-from tutelage.datasets.adult import EVALUATION_ROWS
+from tutelage.datasets.adult import EVALUATION_ROWS, NUMBERS
 from tutelage.events import Repeated
+from tutelage.features import PublicRows, PublicSteps
 from tutelage.mechanisms import GNMax, LNMax, Mechanism
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.noise import SimulationNoise
@@ -34,8 +35,6 @@ _RUNS = 10
 _QUICK_RUNS = 2
 _PAPERS_RUNS = 5
 FORESTS, _ANSWERS = 250, 500
-_STEPS = 8
-_NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 _ONE_PARTITION = "It depends on the votes, and so on the partition; the paper has one, ours is a mean."
 _LEFT_OUT = ("education",)  # the same as education-num, in words
 
@@ -201,12 +200,10 @@ def forest_votes(adult: AdultSplit, queries: Matrix, run: int, *, progress: bool
 
 
 def _ridge_votes(teachers: _Teachers, X: Matrix, y: IntArray, queries: Matrix, run: int) -> VoteHistogram:
-    """Return votes of least squares in which rows above 50K count several times: they are there several times."""
+    """Return votes of least squares in which a row above 50K counts several times."""
     shards = _shards(X, teachers.number, run)
-    rows = np.repeat(np.arange(len(y)), np.where(y == 1, teachers.weight, 1))
-    repeated = Shards(shards.assignment[rows], teachers.number, shards.unit)  # copies stay with their teacher
-    ballots = HeadTeachers(Ridge(teachers.alpha), n_classes=2).fit_ballots(X[rows], y[rows], repeated, queries)
-    return tally(ballots, 2, shards.unit)
+    head = Ridge(teachers.alpha, class_weights=(1, teachers.weight))
+    return tally(HeadTeachers(head, n_classes=2).fit_ballots(X, y, shards, queries), 2, shards.unit)
 
 
 def _shards(X: Matrix, number: int, run: int) -> Shards:
@@ -235,15 +232,8 @@ def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntAr
 
 
 def _encoded(X: IntArray, adult: AdultSplit) -> FloatArray:
-    """Return rows as 0/1 columns: whether a number reaches an eighth of the pool's values, and which category it is.
-
-    Eighths are of the public values above 0, for most people have no capital gain.
-    """
-    parts = []
-    for place, name in enumerate(adult.feature_names):
-        column, public = X[:, place, np.newaxis], adult.X_public[:-EVALUATION_ROWS, place]
-        if name in _NUMBERS:
-            parts.append(column >= np.unique(np.quantile(public[public > 0], np.arange(_STEPS) / _STEPS)))
-        elif name not in _LEFT_OUT:
-            parts.append(column == np.unique(public))
-    return np.concatenate(parts, axis=1).astype(np.float64)
+    """Return rows as 0/1 columns: which eighths of the pool's values a number reaches, and which category it is."""
+    categories = (name for name in adult.feature_names if name not in (*NUMBERS, *_LEFT_OUT))
+    order = [adult.feature_names.index(name) for name in (*NUMBERS, *categories)]
+    pool = PublicRows(adult.X_public[:-EVALUATION_ROWS, order], "the test rows of Adult that may be asked about")
+    return PublicSteps.learn(pool, len(NUMBERS)).transform(X[:, order])

@@ -29,6 +29,7 @@ _TRUSTED = (
     "tutelage.features.learned.PublicDiffusion",
     "tutelage.features.learned.PublicPCA",
     "tutelage.features.learned.PublicProjection",
+    "tutelage.features.learned.PublicSteps",
     "tutelage.networks.convolutions.TwoConvolutions",
     "tutelage.networks.residual.ResidualNetwork",
     "tutelage.students.networks.adversarial.AdversarialStudent",

@@ -7,6 +7,7 @@ features, queries), never of shard sizes. tests/test_heads.py compares bit for b
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -135,31 +136,45 @@ class Ridge(Head):
     ----------
     alpha : float
         Penalty on the squared weights, above 0.
+    class_weights : sequence of float, optional
+        How many times a row of each class counts, in the order of the classes; public. Teachers of few rows of a rare
+        class hardly ever vote for it without. Default: once.
     """
 
     alpha: float = 1.0
+    class_weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         positive(self.alpha, "alpha", "Ridge")
+        if self.class_weights is not None:
+            weights = tuple(positive(weight, "class_weights", "Ridge") for weight in self.class_weights)
+            object.__setattr__(self, "class_weights", weights)
 
     def fit(self, private: LabelledShards) -> LinearScores:
         """Return linear scores, one shard after the other: each is a small system of its own.
 
         A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
         """
+        counts = np.ones(private.n_classes) if self.class_weights is None else np.array(self.class_weights)
+        if len(counts) != private.n_classes:
+            raise InvalidParameterError(
+                f"`class_weights` of Ridge must have one weight for each of the {private.n_classes} classes. "
+                f"Got {len(counts)}."
+            )
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
         weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0
         for number, (X, y) in enumerate(private.each()):
-            solution = self._solution(X, np.eye(private.n_classes)[y]) if len(y) else None
+            solution = self._solution(X, np.eye(private.n_classes)[y], counts[y]) if len(y) else None
             if solution is None:
                 known[number] = False
             else:
                 weights[number], biases[number] = solution
         return LinearScores.of(weights, biases, known)
 
-    def _solution(self, X: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        centre, share = X.mean(axis=0), targets.mean(axis=0)
-        rows, targets = X - centre, targets - share
+    def _solution(self, X: FloatArray, targets: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        centre, share = np.average(X, axis=0, weights=counts), np.average(targets, axis=0, weights=counts)
+        size = np.sqrt(counts)[:, np.newaxis]
+        rows, targets = size * (X - centre), size * (targets - share)
         try:
             if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
                 weights = self._solve(rows @ rows.T, targets).T @ rows
