@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from tutelage.cli.printing import printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
@@ -141,7 +142,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
 
 
 def _refuse(sentence: str, code: int) -> None:
-    typer.secho(f"tutelage: {sentence}", err=True, fg=typer.colors.RED)
+    typer.secho(f"tutelage: {printable(sentence)}", err=True, fg=typer.colors.RED)
     sys.exit(code)
 
 

@@ -156,6 +156,7 @@ class Ledger:
         with store.transaction() as read:
             found = verified(read)
             self._key = read.key()
+            self._owner = next(read.entries())[0].content.get("owner")
         self._filter, self._unit, self._newest = found.filter, found.unit, found.last
 
     @classmethod
@@ -168,6 +169,7 @@ class Ledger:
         unit: PrivacyUnit,
         order: float | None = None,
         suited_to: Event | None = None,
+        owner: str | None = None,
         timeout: float = _TIMEOUT,
     ) -> Self:
         """Make the ledger of a data set; its budget is fixed from then on.
@@ -184,6 +186,8 @@ class Ledger:
             Rényi order at which the limit is kept. Default: the best for Gaussian noise.
         suited_to : Event, optional
             A release to find the best order for, instead of Gaussian noise.
+        owner : str, optional
+            Public identifier of the member of a consortium that alone may charge it.
         timeout : float
             Seconds to wait while another process writes.
 
@@ -197,7 +201,7 @@ class Ledger:
         limit = _limit(epsilon, delta, order, suited_to)
         key = secrets.token_bytes(32)
         try:
-            return cls(Store.create(Path(path), _first(limit, unit, key), key, timeout=timeout))
+            return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))
         except FileExistsError:
             raise LedgerStorageError(
                 f"{path} exists already, and a budget is set once. Open it, or name another file."
@@ -267,6 +271,11 @@ class Ledger:
     def unit(self) -> PrivacyUnit:
         """Whom the budget protects."""
         return self._unit
+
+    @property
+    def owner(self) -> str | None:
+        """Public identifier of the member of a consortium that it was made for, or None."""
+        return self._owner
 
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie the ledger to a private data set, or check that it is tied to this one.
@@ -558,7 +567,8 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
     return RenyiFilter(epsilon, delta, order)
 
 
-def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
+def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes, owner: str | None = None) -> Entry:
+    named = {} if owner is None else {"owner": owner}
     return Entry.after(
         None,
         Kind.OPENED,
@@ -569,6 +579,7 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
         capacity=limit.capacity,
         unit={"name": unit.name, "neighboring": str(unit.neighboring)},
         key=hashlib.sha256(key).hexdigest(),
+        **named,
     )
 
 
