@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tutelage.federation.mpc import Endpoint, run_party
+from tutelage.federation.mpc import Endpoint, links, run_party
 from tutelage.federation.sharing import decode, split
 
 BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
@@ -99,10 +99,11 @@ class Running:
         *given: Any,
         times: int = 1,
         tells: bool = False,
+        room: int = links.MOST_UNASKED_BYTES,
         **options: Any,
     ) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, party, body, given, {"timeout": BACKSTOP} | options, times, tells)
+        arguments = (theirs, party, body, given, {"timeout": BACKSTOP} | options, times, tells, room)
         self.process = PROCESSES.Process(target=_run, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
@@ -142,7 +143,10 @@ def _run(
     options: dict[str, Any],
     times: int,
     tells: bool,
+    room: int,
 ) -> None:
+    links.MOST_UNASKED_BYTES = room
+
     def tell(missing: tuple[str, ...]) -> None:
         pipe.send(missing)
         if pipe.poll():
