@@ -271,7 +271,7 @@ async def killed_on_the_way(session, say, votes):
 
 
 def test_the_others_notice_when_a_party_is_killed_and_wait_for_no_timeout():
-    parties = [Running(party, killed_on_the_way, np.zeros((2_000, 10), dtype=object)) for party in three()]
+    parties = [Running(party, killed_on_the_way, np.zeros((4_000, 2), dtype=object)) for party in three()]
     for end in [one.ended() for one in parties[:2]]:
         assert isinstance(end.error, PartyLostError)
         assert "was lost" in str(end.error)
