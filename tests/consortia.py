@@ -1,5 +1,7 @@
 """A consortium in a folder, for tests: its members' homes, a mailbox, and computing parties as real processes."""
 
+import os
+import signal
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parties import PROCESSES, free_ports
+from parties import BACKSTOP, PROCESSES, free_ports
 from tutelage.federation import (
     Aggregator,
     Batch,
@@ -20,6 +22,7 @@ from tutelage.federation import (
     Mailbox,
     Role,
 )
+from tutelage.federation.mpc import Session
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit
@@ -91,7 +94,7 @@ def unanimous(labels: np.ndarray) -> np.ndarray:
 
 
 class Computing:
-    """One computing party at work, in a process of its own."""
+    """One computing party at work, in a process of its own; `killed` for one that is killed before its first label."""
 
     def __init__(self, members: Members, name: str, batch: Batch, **options: Any) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
@@ -102,9 +105,9 @@ class Computing:
 
     def outcome(self) -> Computed:
         """Return what it computed, or raise what it raised."""
-        assert self._pipe.poll(60), "the party did not end"
+        assert self._pipe.poll(BACKSTOP), "the party did not end"
         found = self._pipe.recv()
-        self.process.join(10)
+        self.process.join(BACKSTOP)
         if isinstance(found, Exception):
             raise found
         return found
@@ -126,7 +129,9 @@ def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, optio
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)
-        folder, timeout = options.get("transcripts"), options.get("timeout", 30.0)
+        folder, timeout = options.get("transcripts"), options.get("timeout", BACKSTOP)
+        if options.get("killed"):
+            Session.labels = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         transcript = None if folder is None else folder / home.name
         pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
     except Exception as error:

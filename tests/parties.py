@@ -1,10 +1,10 @@
 """Three computing parties as real processes on this machine, for tests: what each does, and how it ends."""
 
+import asyncio
 import datetime as dt
 import multiprocessing
 import os
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tutelage.federation.mpc import Endpoint, run_party
+from tutelage.federation.mpc import Endpoint, links, run_party
 from tutelage.federation.sharing import decode, split
 
+BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tutelage.federation.mpc"])
 
@@ -39,7 +40,6 @@ class Ended:
 
     result: Any
     error: Exception | None
-    seconds: float
     printed: str
 
 
@@ -79,8 +79,18 @@ def three() -> list[Party]:
     return [Party(me, endpoints, key) for me, (_, key) in enumerate(made)]
 
 
+def time_passes(seconds: float) -> None:
+    """Set the clock of the running event loop forward: what waits for a time waits so much less."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
+
+
 class Running:
-    """A party's process, which runs the body so many times, each time with these options of run_party."""
+    """A party's process, which runs the body so many times, each time with these options of run_party.
+
+    If it `tells`, it says with every call of `waiting` whom it waits for, and lets the time pass that it is sent.
+    """
 
     def __init__(
         self,
@@ -88,24 +98,35 @@ class Running:
         body: Callable[..., Any],
         *given: Any,
         times: int = 1,
+        tells: bool = False,
+        room: int = links.MOST_UNASKED_BYTES,
         **options: Any,
     ) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, party, body, given, {"timeout": 20.0} | options, times)
+        arguments = (theirs, party, body, given, {"timeout": BACKSTOP} | options, times, tells, room)
         self.process = PROCESSES.Process(target=_run, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
 
-    def said(self, within: float = 20.0) -> Any:
-        """Return the next thing that the body says with `Speaking.say`."""
-        assert self._pipe.poll(within), "the party said nothing"
+    def said(self) -> Any:
+        """Return the next thing that the body says, or whom the party says that it waits for."""
+        assert self._pipe.poll(BACKSTOP), "the party said nothing"
         return self._pipe.recv()
 
-    def ended(self, within: float = 40.0) -> Ended:
-        """Return how the process ended."""
-        while not isinstance(end := self.said(within), Ended):
+    def waits_for(self, *names: str) -> None:
+        """Return once the party says that it waits for these and for nobody else."""
+        while self.said() != names:
             pass
-        self.process.join(10)
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass for this party, the next time that it tells whom it waits for."""
+        self._pipe.send(seconds)
+
+    def ended(self) -> Ended:
+        """Return how the process ended."""
+        while not isinstance(end := self.said(), Ended):
+            pass
+        self.process.join(BACKSTOP)
         return end
 
     def kill(self) -> None:
@@ -121,10 +142,18 @@ def _run(
     given: Any,
     options: dict[str, Any],
     times: int,
+    tells: bool,
+    room: int,
 ) -> None:
+    links.MOST_UNASKED_BYTES = room
+
+    def tell(missing: tuple[str, ...]) -> None:
+        pipe.send(missing)
+        if pipe.poll():
+            time_passes(pipe.recv())
+
     reading, writing = os.pipe()
     os.dup2(writing, 2)
-    start = time.monotonic()
     result = error = None
     try:
         for _ in range(times):
@@ -133,14 +162,14 @@ def _run(
                 party.endpoints,
                 party.key,
                 lambda session: body(session, pipe.send, *given),
+                waiting=tell if tells else None,
                 **options,
             )
     except Exception as raised:
         error = raised
-    seconds = time.monotonic() - start
     os.write(2, b"end")
     printed = os.read(reading, 2**16).decode().removesuffix("end")
-    pipe.send(Ended(result, error, seconds, printed))
+    pipe.send(Ended(result, error, printed))
 
 
 def summands(values: np.ndarray) -> list[np.ndarray]:

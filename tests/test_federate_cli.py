@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 from conftest import REPOSITORY
-from parties import free_ports
+from parties import BACKSTOP, free_ports
 from test_cli import refusal, tutelage
+from tutelage.cli.arrays import read_array
 from tutelage.cli.consortia import in_groups
 from tutelage.cli.ledger import Neighbours
-from tutelage.federation import Mailbox, Member
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.federation import Home, Mailbox, Member
+from tutelage.federation.messages.envelopes import Header, Kind, seal
+from tutelage.federation.mpc import meeting
 from tutelage.mechanisms import ConfidentGNMax
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -76,13 +80,14 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     assert "asks 5 queries" in said
     for name in HOSPITALS:
         assert "on 5 of 5 queries went to left, middle, right" in cast(tmp_path, name, np.tile(labels, (10, 1)))
-    command = [sys.executable, "-m", "tutelage", "federate", "compute", "--mailbox", mail, "--timeout", "60", "--home"]
+    places = ["--mailbox", mail, "--timeout", str(BACKSTOP), "--home"]
+    command = [sys.executable, "-m", "tutelage", "federate", "compute", *places]
     parties = [
         subprocess.Popen([*command, tmp_path / name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for name in PARTIES
     ]
     for party in parties:
-        out, err = party.communicate(timeout=90)
+        out, err = party.communicate(timeout=BACKSTOP)
         assert party.returncode == 0, err
         assert all(line.startswith("Waiting for ") for line in err.splitlines())
         assert "Labels of 5 queries by 3 entities went, in shares, to the aggregator." in out
@@ -148,6 +153,10 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     ("terms", "message", "code"),
     [
         ("name = ", "is not valid TOML", 2),
+        ("classes = " + "9" * 5000, "a number has too many digits", 2),
+        ("classes = " + "[" * 5000, "nested too deeply", 2),
+        (HEAD + 'members = ["x\\u0000"]\n', "must have no control characters", 2),
+        ('"\\u001b[31m" = 1\n', "must have no control characters", 2),
         ('name = "H"\n', "missing", 2),
         (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list of", 2),
         (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbours = 'row'\n", "x does not exist", 1),
@@ -193,7 +202,7 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     (tmp_path / "b.npy").write_bytes(b"\x80\x04pickle")
     assert "not a readable npy file" in refusal(tutelage("federate", *named), 2)
     nobody = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "o.npz", "--batch", batch)
-    assert "0 entities answered, and the terms ask for 2" in refusal(nobody, 1)
+    assert "0 of 3 entities answered in a form that can be used, and the terms ask for 2" in refusal(nobody, 1)
     paid = tutelage("federate", "ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
     assert "every entity keeps its own budget" in refusal(paid, 2)
     csv = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "labels.csv", "--batch", batch)
@@ -267,17 +276,21 @@ def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp
     assert sent.read_bytes() == before
 
 
-def test_votes_that_cannot_be_sent_are_paid_for_and_sent_later_at_no_cost(tmp_path):
+def test_votes_that_cannot_be_sent_are_paid_for_and_sent_later_at_no_cost(tmp_path, monkeypatch):
     mail = consortium(tmp_path, LOCAL)
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
-    (mail / "ballots").write_text("in the way")
     np.save(tmp_path / "ballots.npy", np.zeros((1, 5), dtype=int))
     vote = ("vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
-    sentence = refusal(tutelage("federate", *vote), 1)
-    assert "cannot be written" in sentence
-    assert "The votes are paid for: once this is mended, run the same again. It costs nothing more." in sentence
-    (mail / "ballots").unlink()
+
+    def full(*_: object) -> None:
+        raise InvalidDataError("north.sealed cannot be written: No space left on device.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Mailbox, "put_ballots", full)
+        sentence = refusal(tutelage("federate", *vote), 1)
+    assert "No space left on device. The budget was charged before this failed." in sentence
+    assert "run the same command again: that costs nothing more." in sentence
     spent = json.loads(tutelage("ledger", "show", tmp_path / HOSPITALS[0] / "ledger", "--json").stdout)["spent"]
     assert json.loads(run(*vote, "--json"))["ledger"]["spent"] == spent > 0
 
@@ -321,7 +334,7 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
     assert "of ε = 900" in shown
 
 
-def test_a_computing_party_says_whom_it_waits_for(tmp_path):
+def test_a_computing_party_says_whom_it_waits_for(tmp_path, monkeypatch):
     mail = consortium(tmp_path, SECURE)
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
@@ -329,11 +342,127 @@ def test_a_computing_party_says_whom_it_waits_for(tmp_path):
     for wrong in ("7001", "here:0", "here:65536"):
         assert "--listen must be host:port" in refusal(tutelage("federate", *alone, "--listen", wrong), 2)
     assert "--timeout" in refusal(tutelage("federate", *alone, "--timeout", "nan"), 2)
+    for name in HOSPITALS:
+        cast(tmp_path, name, np.zeros((10, 5), dtype=int))
+    monkeypatch.setattr(meeting, "_TOLD_EVERY", 0.1)
     (port,) = free_ports(1)
-    left = tutelage("federate", *alone, "--timeout", 3, "--listen", f"127.0.0.1:{port}")
+    left = tutelage("federate", *alone, "--timeout", 0.5, "--listen", f"127.0.0.1:{port}")
     assert left.returncode == 1
-    first, *more = left.stderr.splitlines()
-    assert (first, len(more)) == ("Waiting for left and right to run the same.", 1)
+    first, refused = left.stderr.splitlines()
+    assert first == "Waiting for left and right to run `tutelage federate compute`."
+    assert f"left did not connect to 127.0.0.1:{port}. right did not answer at 127.0.0.1:" in refused
+
+
+def asked_and_answered(folder: Path, answered: int) -> str:
+    """Ask five rows and let the first hospitals vote; return the batch."""
+    np.save(folder / "rows.npy", np.arange(5.0)[:, None])
+    batch = batch_of(run("ask", folder / "rows.npy", *as_member(folder, "aggregator"), "--json"))
+    for name in HOSPITALS[:answered]:
+        cast(folder, name, np.tile([0, 1, 2, 2, 1], (10, 1)))
+    return batch
+
+
+def test_below_the_quorum_computing_names_who_is_missing_and_waits_for_nobody(tmp_path):
+    mail = consortium(tmp_path, SECURE)
+    batch = asked_and_answered(tmp_path, 1)
+    alone = tutelage("federate", "compute", "--home", tmp_path / "middle", "--mailbox", mail)  # 600 s, if it waited
+    sentence = refusal(alone, 1)
+    assert "1 of 3 entities answered in a form that can be used, and the terms ask for 2" in sentence
+    assert "No answer from hospital-1, hospital-2: let more entities run `tutelage federate vote`." in sentence
+    said = run("status", "--mailbox", mail)
+    assert (
+        f"{batch[:8]}: No answer from hospital-1, hospital-2. Next: 1 more must run `tutelage federate vote`." in said
+    )
+    cast(tmp_path, HOSPITALS[1], np.zeros((10, 5), dtype=int))
+    said = run("status", "--mailbox", mail)
+    assert "Next: left, middle, right must run `tutelage federate compute` at the same time." in said
+    (found,) = json.loads(run("status", "--mailbox", mail, "--json"))["batches"]
+    assert (found["missing"], found["computed"], found["complete"]) == (HOSPITALS[2:], [], False)
+
+
+def put_labels(folder: Path, batch: str) -> None:
+    """Lay down what computing parties send, of one computation; what is sealed in it is for the aggregator alone."""
+    mailbox = Mailbox(folder / "mail")
+    terms = mailbox.consortium()
+    asked = mailbox.batch(batch, terms)
+    for name in PARTIES:
+        header = Header.of(terms, asked, Kind.LABELS, name, "aggregator")
+        sealed = seal(Home(folder / name).identity, terms.aggregator, header, b"")
+        mailbox.put_labels(asked, name, "a" * 64, sealed)
+
+
+def test_a_batch_that_is_computed_is_not_waited_for_nor_paid_for_by_who_comes_late(tmp_path):
+    mail = consortium(tmp_path, SECURE)
+    batch = asked_and_answered(tmp_path, 2)
+    put_labels(tmp_path, batch)
+    compute = ("compute", "--home", tmp_path / "middle", "--mailbox", mail)
+    sentence = refusal(tutelage("federate", *compute), 1)
+    assert f"Batch {batch} is computed: all three computing parties have sent its labels" in sentence
+    assert "aggregator can run `tutelage federate collect`" in sentence
+    again = tutelage("federate", *compute, "--again", "--timeout", 0.2)
+    assert (again.returncode, "No connection to left and right within 0.2 s" in again.stderr) == (1, True)
+    assert "Next: aggregator can run `tutelage federate collect`." in run("status", "--mailbox", mail)
+    np.save(tmp_path / "ballots.npy", np.zeros((10, 5), dtype=int))
+    late = tutelage("federate", "vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[2]))
+    assert "was computed already, without hospital-2: left, middle, right sent labels" in refusal(late, 1)
+    ledger = tutelage("ledger", "show", tmp_path / HOSPITALS[2] / "ledger", "--json")
+    assert json.loads(ledger.stdout)["spent"] == 0
+    early = tutelage("federate", "vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
+    assert "the same envelopes went again" in early.stdout  # who was in time may send again
+
+
+def test_a_ledger_for_a_member_is_no_other_members(tmp_path):
+    mail = consortium(tmp_path, SECURE)
+    budget, theirs, batch = ("--epsilon", 900, "--delta", 1e-5), tmp_path / "theirs", asked_and_answered(tmp_path, 0)
+    assert tutelage("ledger", "init", theirs, *budget, "--for", tmp_path / HOSPITALS[1]).returncode == 0
+    before = theirs.read_bytes()
+    np.save(tmp_path / "ballots.npy", np.zeros((10, 5), dtype=int))
+    np.save(tmp_path / "more.npy", np.arange(9.0)[:, None])
+    collect = ("collect", *as_member(tmp_path, "aggregator")[:4], "--output", tmp_path / "o.npz", "--ledger", theirs)
+    for member, verb in (
+        (HOSPITALS[0], ("vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0])[:4], "--ledger", theirs)),
+        ("aggregator", ("ask", tmp_path / "more.npy", *as_member(tmp_path, "aggregator")[:4], "--ledger", theirs)),
+        ("aggregator", collect),
+    ):
+        sentence = refusal(tutelage("federate", *verb), 1)
+        assert f"theirs is the ledger of hospital-1, not of {member}. Nothing was spent." in sentence
+    assert theirs.read_bytes() == before
+    assert Mailbox(mail).batch_identifiers() == [batch]
+    own = ("--home", tmp_path / HOSPITALS[1], "--mailbox", mail, "--ledger", theirs)
+    assert "5 of 5 queries" in run("vote", tmp_path / "ballots.npy", *own)
+
+
+@pytest.mark.parametrize("shape", [(10**7, 10**7), (2**62, 2**62), (0, 10**30), (-1, 5), (10, 4), (True, 5)], ids=str)
+def test_a_header_that_says_more_than_the_file_holds_is_refused_before_anything_is_allocated(shape, tmp_path):
+    text = repr({"descr": "<i8", "fortran_order": False, "shape": shape}).encode()
+    text += b" " * (63 - (len(text) + 10) % 64) + b"\n"
+    array = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8 * 50)
+    (tmp_path / "ballots.npy").write_bytes(array)
+    with pytest.raises(ConfigError, match="is not a readable npy file of plain"):
+        read_array(tmp_path / "ballots.npy", None, "ballots")
+
+
+def test_what_others_wrote_is_printed_and_not_obeyed(tmp_path):
+    folder = tmp_path / "esc\x1b[31m"
+    home = ("--home", folder / "home")
+    said = run("keygen", "one", "--role", "entity", *home)
+    assert "esc\\x1b[31m/home/one.private.json" in said
+    for name, role in (("two", "entity"), ("student", "aggregator")):
+        run("keygen", name, "--role", role, *home[:1], folder / name)
+    members = ["home/one.public.json", "two/two.public.json", "student/student.public.json"]
+    unit = '[unit]\nname = "[red]row[/]"\nneighbours = "row"\n'
+    terms = f'name = "[bold]H[/bold]"\nclasses = 3\nquorum = 2\nmembers = {json.dumps(members)}\n{LOCAL}{unit}'
+    (folder / "terms.toml").write_text(terms)
+    said = run("init", folder / "terms.toml", "--mailbox", folder / "mail")
+    assert "[bold]H[/bold]" in said
+    assert "[red]row[/]: " in said
+    unknown = tutelage("federate", "init", folder / "terms.toml", "--mailbox", folder / "mail")
+    assert "esc\\x1b[31m/mail" in refusal(unknown, 2)
+    (folder / "mail" / "batches").mkdir()
+    (folder / "mail" / "batches" / f"{'a' * 32}.batch").write_bytes(
+        json.dumps({"file": "batch", "format": 1, "consortium": "\x1b[31m"}).encode() + b"\n"
+    )
+    assert "\x1b" not in run("status", "--mailbox", folder / "mail")
 
 
 def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
@@ -379,7 +508,7 @@ def follow(block: str, folder: Path) -> str:
             parties.append(subprocess.Popen(called, cwd=folder, stdout=subprocess.PIPE, text=True))
             continue
         while parties:
-            assert parties.pop().communicate(timeout=60)[1] is None
+            assert parties.pop().communicate(timeout=BACKSTOP)[1] is None
         result = tutelage(*command, cwd=folder)
         assert result.returncode == 0, result.stderr
         printed += result.stdout

@@ -19,8 +19,9 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Entity, Home, Mailbox, Role
+from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batch_size import most_queries
+from tutelage.federation.charges import owner_name
 from tutelage.federation.costs import event_of_query
 from tutelage.federation.messages.batches import _header, _signed
 from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
@@ -155,6 +156,84 @@ def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(membe
         Entity(members.home("hospital-0"), other)
     with pytest.raises(FederationError, match="aggregator is the aggregator, and this is for an entity"):
         Entity(members.home("aggregator"), members.ledger("aggregator"))
+
+
+def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_paid_for(members, tmp_path):
+    batch, unit = members.ask(6), members.consortium.unit
+    hospitals = [members.home(f"hospital-{number}") for number in range(3)]
+    own = Ledger.create(
+        tmp_path / "own", epsilon=20.0, delta=1e-5, unit=unit, owner=owner_name(hospitals[0].identity.member)
+    )
+    first = Ledger.create(tmp_path / "first", epsilon=20.0, delta=1e-5, unit=unit)
+    Entity(hospitals[1], first).vote(batch, unanimous(LABELS), members.mailbox)
+    for ledger, owner in ((own, 0), (Ledger.open(tmp_path / "first"), 1)):
+        before = ledger.state()
+        with pytest.raises(LedgerMismatchError, match=f"is the ledger of hospital-{owner}, not of hospital-2"):
+            Entity(hospitals[2], ledger)
+        with pytest.raises(LedgerMismatchError, match=f"is the ledger of hospital-{owner}, not of aggregator"):
+            Aggregator(members.home("aggregator"), ledger)
+        assert ledger.state() == before
+        Entity(hospitals[owner], ledger).vote(batch, unanimous(LABELS), members.mailbox)
+    Entity(hospitals[2], own, keys_changed=True).vote(batch, unanimous(LABELS), members.mailbox)
+    Entity(hospitals[2], own)  # from now on it is known
+
+
+def test_a_batch_that_an_earlier_version_paid_for_is_not_paid_for_again(members):
+    batch, ledger = members.ask(6), members.ledger("hospital-0")
+    name = f"{members.consortium.fingerprint}/{batch.identifier}/{batch.query_hash}"  # which did not say whom
+    ledger.reserve(event_of_query(members.consortium), 6, batch=name)
+    spent = ledger.state().spent
+    members.send(batch, "hospital-0", unanimous(LABELS))
+    state = members.ledger("hospital-0").state()
+    assert (state.spent, state.unsettled) == (spent, 0)
+
+
+def refused_at_no_cost(members, batch, error, message):
+    with pytest.raises(error, match=message):
+        members.send(batch, "hospital-0", unanimous(LABELS))
+    assert members.ledger("hospital-0").state().entries == 1
+
+
+def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path):
+    batch = members.ask(6)
+    other = replace(members.consortium, name="Others")
+    asked_there = Batch.make(members.home("aggregator").identity, other, batch.rows)
+    refused_at_no_cost(members, asked_there, StaleBatchError, "is not for 'Hospitals' as it stands now")
+    shares = tmp_path / "mailbox" / "shares"
+    shares.write_text("in the way")
+    refused_at_no_cost(members, batch, InvalidDataError, r"cannot be written: .* Nothing was spent")
+    shares.unlink()
+    place = shares / batch.identifier / "hospital-0.to-middle.sealed"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"votes of a folder that was set back")
+    refused_at_no_cost(members, batch, InvalidDataError, "exists already, but this ledger has not paid for it")
+    place.unlink()
+    labels = tmp_path / "mailbox" / "labels" / batch.identifier
+    labels.mkdir(parents=True)
+    (labels / f"left.{'0' * 64}.sealed").write_bytes(b"junk that left did not sign")
+    members.send(batch, "hospital-0", unanimous(LABELS))
+    right, aggregator = members.home("right").identity, members.consortium.aggregator
+    header = Header.of(members.consortium, batch, Kind.LABELS, "right", "aggregator")
+    members.mailbox.put_labels(batch, "right", "1" * 64, seal(right, aggregator, header, b"its share"))
+    with pytest.raises(StaleBatchError, match="computed already, without hospital-1: right sent labels"):
+        members.send(batch, "hospital-1", unanimous(LABELS))
+    assert members.ledger("hospital-1").state().entries == 1
+    members.send(batch, "hospital-0", unanimous(LABELS))  # was in time
+
+
+def test_a_batch_that_cannot_be_announced_is_not_paid_for(members, tmp_path):
+    batches, rows = tmp_path / "mailbox" / "batches", np.arange(3.0)[:, None]
+    batches.parent.mkdir()
+    batches.write_text("in the way")
+    with pytest.raises(InvalidDataError, match=r"cannot be written: .* Nothing was spent"):
+        members.aggregator().ask(rows, members.mailbox)
+    assert members.ledger("aggregator").state().entries == 1
+    batches.unlink()
+    assert members.aggregator().ask(rows, members.mailbox).new == 3
+    other = Ledger.create(tmp_path / "other", epsilon=9.0, delta=1e-5, unit=members.consortium.unit)
+    with pytest.raises(InvalidDataError, match="exists already, but this ledger has not paid for it"):
+        Aggregator(members.home("aggregator"), other).ask(rows, members.mailbox)
+    assert other.state().spent == 0
 
 
 def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):

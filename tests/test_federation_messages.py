@@ -403,7 +403,7 @@ def test_a_mailbox_holds_everything_in_its_place(tmp_path):
     assert mailbox.batch(BATCH.identifier, CONSORTIUM).signature == BATCH.signature
     assert mailbox.shares(BATCH, "north", "party0") == b"shares"
     assert mailbox.ballots(BATCH, "north") == b"ballots"
-    assert list(mailbox.labels(BATCH, "party0")) == [b"labels"]
+    assert list(mailbox.labels(BATCH, "party0")) == [(run, b"labels")]
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert found == [
         f"shared/ballots/{BATCH.identifier}/north.sealed",
@@ -431,8 +431,8 @@ def test_labels_of_several_runs_lie_side_by_side_and_one_partys_are_not_anothers
     mailbox = Mailbox(tmp_path)
     for run, party in (("b" * 64, "party0"), ("a" * 64, "party0"), ("a" * 64, "party1"), ("a" * 64, "party0-x")):
         mailbox.put_labels(BATCH, party, run, f"{party} {run[0]}".encode())
-    assert list(mailbox.labels(BATCH, "party0")) == [b"party0 a", b"party0 b"]
-    assert list(mailbox.labels(BATCH, "party1")) == [b"party1 a"]
+    assert [found for _, found in mailbox.labels(BATCH, "party0")] == [b"party0 a", b"party0 b"]
+    assert [found for _, found in mailbox.labels(BATCH, "party1")] == [b"party1 a"]
 
 
 def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
@@ -441,8 +441,8 @@ def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
     folder = tmp_path / "labels" / BATCH.identifier
     (folder / f"party0.{'b' * 64}.sealed").mkdir()
     (folder / f"party0.{'c' * 64}.sealed").symlink_to(tmp_path / "nowhere")
-    (folder / f"party0.{'d' * 64}.sealed").write_bytes(bytes(101))
-    assert list(mailbox.labels(BATCH, "party0", 100)) == [b"fine"]
+    (folder / f"party0.{'d' * 64}.sealed").write_bytes(bytes(2**20 + 12 * BATCH.n_queries + 1))
+    assert list(mailbox.labels(BATCH, "party0")) == [("a" * 64, b"fine")]
 
 
 PUTS: list[Callable[[Mailbox, bytes], None]] = [

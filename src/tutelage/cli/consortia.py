@@ -1,11 +1,13 @@
 """The terms of a consortium, as its settings file says them and as members read them before they join."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from tutelage.budget import round_up
 from tutelage.cli.console import plain_console
@@ -15,7 +17,9 @@ from tutelage.cli.settings import read_settings
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
+from tutelage.federation.documents import listed
 from tutelage.federation.members.consortium import FederatedMechanism
+from tutelage.federation.messages.standing import Standing
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.neighboring import PrivacyUnit
 
@@ -59,10 +63,11 @@ def read_terms(path: Path) -> Consortium:
 
 def describe(consortium: Consortium) -> None:
     """Print what a member must know before it joins."""
-    table = Table("", "", title=consortium.name, title_justify="left", show_header=False)
-    table.add_row("mechanism", repr(consortium.mechanism))
+    # As Text, a name in square brackets is printed as it is and not obeyed.
+    table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
+    table.add_row("mechanism", Text(repr(consortium.mechanism)))
     table.add_row("classes", f"{consortium.n_classes}")
-    table.add_row("protects", f"{consortium.unit.name}: {consortium.unit.neighboring}")
+    table.add_row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring}"))
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
@@ -73,6 +78,28 @@ def describe(consortium: Consortium) -> None:
         where = "" if member.address is None else f" at {member.address}"
         typer.echo(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
     typer.echo(f"fingerprint of all of this\n  {in_groups(consortium.fingerprint)}")
+
+
+def describe_standings(consortium: Consortium, batches: Sequence[Standing]) -> None:
+    """Print how far the batches are, who is missing, and what comes next."""
+    table = Table("batch", "queries", "entities answered", "computing parties done")
+    for each in batches:
+        answered = f"{len(each.answered)} of {len(consortium.entities)}; {consortium.quorum} needed"
+        table.add_row(each.batch[:8], f"{each.queries:,}", answered, ", ".join(each.computed) or "none")
+    plain_console().print(table)
+    for each in batches:
+        missing = f"No answer from {listed(each.missing)}. " * bool(each.missing)
+        typer.echo(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
+
+
+def _next_step(consortium: Consortium, found: Standing) -> str:
+    """Return who must do what before the labels of a batch are there."""
+    parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
+    if short > 0 and not found.computed:
+        return f"{short} more must run `tutelage federate vote`."
+    if consortium.is_local or found.complete:
+        return f"{consortium.aggregator.name} can run `tutelage federate collect`."
+    return f"{', '.join(parties)} must run `tutelage federate compute` at the same time."
 
 
 def in_groups(digits: str) -> str:

@@ -4,20 +4,20 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from tutelage._files import array_in, read_arrays
+from tutelage._files import read_arrays
 from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
-from tutelage.cli.console import plain_console
-from tutelage.cli.consortia import describe, read_terms
+from tutelage.cli.arrays import read_array
+from tutelage.cli.consortia import describe, describe_standings, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
+from tutelage.cli.printing import printable
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,
@@ -29,11 +29,9 @@ from tutelage.federation import (
     Identity,
     Mailbox,
     Role,
-    Vote,
 )
-from tutelage.federation.costs import reservation_name
 from tutelage.federation.documents import member_name
-from tutelage.federation.messages.standing import standing
+from tutelage.federation.messages.standing import standing, standing_of
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 
@@ -47,6 +45,9 @@ BatchOption = Annotated[
 ]
 _LAST_PORT = 65535
 _FIX = "Run `tutelage federate init`, or check --mailbox."
+KeysChangedOption = Annotated[
+    bool, typer.Option("--keys-changed", help="The ledger is this member's own, from before it made new keys.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 federate = typer.Typer(
@@ -75,8 +76,10 @@ def keygen(
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
-    typer.echo(f"{private} is the private key of {name}: it stays in this folder.")
-    typer.echo(f"{public} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}")
+    typer.echo(f"{printable(private)} is the private key of {name}: it stays in this folder.")
+    typer.echo(
+        f"{printable(public)} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}"
+    )
 
 
 @federate.command()
@@ -131,11 +134,13 @@ def ask(
     anew: Annotated[
         bool, typer.Option("--anew", help="Ask rows again whose batch can no longer be computed; paid for again.")
     ] = False,
+    keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Announce, as the aggregator, a signed batch of public rows. Rows that were answered before are left out."""
-    aggregator, budget = _aggregator(home, ledger)
-    asked = aggregator.ask(_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
+    aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
+    with _paid_once(budget):
+        asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
         typer.echo(json.dumps({**found, "ledger": None if budget is None else budget.state().as_dict()}, indent=2))
@@ -163,25 +168,28 @@ def vote(
     data_changed: Annotated[
         bool, typer.Option("--data-changed", help="The file has changed and is still this ledger's data.")
     ] = False,
+    keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Send, as an entity, sealed, noised votes on a batch. The same ones, if they were made before."""
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
-    entity = Entity(member, budget)
+    entity = Entity(member, budget, keys_changed=keys_changed)
     # Never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many queries.
     asked = _batch(box, entity.consortium, batch, None)
     _check_made_for(ballots, asked)
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
-    cast = _cast(entity, asked, _array(ballots, array, "ballots"), box, budget)
+    votes = read_array(ballots, array, "ballots")
+    with _paid_once(budget):
+        cast = entity.vote(asked, votes, box)
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
         found["repeated"] = cast.repeated
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
     if cast.repeated:
-        typer.echo(f"Voted before: the same envelopes went again; {ballots} was not used.")
+        typer.echo(f"Voted before: the same envelopes went again; {printable(ballots)} was not used.")
     limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
     to = ", ".join(sorted(cast.envelopes))
     typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
@@ -204,16 +212,28 @@ def compute(
     transcript: Annotated[
         Path | None, typer.Option(help="Also write everything received from the others to this file.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Compute a batch that is computed already, with the same votes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute, as a computing party, the labels of a batch. All three parties run this at the same time."""
+    """Compute, as one of three computing parties, the labels of a batch; all three run this at the same time.
+
+    If too few entities have answered, or the batch is computed already, it says so at once and waits for nobody.
+    """
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
     here = None if listen is None else _host_and_port(listen)
     member, box = Home(home), _mailbox(mailbox)
-    party, name = ComputingParty(member), member.identity.member.name
+    party = ComputingParty(member)
     if transcript is not None:
         check_output(transcript, home, mailbox)
-    asked = _batch(box, party.consortium, batch, lambda each: box.has_computed(each, name))
+    asked = _batch(box, party.consortium, batch, lambda each: standing_of(party.consortium, box, each).complete)
+    if not again and standing_of(party.consortium, box, asked).complete:
+        raise FederationError(
+            f"Batch {asked.identifier} is computed: all three computing parties have sent its labels, and "
+            f"{party.consortium.aggregator.name} can run `tutelage federate collect`. To compute it again with the "
+            "same votes, add --again at all three."
+        )
     done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
         found = {"batch": asked.identifier, "queries": done.queries, "entities": done.entities}
@@ -246,10 +266,11 @@ def collect(
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
     if decoder is not None and not aggregator.consortium.is_local:
         raise ConfigError("--decoder is for the local model. Leave it out.")
-    asked = _batch(box, aggregator.consortium, batch, lambda each: _is_collected(aggregator.consortium, budget, each))
-    found = aggregator.collect(asked, box, decoder=decoder)
-    with written_whole(output) as part:
-        np.savez_compressed(part, rows=asked.rows, labels=found.labels)
+    asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
+    with _paid_once(budget):
+        found = aggregator.collect(asked, box, decoder=decoder)
+        with written_whole(output) as part:
+            np.savez_compressed(part, rows=asked.rows, labels=found.labels)
     answered = int(np.sum(found.labels != ABSTAIN))
     if as_json:
         counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
@@ -258,7 +279,9 @@ def collect(
         typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
         return
     _print_left_out(found.left_out)
-    typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
+    typer.echo(
+        f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {printable(output)}."
+    )
     if budget is not None:
         typer.echo(spent_and_remaining(budget.state()))
 
@@ -271,7 +294,7 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who takes part and who has answered which batch. It shows public values only."""
+    """Print who takes part, who has answered which batch, who is missing and what comes next; public values only."""
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()
     batches, refused = standing(consortium, box)
@@ -280,13 +303,9 @@ def status(
         typer.echo(json.dumps({**found, "refused": refused}, indent=2))
         return
     describe(consortium)
-    table = Table("batch", "queries", "entities answered", "computing parties done")
-    for each in batches:
-        answered = f"{len(each.answered)} of {len(consortium.entities)}; {consortium.quorum} needed"
-        table.add_row(each.batch[:8], f"{each.queries:,}", answered, ", ".join(each.computed) or "none")
-    plain_console().print(table)
+    describe_standings(consortium, batches)
     for identifier, reason in refused.items():
-        typer.secho(f"{identifier[:8]} is refused: {reason}", fg=typer.colors.YELLOW)
+        typer.secho(f"{identifier[:8]} is refused: {printable(reason)}", fg=typer.colors.YELLOW)
 
 
 def _mailbox(folder: Path) -> Mailbox:
@@ -302,7 +321,7 @@ def _terms_in(mailbox: Mailbox) -> Consortium:
     return mailbox.consortium()
 
 
-def _aggregator(home: Path, ledger: Path | None) -> tuple[Aggregator, Ledger | None]:
+def _aggregator(home: Path, ledger: Path | None, *, keys_changed: bool = False) -> tuple[Aggregator, Ledger | None]:
     """Return the aggregator with the ledger that its terms ask for, or without one if they ask for none."""
     member = Home(home)
     if member.consortium_as(Role.AGGREGATOR).is_local:
@@ -315,26 +334,22 @@ def _aggregator(home: Path, ledger: Path | None) -> tuple[Aggregator, Ledger | N
             f"`tutelage ledger init FILE --for {home}` makes one."
         )
     budget = Ledger.open(ledger)
-    return Aggregator(member, budget), budget
+    return Aggregator(member, budget, keys_changed=keys_changed), budget
 
 
-def _is_collected(terms: Consortium, budget: Ledger | None, batch: Batch) -> bool:
-    """Return whether the aggregator's ledger has the labels; in the local model nothing is known of that."""
-    reservation = None if budget is None else budget.reserved_for(reservation_name(terms, batch))
-    return budget is not None and reservation is not None and budget.is_settled(reservation)
-
-
-def _cast(entity: Entity, batch: Batch, ballots: Any, box: Mailbox, budget: Ledger) -> Vote:
-    """Vote; if that fails once it is paid for, add that doing it again is free."""
-    before = budget.state().entries
+@contextmanager
+def _paid_once(budget: Ledger | None) -> Iterator[None]:
+    """If the work fails after it was paid for, add that doing it again is free."""
+    before = None if budget is None else budget.state().entries
     try:
-        return entity.vote(batch, ballots, box)
+        yield
     except (InvalidDataError, OSError) as error:
-        if budget.state().entries == before:
+        if budget is None or budget.state().entries == before:
             raise
         said = f"{error.filename or 'A file'}: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise InvalidDataError(
-            f"{said} The votes are paid for: once this is mended, run the same again. It costs nothing more."
+            f"{said} The budget was charged before this failed. Fix it and run the same command again: that costs "
+            "nothing more."
         ) from None
 
 
@@ -352,26 +367,14 @@ def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
     def say(missing: tuple[str, ...]) -> None:
         if said[-1:] != [missing]:
             said.append(missing)
-            typer.echo(f"Waiting for {' and '.join(missing)} to run the same.", err=True)
+            typer.echo(f"Waiting for {' and '.join(missing)} to run `tutelage federate compute`.", err=True)
 
     return say
 
 
 def _print_left_out(left_out: dict[str, str]) -> None:
     for name, reason in sorted(left_out.items()):
-        typer.secho(f"{name} was left out: {reason}", err=True, fg=typer.colors.YELLOW)
-
-
-def _array(path: Path, array: str | None, usual: str) -> Any:
-    """Return the array of a npy or npz file, never unpickling."""
-    if path.suffix.lower() != ".npy":
-        return array_in(read_arrays(path), path, array, usual)
-    try:
-        return np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist. Name a npy or npz file.") from None
-    except (OSError, ValueError, EOFError):
-        raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
+        typer.secho(f"{name} was left out: {printable(reason)}", err=True, fg=typer.colors.YELLOW)
 
 
 def _check_made_for(ballots: Path, asked: Batch) -> None:

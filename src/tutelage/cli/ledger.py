@@ -99,13 +99,13 @@ def init(
 ) -> None:
     """Make the ledger of a data set. Its budget is fixed from then on."""
     if member is None:
-        protects, query = unit_of(_stated(neighbours), unit), None
+        protects, query, owner = unit_of(_stated(neighbours), unit), None, None
     elif neighbours is None and unit is None:
-        protects, query = _agreed(member)
+        protects, query, owner = _agreed(member)
     else:
         raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
     suited = query if order is None else None
-    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited)
+    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited, owner=owner)
     _print(made.state(), file, as_json=as_json)
 
 
@@ -177,13 +177,15 @@ def _stated(neighbours: Neighbours | None) -> Neighbours:
     return neighbours
 
 
-def _agreed(member: Path) -> tuple[PrivacyUnit, Event]:
-    """Return whom the terms that a member joined protect, and what one query under them is."""
+def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
+    """Return whom the terms that a member joined protect, what one query under them is, and what names the member."""
     from tutelage.federation import Home
+    from tutelage.federation.charges import owner_name
     from tutelage.federation.costs import event_of_query
 
-    terms = Home(member).consortium()
-    return terms.unit, event_of_query(terms)
+    home = Home(member)
+    terms = home.consortium()
+    return terms.unit, event_of_query(terms), owner_name(home.identity.member)
 
 
 def _opened(file: Path) -> Ledger:

@@ -8,9 +8,9 @@ from tutelage.exceptions import ConfigError
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def printable(text: str) -> str:
+def printable(text: object) -> str:
     """Return text with what a terminal obeys as Python escapes it."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def require_printable(text: str, where: str) -> str:

@@ -18,8 +18,9 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
+from tutelage.federation import charges
 from tutelage.federation.batch_size import require_size
-from tutelage.federation.costs import event_of_query, reservation_name
+from tutelage.federation.costs import event_of_query
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
 from tutelage.federation.members.keys import Role
@@ -27,14 +28,15 @@ from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.envelopes import Header, Kind, unseal
 from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.federation.messages.perturbed import read_reports
-from tutelage.federation.sharing import ELEMENT_BYTES, recombine
+from tutelage.federation.messages.standing import standing_of
+from tutelage.federation.sharing import recombine
 from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import Decoder, LocalMechanism, decode
 
 _ASKED = "asked"
 _BATCH = "batch"
-_BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 
 
 class Asked(NamedTuple):
@@ -84,6 +86,8 @@ class Aggregator:
         Its folder.
     ledger : Ledger or None
         The consortium's budget for everything that is ever opened; None in the local model.
+    keys_changed : bool
+        The ledger is this aggregator's own and was used with earlier keys of it.
 
     Raises
     ------
@@ -92,11 +96,11 @@ class Aggregator:
     InvalidParameterError
         If there is a ledger in the local model, or none in the secure one.
     LedgerMismatchError
-        If the ledger protects another unit than the consortium's terms.
+        If the ledger protects another unit than the consortium's terms, or belongs to another member.
     """
 
-    def __init__(self, home: Home, ledger: Ledger | None) -> None:
-        self._home, self._ledger = home, ledger
+    def __init__(self, home: Home, ledger: Ledger | None, *, keys_changed: bool = False) -> None:
+        self._home, self._ledger, self._member = home, ledger, home.identity.member
         self._consortium = terms = home.consortium_as(Role.AGGREGATOR)
         if (ledger is None) != terms.is_local:
             raise InvalidParameterError(
@@ -106,6 +110,7 @@ class Aggregator:
             )
         if ledger is not None:
             terms.require_unit(ledger)
+            charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
 
     @property
     def consortium(self) -> Consortium:
@@ -129,7 +134,8 @@ class Aggregator:
         BudgetExceededError
             If they do not all fit. Nothing was spent and nothing announced.
         InvalidDataError
-            If the rows are no plain array, or more than can be computed at once. Nothing was spent.
+            If the rows are no plain array, or more than can be computed at once; if the mailbox cannot take the batch,
+            or holds it already and it was paid from another ledger. Nothing was spent.
         """
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
@@ -138,9 +144,9 @@ class Aggregator:
         if self._ledger is not None and anew:
             self._ledger.require(event_of_query(self._consortium), len(asked))  # before another batch takes its place
         batch = self._kept(Batch.make(self._home.identity, self._consortium, asked), anew=anew)
-        if self._ledger is not None:
-            event, name = event_of_query(self._consortium), reservation_name(self._consortium, batch)
-            self._ledger.reserve(event, batch.n_queries, batch=name)
+        if self._ledger is not None and self._reserved(batch) is None:
+            mailbox.require_room_for_batch(batch)
+            charges.reserve(self._ledger, self._consortium, batch, self._member, batch.n_queries)
         mailbox.put_batch(batch)
         return Asked(batch, batch.n_queries)
 
@@ -168,6 +174,14 @@ class Aggregator:
         if decoder is not None:
             raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
         return self._recombined(batch, mailbox)
+
+    def _reserved(self, batch: Batch) -> Reservation | None:
+        return self._ledger and charges.reserved(self._ledger, self._consortium, batch, self._member)
+
+    def is_collected(self, batch: Batch) -> bool:
+        """Return whether the ledger has the labels of a batch; in the local model nothing is known of that."""
+        reservation = self._reserved(batch)
+        return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
 
     def _kept(self, draft: Batch, *, anew: bool) -> Batch:
         """Return the last batch of the draft's rows, so that asking again after a crash announces and pays for that."""
@@ -211,9 +225,13 @@ class Aggregator:
             return Collected(self._settled(batch, opened - 1), next(iter(answers.values())).entities, {})
         if contradiction is not None:
             raise contradiction
+        parties = [party.name for party in self._consortium.computing_parties]
+        sent = standing_of(self._consortium, mailbox, batch).computed
+        missing = [name for name in parties if name not in sent]
+        who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(
             "The labels of this batch are not complete: all computing parties must have sent theirs of one and the "
-            "same computation. Wait, or let all of them compute it again."
+            f"same computation, and {who}. Let {', '.join(parties)} run `tutelage federate compute` at the same time."
         )
 
     def _whole_runs(self, batch: Batch, mailbox: Mailbox) -> list[dict[str, "_Answer"]]:
@@ -226,20 +244,17 @@ class Aggregator:
     def _opened(self, batch: Batch, mailbox: Mailbox) -> list["_Answer"]:
         """Return the answers that open; anything else that lies beside them is nobody's."""
         me, terms = self._home.identity, self._consortium
-        most = ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
         found = []
         for party in terms.computing_parties:
             header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
-            for envelope in mailbox.labels(batch, party.name, most):
+            for _, envelope in mailbox.labels(batch, party.name):
                 with suppress(ForgedMessageError, InvalidDataError):
                     found.append(_Answer.read(party.name, unseal(me, party, header, envelope)))
         return found
 
     def _settled(self, batch: Batch, labels: IntArray) -> IntArray:
         """Return the labels that count, with the ledger charged for what was answered."""
-        ledger = self._ledger
-        name = reservation_name(self._consortium, batch)
-        reservation = None if ledger is None else ledger.reserved_for(name)
+        ledger, reservation = self._ledger, self._reserved(batch)
         if ledger is None or reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         hashes = self._hashes(batch.rows)
@@ -269,10 +284,7 @@ class Aggregator:
                     reports[entity.name] = read_reports(payload, mechanism, batch.n_queries, terms.n_classes)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
-        if len(reports) < terms.quorum:
-            raise QuorumError(
-                f"{len(reports)} entities answered, and the terms ask for {terms.quorum}. Wait for more, and try again."
-            )
+        terms.require_quorum(reports, left_out)
         labels = decode(np.stack(list(reports.values())), mechanism, terms.n_classes, decoder)
         return Collected(labels, tuple(reports), left_out)
 

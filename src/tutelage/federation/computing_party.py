@@ -12,7 +12,6 @@ from tutelage.exceptions import (
     FederationError,
     InvalidDataError,
     PartyLostError,
-    QuorumError,
     StaleBatchError,
 )
 from tutelage.federation.agreement import (
@@ -138,7 +137,8 @@ class ComputingParty:
         Raises
         ------
         QuorumError
-            If too few entities answered. Nothing was opened.
+            If too few entities answered: at once where this party's own shares are too few, and the others are not
+            waited for. Nothing was opened.
         PartyLostError
             If another party failed or fell silent. Nothing was opened; try again with the same files.
         StaleBatchError
@@ -148,6 +148,7 @@ class ComputingParty:
         """
         begun = pins_in(self._home.kept(_BEGUN, batch.identifier, [AGREED]))
         held, left_out = self._held(batch, mailbox)
+        self._consortium.require_quorum(held, left_out)  # the others can add nobody whose shares this party lacks
 
         async def body(session: Session) -> _Outcome | FederationError:
             try:
@@ -224,7 +225,7 @@ class ComputingParty:
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
-        self._require_quorum(len(pins), left_out)
+        self._consortium.require_quorum(pins, left_out)
         if self._home.keep(_BEGUN, batch.identifier, files_of(pins)) != files_of(pins):
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
         run = hashlib.sha256(plain([batch.identifier, pins, [each["nonce"] for each in everyones]])).hexdigest()
@@ -237,7 +238,7 @@ class ComputingParty:
     ) -> set[str]:
         """Return whose votes are larger than honest ones can be, and add them to `left_out`."""
         terms = self._consortium
-        self._require_quorum(len(held), left_out)
+        terms.require_quorum(held, left_out)
         vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
         bound = projection_bound(
             self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries
@@ -247,10 +248,6 @@ class ComputingParty:
         reason = f"its votes are larger than {terms.teachers_per_entity} teachers and their noise come to."
         left_out |= dict.fromkeys(large, reason)
         return large
-
-    def _require_quorum(self, found: int, left_out: dict[str, str]) -> None:
-        if found < self._consortium.quorum:
-            raise QuorumError(_too_few(found, self._consortium.quorum, left_out))
 
     async def _labels(self, session: Session, blocks: dict[str, Any]) -> bytes:
         terms, totals = self._consortium, np.stack(list(blocks.values())).sum(axis=0) % MODULUS
@@ -272,11 +269,3 @@ def _shared(terms: Consortium) -> SharedMechanism:
 def _endpoint(party: Member) -> Endpoint:
     host, _, port = str(party.address).rpartition(":")
     return Endpoint(party.name, host.strip("[]"), int(port), str(party.certificate))
-
-
-def _too_few(found: int, quorum: int, left_out: dict[str, str]) -> str:
-    reasons = "".join(f" {name} was left out: {reason}" for name, reason in sorted(left_out.items()))
-    return (
-        f"{found} entities answered in a form that all parties can use, and the terms ask for {quorum}, for which the "
-        f"noise was sized. Nothing was opened. Wait for more, and try again.{reasons}"
-    )

@@ -10,7 +10,6 @@ from tutelage.budget import PublicEpsilon
 from tutelage.events import Composed, Event, Repeated, SummedNoise
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.messages.batches import Batch
 from tutelage.federation.noise_shares import SharedMechanism, at_most, event_of_one, parts_of
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import LocalMechanism
@@ -31,11 +30,6 @@ def event_of_query(consortium: Consortium) -> Event:
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
     return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest, simulated=False)
-
-
-def reservation_name(consortium: Consortium, batch: Batch) -> str:
-    """Return how ledgers call a batch: terms and rows are in it, so that no other batch is ever taken for it."""
-    return f"{consortium.fingerprint}/{batch.identifier}/{batch.query_hash}"
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:

@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
+_MOST_LISTED = 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
@@ -46,6 +48,12 @@ def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     return value
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence; of many, the first ten and how many more there are."""
+    more = f" and {len(names) - _MOST_LISTED:,} more" * (len(names) > _MOST_LISTED)
+    return f"{', '.join(names[:_MOST_LISTED])}{more}"
+
+
 def write_once(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten.
 
@@ -67,6 +75,28 @@ def write_once(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def require_room(path: Path) -> None:
+    """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing.
+
+    Raises
+    ------
+    InvalidDataError
+        If that is so.
+    """
+    if os.path.lexists(path):
+        raise InvalidDataError(
+            f"{path} exists already, but this ledger has not paid for it. Nothing was spent. Use the home folder and "
+            "the ledger that the file was made with; remove the file only if another person put it there."
+        )
+    probe = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(probe, b"", 0o644)
+        probe.unlink()
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be written: {error.strerror}. Nothing was spent.") from None
 
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
@@ -98,6 +128,8 @@ def read_within(path: Path, most: int) -> bytes:
             data = file.read(most + 1)
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist.") from None
+    except ValueError:
+        raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.") from None
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     if len(data) > most:
@@ -125,7 +157,9 @@ def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[
     if type(found) is not int:
         raise damaged
     if found != version:
-        raise InvalidDataError(f"A {file} file of format {found} was given; this version reads {version}. Upgrade.")
+        raise InvalidDataError(
+            f"A {file} file of format {_short(found)} was given; this version reads {version}. Upgrade."
+        )
     return content
 
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, StaleBatchError
+from tutelage.federation import charges
 from tutelage.federation.batch_size import require_size
-from tutelage.federation.costs import event_of_query, reservation_name
+from tutelage.federation.costs import event_of_query
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
 from tutelage.federation.members.keys import Role
@@ -18,6 +19,7 @@ from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.envelopes import Header, Kind, seal
 from tutelage.federation.messages.mailbox import Mailbox
 from tutelage.federation.messages.perturbed import write_reports
+from tutelage.federation.messages.standing import standing_of
 from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
 from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
 from tutelage.ledger import Ledger
@@ -62,19 +64,22 @@ class Entity:
         Its folder.
     ledger : Ledger
         The budget of this entity's own data.
+    keys_changed : bool
+        The ledger is this entity's own and was used with earlier keys of it.
 
     Raises
     ------
     FederationError
         If the home's member is no entity of a consortium.
     LedgerMismatchError
-        If the ledger protects another unit than the consortium's terms.
+        If the ledger protects another unit than the consortium's terms, or belongs to another member.
     """
 
-    def __init__(self, home: Home, ledger: Ledger) -> None:
-        self._home, self._ledger = home, ledger
+    def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
+        self._home, self._ledger, self._member = home, ledger, home.identity.member
         self._consortium = home.consortium_as(Role.ENTITY)
         self._consortium.require_unit(ledger)
+        charges.require_own(ledger, self._consortium, self._member, keys_changed=keys_changed)
 
     @property
     def consortium(self) -> Consortium:
@@ -119,16 +124,18 @@ class Entity:
             If the entity's own budget does not allow it: for the whole batch in the secure model, for one more query in
             the local one. Nothing was spent.
         InvalidDataError
-            If the ballots do not fit the batch and the consortium's terms. Nothing was spent.
+            If the ballots do not fit the batch and the consortium's terms, or the mailbox cannot take the votes.
+            Nothing was spent.
         StaleBatchError
-            If the batch was voted on already and what was sent is lost: fresh noise would be a second release.
+            If the batch was computed without this entity, or is another consortium's: nothing was spent. If it was
+            voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
         name, recipients = _name(batch), self._recipients()
         stored = self._home.kept(_VOTES, name, recipients)
         repeated = stored is not None
         if stored is None:
-            reservation = self._reserved(batch)
+            reservation = self._reserved(batch, mailbox)
             if self._ledger.is_settled(reservation):
                 raise StaleBatchError(
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
@@ -137,7 +144,7 @@ class Entity:
             made = self._sealed(batch, checked, reservation.queries)
             stored = self._home.keep(_VOTES, name, made)
             repeated = stored != made  # another process was faster
-        reservation = self._reserved(batch)
+        reservation = self._reserved(batch, mailbox)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for recipient, envelope in stored.items():
@@ -145,13 +152,14 @@ class Entity:
         return Vote(stored, reservation.queries, repeated)
 
     def _send(self, batch: Batch, recipient: str, envelope: bytes, mailbox: Mailbox) -> None:
-        name = self._home.identity.member.name
         if self._consortium.is_local:
-            mailbox.put_ballots(batch, name, envelope)
+            mailbox.put_ballots(batch, self._member.name, envelope)
         else:
-            mailbox.put_shares(batch, name, recipient, envelope)
+            mailbox.put_shares(batch, self._member.name, recipient, envelope)
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
+        if batch.consortium != self._consortium.fingerprint:
+            raise StaleBatchError(f"Batch {batch.identifier} is not for {self._consortium.name!r} as it stands now.")
         require_size(self._consortium, batch.n_queries)
         found = np.asarray(ballots)
         most = self._consortium.teachers_per_entity
@@ -176,16 +184,28 @@ class Entity:
         terms = self._consortium
         return tuple(member.name for member in ((terms.aggregator,) if terms.is_local else terms.computing_parties))
 
-    def _reserved(self, batch: Batch) -> Reservation:
+    def _reserved(self, batch: Batch, mailbox: Mailbox) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit."""
-        event, queries = event_of_query(self._consortium), batch.n_queries
-        name = reservation_name(self._consortium, batch)
-        known = self._ledger.reserved_for(name)
+        known = charges.reserved(self._ledger, self._consortium, batch, self._member)
         if known is not None:
             return known
+        self._require_in_time(batch, mailbox)
+        queries = batch.n_queries
         if self._consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
-            queries = min(queries, max(1, self._ledger.fitting(event)))
-        return self._ledger.reserve(event, queries, batch=name)
+            queries = min(queries, max(1, self._ledger.fitting(event_of_query(self._consortium))))
+        return charges.reserve(self._ledger, self._consortium, batch, self._member, queries)
+
+    def _require_in_time(self, batch: Batch, mailbox: Mailbox) -> None:
+        """Refuse to pay for votes that nobody could use, or that could not be sent."""
+        computed = standing_of(self._consortium, mailbox, batch).computed
+        if computed:  # a party that signed labels has fixed, with the two others, whose votes are in them
+            raise StaleBatchError(
+                f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
+                "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
+                "next batch."
+            )
+        parties = [] if self._consortium.is_local else self._recipients()
+        mailbox.require_room_for_answer(batch, self._member.name, parties)
 
     def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
         terms = self._consortium
@@ -199,7 +219,7 @@ class Entity:
             recipient: seal(
                 self._home.identity,
                 terms.member(recipient),
-                Header.of(terms, batch, kind, self._home.identity.member.name, recipient),
+                Header.of(terms, batch, kind, self._member.name, recipient),
                 payload,
             )
             for recipient, payload in payloads.items()

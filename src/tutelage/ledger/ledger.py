@@ -166,6 +166,7 @@ class Ledger:
             read.checkpoint()
         self._filter, self._unit = terms_of(opening, self._key)
         self._opened = opening.content["written"]
+        self._owner = opening.content.get("owner")
 
     @classmethod
     def create(
@@ -177,6 +178,7 @@ class Ledger:
         unit: PrivacyUnit,
         order: float | None = None,
         suited_to: Event | None = None,
+        owner: str | None = None,
         timeout: float = _TIMEOUT,
     ) -> Self:
         """Make the ledger of a data set; its budget is fixed from then on.
@@ -193,6 +195,8 @@ class Ledger:
             Rényi order at which the limit is kept. Default: the best for Gaussian noise.
         suited_to : Event, optional
             A release to find the best order for, instead of Gaussian noise.
+        owner : str, optional
+            Public identifier of the member of a consortium that alone may charge it.
         timeout : float
             Seconds to wait while another process writes.
 
@@ -206,7 +210,7 @@ class Ledger:
         limit = _limit(epsilon, delta, order, suited_to)
         key = secrets.token_bytes(32)
         try:
-            return cls(Store.create(Path(path), _first(limit, unit, key), key, timeout=timeout))
+            return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))
         except FileExistsError:
             raise LedgerStorageError(
                 f"{path} exists already, and a budget is set once. Open it, or name another file."
@@ -278,6 +282,11 @@ class Ledger:
     def unit(self) -> PrivacyUnit:
         """Whom the budget protects."""
         return self._unit
+
+    @property
+    def owner(self) -> str | None:
+        """Public identifier of the member of a consortium that it was made for, or None."""
+        return self._owner
 
     def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
         """Tie the ledger to a private data set, or check that it is tied to this one.
@@ -645,7 +654,8 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
     return RenyiFilter(epsilon, delta, order)
 
 
-def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
+def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes, owner: str | None = None) -> Entry:
+    named = {} if owner is None else {"owner": owner}
     return Entry.after(
         None,
         Kind.OPENED,
@@ -656,6 +666,7 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes) -> Entry:
         capacity=limit.capacity,
         unit={"name": unit.name, "neighboring": str(unit.neighboring)},
         key=hashlib.sha256(key).hexdigest(),
+        **named,
     )
 
 

@@ -3,16 +3,17 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, QuorumError
 from tutelage.federation.documents import (
     MOST_BYTES_OF_A_DOCUMENT,
     hexadecimal,
+    listed,
     parse,
     read_within,
     write_once,
@@ -174,6 +175,31 @@ class Consortium:
                 f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
                 f"'{self.unit.name}' ({self.unit.neighboring}). Make a ledger for that."
             )
+
+    def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:
+        """Refuse to open anything where too few entities answered, naming those that did not.
+
+        Parameters
+        ----------
+        answered : collection of str
+            Entities whose answers can be used.
+        left_out : mapping of str to str
+            Entities whose answers cannot, and why.
+
+        Raises
+        ------
+        QuorumError
+            If they are fewer than the terms ask for.
+        """
+        if len(answered) >= self.quorum:
+            return
+        silent = [entity.name for entity in self.entities if entity.name not in {*answered, *left_out}]
+        missing = f" No answer from {listed(silent)}: let more entities run `tutelage federate vote`." * bool(silent)
+        reasons = "".join(f" {name} was left out: {reason}" for name, reason in sorted(left_out.items()))
+        raise QuorumError(
+            f"{len(answered)} of {len(self.entities)} entities answered in a form that can be used, and the terms ask "
+            f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten.

@@ -135,13 +135,35 @@ def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes
     Raises
     ------
     ForgedMessageError
-        If it is too long, damaged, of another format, consortium, batch, kind, sender or recipient, or was not signed
-        by the sender.
+        If it is not what `sealed_by` takes, or does not open.
     InvalidParameterError
         If `expected` does not name `sender` and the identity's own member.
     """
-    _require_named(sender, expected.sender, "sender")
     _require_named(identity.member, expected.recipient, "recipient")
+    return identity.unseal(sealed_by(sender, expected, envelope), expected.to_bytes())
+
+
+def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
+    """Return the ciphertext of an envelope that its sender signed under the expected header; any member can check it.
+
+    Parameters
+    ----------
+    sender : Member
+        Who must have signed it.
+    expected : Header
+        What it must be about.
+    envelope : bytes
+        What arrived; nothing about it is trusted.
+
+    Raises
+    ------
+    ForgedMessageError
+        If it is too long, damaged, of another format, consortium, batch, kind, sender or recipient, or was not signed
+        by the sender.
+    InvalidParameterError
+        If `expected` does not name `sender`.
+    """
+    _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")
     line = envelope[: envelope.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
@@ -152,7 +174,7 @@ def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes
     signature, ciphertext = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
-    return identity.unseal(ciphertext, line)
+    return ciphertext
 
 
 def _require_named(member: Member, name: str, role: str) -> None:

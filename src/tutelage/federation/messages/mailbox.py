@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import final
 
 from tutelage.exceptions import ForgedMessageError
-from tutelage.federation.documents import hexadecimal, member_name, read_within, write_once
+from tutelage.federation.documents import hexadecimal, member_name, read_within, require_room, write_once
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.messages.batches import Batch
 from tutelage.federation.messages.envelopes import MOST_BYTES
+from tutelage.federation.sharing import ELEMENT_BYTES
 
 _RUN_DIGITS = 64
+_BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 
 
 @final
@@ -117,26 +119,39 @@ class Mailbox:
         name = f"{_named(party)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
-    def labels(self, batch: Batch, party: str, most: int = MOST_BYTES) -> Iterator[bytes]:
-        """Yield a computing party's sealed shares of the labels, one for each run, in the order of the runs' names.
+    def labels(self, batch: Batch, party: str) -> Iterator[tuple[str, bytes]]:
+        """Yield a computing party's runs and its sealed shares of the labels of each, in the order of the runs' names.
 
-        Anything else that lies there, or has more than `most` bytes, is none.
+        Files of any other kind or name, and files longer than shares of this batch can be, are skipped.
         """
+        most = ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
         folder = self.folder / "labels" / batch.identifier
-        for found in _matches(folder, rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed"):
+        for found in _matches(folder, rf"{re.escape(_named(party))}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
             about = (folder / found[0]).lstat()
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
-                yield read_within(folder / found[0], most)
+                yield found[1], read_within(folder / found[0], most)
 
     def has_answered(self, batch: Batch, entity: str, parties: Sequence[str]) -> bool:
         """Whether an entity has sent something to every party, or its ballots where there is none; nothing is read."""
-        places = [self._shares_path(batch, entity, party) for party in parties] or [self._ballots_path(batch, entity)]
-        return all(place.exists() for place in places)
+        return all(place.exists() for place in self._answer_paths(batch, entity, parties))
 
-    def has_computed(self, batch: Batch, party: str) -> bool:
-        """Whether a computing party has sent labels; nothing is read."""
-        pattern = rf"{re.escape(_named(party))}\.[0-9a-f]{{{_RUN_DIGITS}}}\.sealed"
-        return bool(_matches(self.folder / "labels" / batch.identifier, pattern))
+    def require_room_for_answer(self, batch: Batch, entity: str, parties: Sequence[str]) -> None:
+        """Refuse, before anything is paid, to answer where an answer lies already or none can be written.
+
+        Raises
+        ------
+        InvalidDataError
+            If that is so. The same holds for `require_room_for_batch`.
+        """
+        for path in self._answer_paths(batch, entity, parties):
+            require_room(path)
+
+    def require_room_for_batch(self, batch: Batch) -> None:
+        """Refuse, before anything is paid, to announce a batch that lies there already or cannot be written."""
+        require_room(self.batch_path(batch.identifier))
+
+    def _answer_paths(self, batch: Batch, entity: str, parties: Sequence[str]) -> list[Path]:
+        return [self._shares_path(batch, entity, party) for party in parties] or [self._ballots_path(batch, entity)]
 
     def _shares_path(self, batch: Batch, entity: str, party: str) -> Path:
         return self.folder / "shares" / batch.identifier / f"{_named(entity)}.to-{_named(party)}.sealed"

@@ -5,6 +5,7 @@ import hashlib
 import os
 import secrets
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from tutelage.federation.mpc.tls import certificate_bytes, certificate_of, conte
 
 KEY_BYTES = 16
 _VERSION = b"tutelage computing parties 1"
-_PATIENCE = 5.0  # seconds for a handshake, so that a silent caller does not keep a place
+_NOBODY = "did not answer"
+_OTHER_KEYS = "answered with other keys or terms than those of this party"
+_PATIENCE = 30.0  # seconds for a handshake, so that a silent caller does not keep a place
 _PAUSE = 0.1
 _TOLD_EVERY = 2.0  # seconds
 
@@ -86,6 +89,7 @@ class Meeting:
         self._agreement = hashlib.sha256(_VERSION + b"".join(map(_digest, self._certificates))).digest()
         self._met: dict[int, asyncio.Future[Met]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
+        self._seen = dict.fromkeys(range(len(endpoints)), _NOBODY)  # what became of the last call, by place
 
     async def everybody(
         self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None = None
@@ -119,21 +123,32 @@ class Meeting:
                 server.close()
         if missing := self._missing():
             raise PartyLostError(
-                f"No connection to {' and '.join(missing)} within {timeout:g} s. Nothing was opened; see that all "
-                "three run, and that addresses and certificates are those of the consortium file."
+                f"No connection to {' and '.join(missing)} within {timeout:g} s. Nothing was opened. "
+                f"{' '.join(map(self._reason, self._absent()))} All three computing parties must run `tutelage "
+                "federate compute` on the same batch at the same time."
             )
         return {place: found.result() for place, found in self._met.items()}
 
     async def _all_met(self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None) -> None:
-        clock = asyncio.get_running_loop().time
-        end = clock() + timeout
-        while (left := end - clock()) > 0 and self._missing():
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        while (left := end - loop.time()) > 0 and self._missing():
             await asyncio.wait(self._met.values(), timeout=min(left, _TOLD_EVERY))
             if waiting is not None and (missing := self._missing()):
                 waiting(missing)
 
     def _missing(self) -> tuple[str, ...]:
-        return tuple(self._endpoints[place].name for place, found in self._met.items() if not found.done())
+        return tuple(self._endpoints[place].name for place in self._absent())
+
+    def _absent(self) -> list[int]:
+        return [place for place, found in self._met.items() if not found.done()]
+
+    def _reason(self, place: int) -> str:
+        """Return why there is no connection to a party, as far as it can be seen from here."""
+        there, (host, port) = self._endpoints[place], self._here
+        if place < self._me:
+            return f"{there.name} did not connect to {host}:{port}."
+        return f"{there.name} {self._seen[place]} at {there.host}:{there.port}."
 
     def abort(self) -> None:
         """Drop every connection that is still open."""
@@ -155,10 +170,12 @@ class Meeting:
         """Call a party again and again until it is the right one that answers."""
         there = self._endpoints[place]
         while True:
-            with suppress(OSError, EOFError, TimeoutError):
+            seen = _NOBODY
+            try:
                 reader, writer = await asyncio.open_connection(
                     there.host, there.port, ssl=self._calling, ssl_handshake_timeout=_PATIENCE
                 )
+                seen = _OTHER_KEYS
                 self._writers.add(writer)
                 if self._place_of(writer) == place:
                     writer.write(self._greeting(self._me))
@@ -168,6 +185,11 @@ class Meeting:
                         self._met[place].set_result(Met(reader, writer, key))
                         return
                 self._refuse(writer)
+            except ssl.SSLError:
+                seen = _OTHER_KEYS
+            except (OSError, EOFError):
+                pass
+            self._seen[place] = seen
             await asyncio.sleep(_PAUSE)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

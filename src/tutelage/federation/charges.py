@@ -1,0 +1,71 @@
+"""Whose ledger pays for a batch, and under which name: no member's vote is ever charged to another member's ledger."""
+
+from tutelage.exceptions import LedgerMismatchError
+from tutelage.federation.costs import event_of_query
+from tutelage.federation.members.consortium import Consortium
+from tutelage.federation.members.keys import Member
+from tutelage.federation.messages.batches import Batch
+from tutelage.ledger import Ledger
+from tutelage.ledger.entries import Kind
+from tutelage.ledger.ledger import Reservation
+
+
+def owner_name(member: Member) -> str:
+    """Return how a ledger names the member that it belongs to: the fingerprint of its public keys, without spaces."""
+    return member.fingerprint.replace(" ", "")
+
+
+def require_own(ledger: Ledger, consortium: Consortium, member: Member, *, keys_changed: bool) -> None:
+    """Refuse a ledger that belongs to another member. A ledger that names no owner becomes that of the first payer.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        What is to be charged.
+    consortium : Consortium
+        The terms, in which the owner is looked up by name.
+    member : Member
+        Whose vote or batch is to be charged.
+    keys_changed : bool
+        The ledger is this member's own, from before it made new keys.
+
+    Raises
+    ------
+    LedgerMismatchError
+        If it belongs to another member.
+    """
+    own = owner_name(member)
+    if keys_changed or ledger.owner == own:
+        return
+    owner = _last_payer(ledger) or ledger.owner
+    if owner not in (None, own):
+        names = {owner_name(each): each.name for each in consortium.members}
+        whose = names.get(owner, f"the member with the fingerprint {owner}")
+        raise LedgerMismatchError(
+            f"{ledger.path or 'The ledger in memory'} is the ledger of {whose}, not of {member.name}. Nothing was "
+            f"spent. Name the ledger of {member.name}; if this is the one and {member.name} has made new keys since, "
+            "add --keys-changed (`keys_changed=True`)."
+        )
+
+
+def reserved(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member) -> Reservation | None:
+    """Return what `reserve` spent on a batch for this member, or an earlier version did for any; None where neither."""
+    whole = _name(consortium, batch)
+    return ledger.reserved_for(f"{whole}/{owner_name(member)}") or ledger.reserved_for(whole)
+
+
+def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member, queries: int) -> Reservation:
+    """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
+    event, name = event_of_query(consortium), f"{_name(consortium, batch)}/{owner_name(member)}"
+    return ledger.reserve(event, queries, batch=name)
+
+
+def _name(consortium: Consortium, batch: Batch) -> str:
+    """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
+    return f"{consortium.fingerprint}/{batch.identifier}/{batch.query_hash}"
+
+
+def _last_payer(ledger: Ledger) -> str | None:
+    """Return the member that was charged last; None where none was, or only by versions that did not say whom."""
+    names = (entry.get("batch", "").split("/") for entry in ledger.export() if entry["kind"] == Kind.RESERVED)
+    return next((parts[3] for parts in reversed(list(names)) if len(parts) == 4), None)
