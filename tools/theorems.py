@@ -104,13 +104,11 @@ def page() -> str:
         if not (ROOT / "docs" / "proofs" / proof).is_file():
             raise SystemExit(f"{proof} does not exist")
         applied = getattr(importlib.import_module(f"tutelage.{module}"), name)
-        counts = {path: tests_that_use(applied, tree) for path, tree in trees.items()}
-        tests = [f"`{path}`: {number}" for path, number in counts.items() if number]
+        tests = [f"`{path}`" for path, tree in trees.items() if tests_that_use(applied, tree)]
         if not tests:
             raise SystemExit(f"no test uses {where}")
         lines.append(f"| [{theorem}](proofs/{proof}) | `{module}.{name}` | {', '.join(tests)} |")
-    lines += ["", "The number behind a file is that of its tests that mention the function.", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def tests_that_use(applied: Any, tree: ast.Module) -> int:
