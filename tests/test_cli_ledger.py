@@ -264,12 +264,14 @@ def test_a_run_without_a_budget_may_be_made_once(folder):  # noqa: F811
     assert "a budget is set once" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
 
 
-def test_other_rows_or_changed_rows_are_noticed(folder):  # noqa: F811
+def test_people_who_left_are_noticed_and_a_row_of_theirs_less_is_not(folder):  # noqa: F811
     room = ("delta = 1e-5", 'delta = 1e-5\nepsilon = 60\nledger = "one.ledger"')
     configure(folder, room)
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     lines = (folder / "private.csv").read_text().splitlines()
-    (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")
+    (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")  # everyone has two rows
+    assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
+    (folder / "private.csv").write_text("\n".join(lines[:-2]) + "\n")
     refused = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
     assert "is tied to other people or other rows" in refused
     assert tutelage("run", "config.toml", "--overwrite", "--data-changed", cwd=folder).returncode == 0

@@ -145,3 +145,8 @@ def test_equal_rows_are_chance_in_a_table_of_few_and_not_in_one_of_many():
     many, others = rng.uniform(size=(500, 4)), rng.uniform(size=(200, 4))
     assert not _share_rows(data(many, others))
     assert _share_rows(data(many, np.concatenate([others, many[:1]])))
+    # A single equal pair, no two private rows alike: chance where cells take 25 values, and none where they take 1,000.
+    for values, found in ((25, False), (1000, True)):
+        cells = np.random.default_rng(1).integers(0, values, (700, 3))
+        apart = np.unique(cells, axis=0)[np.random.default_rng(2).permutation(600)]
+        assert _share_rows(data(apart[:400], apart[399:])) is found
