@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
+from processes import descendants, until, wait_for_end
 from tutelage import VoteHistogram
 from tutelage.budget import round_up
 from tutelage.exceptions import InvalidDataError
@@ -100,7 +100,7 @@ def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> 
 
 def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
 
 
 def heed_interrupts() -> None:
@@ -462,7 +462,8 @@ def test_single_class_and_empty_shards_are_ordinary(folder):
     assert all(is_finding(line) for line in result.stderr.splitlines())
 
 
-def test_an_interrupted_run_says_so_and_continues(folder):
+@pytest.mark.parametrize(("send", "number", "code"), [(os.killpg, signal.SIGINT, 130), (os.kill, signal.SIGTERM, 143)])
+def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     configure(
         folder,
         (
@@ -483,12 +484,13 @@ def test_an_interrupted_run_says_so_and_continues(folder):
         preexec_fn=heed_interrupts,
     )
     checkpoints = folder / "out" / "private-checkpoints"
-    deadline = time.monotonic() + 90
-    while len(list(checkpoints.glob("*.npz"))) < 4 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal does with Ctrl-C: the workers get it too
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
+    until(lambda: len(list(checkpoints.glob("*.npz"))) >= 4, process)
+    workers = descendants(process.pid)
+    send(process.pid, number)  # a terminal sends Ctrl-C to the workers too
+    stdout, stderr = process.communicate()
+    assert process.returncode == code, stderr
+    for worker in workers:
+        wait_for_end(worker)
     assert stdout == ""
     assert "interrupted; no results were written" in stderr
     assert "Traceback" not in stderr

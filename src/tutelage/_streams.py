@@ -1,9 +1,7 @@
 """The random streams of this process: first weights, bootstrap samples, the order of batches. Never noise."""
 
-import os
 import random  # what estimators may draw from, behind our back
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -13,25 +11,24 @@ from typing import Any
 import numpy as np
 from numpy import random as numpy_random
 
+from tutelage._forks import LongLock, repair_in_child
+
 _FEWER_BITS = 2**32
 
 
-class _Turns:
-    """A lock that a forked child has anew: whoever held it in the parent did not come along."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+streams_in_use = LongLock()
 
 
-streams_in_use = _Turns()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=streams_in_use.__init__)
+def _unlock_numpy() -> None:
+    """Unlock numpy's global stream in a child: a thread that did not come along may have been drawing from it."""
+    numpy: Any = numpy_random  # whose stubs lack both functions
+    locked = numpy.get_bit_generator()
+    free = type(locked)()
+    free.state = locked.state
+    numpy.set_bit_generator(free)
+
+
+repair_in_child(_unlock_numpy)
 
 
 @contextmanager

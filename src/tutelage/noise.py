@@ -5,7 +5,6 @@ repeated; noise that can be replayed protects nobody, and everything made with i
 """
 
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Context, Decimal
@@ -16,12 +15,15 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._forks import BriefLock
 from tutelage._typing import IntArray
 from tutelage._validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
 from tutelage.progress import progress_bar
 
-_FEATURES = threading.Lock()
+# OpenDP's settings, its import, the generator of its OpenSSL and numpy's generators all lock something that a child
+# would find locked for ever if it were forked in the middle of a draw.
+_DRAWING = BriefLock()
 _CHANCE_BITS = 60
 _WORD_BITS = 64
 _MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
@@ -145,7 +147,8 @@ class SimulationNoise:
         noise_scale(scale, "scale", "SimulationNoise")
         # The difference of two geometric variables is two-sided geometric, that is, discrete Laplace.
         stop = -np.expm1(-1.0 / scale)
-        return self._generator.geometric(stop, shape) - self._generator.geometric(stop, shape)
+        with _DRAWING:
+            return self._generator.geometric(stop, shape) - self._generator.geometric(stop, shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
@@ -153,34 +156,40 @@ class SimulationNoise:
         reach = int(np.ceil(_TAIL * sigma))
         support = np.arange(-reach, reach + 1)
         weights = np.exp(-((support / sigma) ** 2) / 2)
-        return self._generator.choice(support, size=shape, p=weights / weights.sum())
+        with _DRAWING:
+            return self._generator.choice(support, size=shape, p=weights / weights.sum())
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens."""
-        return int(self._generator.integers(2**_CHANCE_BITS)) < chance
+        with _DRAWING:
+            return int(self._generator.integers(2**_CHANCE_BITS)) < chance
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         noise_scale(scale, "scale", "SimulationNoise")
         weights = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
         up_to = np.cumsum(weights, axis=1)
-        drawn = self._generator.random((len(counts), 1)) * up_to[:, -1:]
+        with _DRAWING:
+            drawn = self._generator.random((len(counts), 1)) * up_to[:, -1:]
         return np.argmax(drawn < up_to, axis=1)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         noise_scale(scale, "scale", "SimulationNoise")
         # McKenna and Sheldon 2020, arXiv:2010.12603, Algorithm 1: in random order, the first to win a flip of its own.
-        order = self._generator.permuted(np.broadcast_to(np.arange(counts.shape[1]), counts.shape), axis=1)
+        with _DRAWING:
+            order = self._generator.permuted(np.broadcast_to(np.arange(counts.shape[1]), counts.shape), axis=1)
+            drawn = self._generator.random(counts.shape)
         chance = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
-        won = self._generator.random(counts.shape) < np.take_along_axis(chance, order, axis=1)
+        won = drawn < np.take_along_axis(chance, order, axis=1)
         return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
 
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
         chance = keep_chance(epsilon, n_classes)
-        kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
-        steps = self._generator.integers(1, n_classes, size=int(np.count_nonzero(~kept)))
+        with _DRAWING:
+            kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
+            steps = self._generator.integers(1, n_classes, size=int(np.count_nonzero(~kept)))
         return _respond(classes, n_classes, kept, steps)
 
 
@@ -248,26 +257,22 @@ def _uniform_below(limit: int, count: int) -> IntArray:
 
 def _draw(build: Callable[[Any], Any], shape: tuple[int, ...], progress: bool) -> IntArray:
     """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
-    import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
-
-    with _contrib_constructors():
-        measurement = build(dp)
     number = int(np.prod(shape, dtype=np.int64))
     parts = [min(_AT_ONCE, number - start) for start in range(0, number, _AT_ONCE)]
     shown = progress_bar(parts, "noise", len(parts), shown=progress and number > _MANY)
-    drawn = [value for part in shown for value in measurement([0] * part)]
+    with _opendp() as dp:
+        measurement = build(dp)
+        drawn = [value for part in shown for value in measurement([0] * part)]
     return np.asarray(drawn, dtype=np.int64).reshape(shape)
 
 
 def _draw_winners(measure: Callable[[Any], Any], counts: IntArray, scale: float, progress: bool) -> IntArray:
     """Draw a noisy winner per row: Gumbel noise where `measure` is zCDP's divergence, exponential where it is pure."""
-    import opendp.prelude as dp
-
-    with _contrib_constructors():
+    with _opendp() as dp:
         distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
         select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
-    rows = progress_bar(counts.tolist(), "noise", len(counts), shown=progress and len(counts) > _MANY)
-    return np.fromiter((select(row) for row in rows), dtype=np.int64, count=len(counts))
+        rows = progress_bar(counts.tolist(), "noise", len(counts), shown=progress and len(counts) > _MANY)
+        return np.fromiter((select(row) for row in rows), dtype=np.int64, count=len(counts))
 
 
 def _integers(dp: Any) -> Any:
@@ -275,16 +280,17 @@ def _integers(dp: Any) -> Any:
 
 
 @contextmanager
-def _contrib_constructors() -> Iterator[None]:
-    """Enable OpenDP's vetted-by-contributors constructors here without changing the setting for the whole process."""
-    from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
+def _opendp() -> Iterator[Any]:
+    """Yield OpenDP with its vetted-by-contributors constructors, which stay off for the rest of the process."""
+    with _DRAWING:
+        import opendp.prelude as dp  # over a second to import, so only when noise is really drawn
+        from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
 
-    with _FEATURES:  # the setting is one for all threads
         if "contrib" in GLOBAL_FEATURES:  # the user's own choice stays as it is
-            yield
+            yield dp
             return
         enable_features("contrib")
         try:
-            yield
+            yield dp
         finally:
             disable_features("contrib")

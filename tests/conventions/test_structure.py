@@ -16,7 +16,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 ROOT_WORDS = {
     "exceptions", "events", "budget", "neighboring", "progress", "tables",
-    "_typing", "_validation", "_files", "_fitting", "_streams",
+    "_typing", "_validation", "_files", "_fitting", "_forks", "_parallel", "_streams",
 }  # fmt: skip
 # Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
 MAY_IMPORT: dict[str, set[str]] = {
@@ -127,8 +127,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 ROOT_ORDER = [
-    {"exceptions", "_typing"},
-    {"_validation", "neighboring", "_files", "_fitting", "_streams", "progress", "tables"},
+    {"exceptions", "_forks", "_typing"},
+    {"_validation", "neighboring", "_files", "_fitting", "_parallel", "_streams", "progress", "tables"},
     {"events", "budget"},
 ]
 

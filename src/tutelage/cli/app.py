@@ -1,11 +1,16 @@
 """The command line's frame: verbs, loaded when they are called, and how refusals reach the user."""
 
 import difflib
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
+from types import FrameType
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -43,6 +48,9 @@ _FIRST_STEPS = (
     ("tutelage example files", "write files.toml, to fill in for your own csv or npz"),
 )
 _EPILOG = "`tutelage VERB --help` says more; so does the folder docs/ of the source, from docs/index.md on."
+
+_INTERRUPTED = 130  # exit codes as a shell reports a signal: 128 and its number
+_TERMINATED = 143
 
 _show_as_python_does = warnings.showwarning
 
@@ -99,7 +107,7 @@ class _Verbs(TyperGroup):
                 err=True,
                 fg=typer.colors.YELLOW,
             )
-            raise typer.Exit(130) from None
+            raise typer.Exit(_INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -147,6 +155,29 @@ def _refuse(sentence: str, code: int) -> None:
     sys.exit(code)
 
 
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """End on SIGTERM as on Ctrl-C, except for the exit code, which is the usual 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except SystemExit as left:
+        if received and left.code == _INTERRUPTED:
+            raise SystemExit(_TERMINATED) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
     warnings.showwarning = _show_warning
@@ -154,9 +185,10 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # what an encoding lacks, such as ε, must stop nothing
             stream.reconfigure(errors="backslashreplace")
     try:
-        for argument in sys.argv[1:]:
-            require_printable(argument, "An argument")
-        app(prog_name="tutelage")
+        with _sigterm_interrupts():
+            for argument in sys.argv[1:]:
+                require_printable(argument, "An argument")
+            app(prog_name="tutelage")
     except TutelageError as error:
         _refuse(str(error), 2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
     except OSError as error:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from joblib import Parallel, delayed
+from joblib import delayed
 
+from tutelage._parallel import parallel
 from tutelage._typing import IntArray, Matrix
 from tutelage.partition import Shards
 
@@ -47,7 +48,7 @@ def answers_right(network: "Network", trial: Trial, seeds: Sequence[int]) -> tup
     started = time.perf_counter()
     on_processors = network.torch_device().type == "cpu"  # an accelerator trains one after the other
     n_jobs = min(len(seeds), os.cpu_count() or 1) if on_processors else 1
-    right = Parallel(n_jobs=n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
+    right = parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
     return np.array(right), time.perf_counter() - started
 
 

@@ -6,7 +6,6 @@ its worker while no other teacher is in flight is given up. Whether a teacher is
 alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
 """
 
-import os
 import signal
 import sys
 import threading
@@ -21,10 +20,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import sklearn
-from joblib import Parallel, delayed, parallel_config
+from joblib import delayed, parallel_config
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from tutelage._forks import BriefLock, repair_in_child
+from tutelage._parallel import parallel
 from tutelage._streams import own_streams, stream_may_come
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
@@ -201,10 +202,10 @@ def _over_joblib(
             yield delayed(_in_worker)(number, job.seed, job.work, job.own(number), job.shared)
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
-    parallel: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
+    run = parallel(n_jobs, return_as=return_as, max_nbytes=None)
     failure: Exception | None = None
     try:
-        yield from parallel(calls())
+        yield from run(calls())
     except TeacherTrainingError:
         raise
     except Exception as error:
@@ -276,9 +277,11 @@ class _WholeProcess:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = BriefLock()
         self._inside = 0
+        self._here = threading.local()
         self._undo = ExitStack()
+        repair_in_child(self._forget_other_threads)
 
     def __enter__(self) -> None:
         with self._lock:
@@ -286,22 +289,26 @@ class _WholeProcess:
                 self._undo.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
                 self._undo.enter_context(_libraries().limit(limits=1, user_api="blas"))
-            self._inside += 1
+            self._add(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
+            self._add(-1)
             if not self._inside:
                 self._undo.close()
 
-    def forget(self) -> None:
-        """Start anew in a child, whose parent's other threads did not come along."""
-        self.__init__()
+    def _add(self, count: int) -> None:
+        self._inside += count
+        self._here.inside = getattr(self._here, "inside", 0) + count
+
+    def _forget_other_threads(self) -> None:
+        """Undo in a child what was for threads that did not come along."""
+        self._inside = getattr(self._here, "inside", 0)
+        if not self._inside:
+            self._undo.close()
 
 
 _whole_process = _WholeProcess()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_whole_process.forget)
 
 
 @contextmanager

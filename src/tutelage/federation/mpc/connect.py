@@ -1,13 +1,13 @@
 """Starting one of three computing parties: who it talks to, how it knows them, and how all of it ends."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tutelage import _validation
+from tutelage._forks import LongLock
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc.links import Failure, FrameKind, Link, watch
 from tutelage.federation.mpc.meeting import Endpoint, Meeting
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 A_DAY = 86_400.0  # seconds
 _LAST_PORT = 2**16 - 1
-_ONE_AT_A_TIME = threading.Lock()  # MPyC keeps its runtime in module globals
+_ONE_AT_A_TIME = LongLock()  # MPyC keeps its runtime in module globals
 
 
 def run_party(

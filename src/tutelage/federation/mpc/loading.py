@@ -5,14 +5,14 @@ import importlib.util
 import logging
 import os
 import sys
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+from tutelage._forks import BriefLock
 from tutelage.exceptions import FederationError
 
 _OPTIONS = ["--no-log", "--no-uvloop", "-M1"]
-_ONE_AT_A_TIME = threading.Lock()  # two at once would restore what the other had changed
+_ONE_AT_A_TIME = BriefLock()  # two at once would restore what the other had changed
 
 
 def load_mpyc() -> None:
