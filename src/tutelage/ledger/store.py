@@ -11,14 +11,13 @@ needs one, can be lost, and with it the commits of whoever still believes in it.
 import os
 import sqlite3
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import final
-from weakref import WeakSet
 
+from tutelage._forks import BriefLock
 from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
@@ -192,10 +191,9 @@ class Store:
         self._file = None if path is None else path.resolve()  # another working directory is not another ledger
         self._timeout = timeout
         self._read_only = read_only
-        self.lock = threading.RLock()  # held during every transaction of this process
+        self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
-        _STORES.add(self)
         if self._file is not None:
             if not read_only:
                 check_locks(self._file.parent)
@@ -243,7 +241,7 @@ class Store:
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self.lock, _explained(self.path, self._timeout):
+        with self._lock, _explained(self.path, self._timeout):
             before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
             with self._connection() as connection:
                 try:
@@ -331,30 +329,9 @@ class Store:
             )
 
 
-_STORES: "WeakSet[Store]" = WeakSet()
-_FORKING = threading.local()
-
-
 def _connected(database: str, timeout: float) -> sqlite3.Connection:
     uri = database.startswith("file:")
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
-
-
-def _hold_all() -> None:
-    """Wait until no thread is in a transaction: a fork would copy its lock without the thread that lets go of it."""
-    _FORKING.held = sorted(_STORES, key=id)  # kept, because another thread may make or drop one meanwhile
-    for store in _FORKING.held:
-        store.lock.acquire()
-
-
-def _release_all() -> None:
-    for store in _FORKING.held:
-        store.lock.release()
-    _FORKING.held = []
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> None:

@@ -67,6 +67,12 @@ class Row:
     why: str | None = None
 
     @property
+    def is_lower_bound(self) -> bool:
+        """Whether it is what an attack showed ε to be at least."""
+        audited = self.better is None and self.at_most is not None and ", δ = " in self.name
+        return audited or self.name.endswith(": ε disproved")
+
+    @property
     def falls_short(self) -> bool:
         """Whether it is worse than published, printed digits allowed for, or than this project asks of itself."""
         missed = (self.at_least is not None and self.ours < self.at_least) or (

@@ -16,11 +16,12 @@ def number(value: float | None) -> str:
 
 
 def ours(row: Row) -> str:
-    """Return the value of a row; a cost is rounded upward, so that what is written holds."""
-    if row.better != "lower" or not 0 < row.ours < 1000:
+    """Return the value of a row; a cost is rounded upward and a lower bound downward, so that what is written holds."""
+    if not (row.better == "lower" or row.is_lower_bound) or not 0 < row.ours < 1000:
         return number(row.ours)
     digits = 3 if row.ours >= 1 else 2 - math.floor(math.log10(row.ours))
-    return f"{round_up(row.ours, digits):.{digits}f}"
+    held = -round_up(-row.ours, digits) if row.is_lower_bound else round_up(row.ours, digits)
+    return f"{held:.{digits}f}"
 
 
 def asked(row: Row) -> str:
