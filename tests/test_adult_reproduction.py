@@ -83,7 +83,7 @@ def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
     assert objections_before(settings, data) == ()
-    assert list(oddities(data)) == []
+    assert list(oddities(settings, data)) == []
 
 
 def test_what_a_published_epsilon_promises_is_computed_for_unsimulated_noise():

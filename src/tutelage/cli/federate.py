@@ -217,9 +217,9 @@ def compute(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute, as one of three computing parties, the labels of a batch; all three run this at the same time.
+    """Compute the labels of a batch, as one of three computing parties.
 
-    If too few entities have answered, or the batch is computed already, it says so at once and waits for nobody.
+    All three run this at the same time. If too few entities have answered, or the batch is computed already, it says so at once and waits for nobody.
     """
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
     here = None if listen is None else _host_and_port(listen)
@@ -294,7 +294,10 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who takes part, who has answered which batch, who is missing and what comes next; public values only."""
+    """Print who takes part, who has answered and who is missing.
+
+    It shows public values only, and the next command to run.
+    """
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()
     batches, refused = standing(consortium, box)

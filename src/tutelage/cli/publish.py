@@ -73,7 +73,10 @@ def propose(
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write and record the smallest epsilon that votes like PROXY bear, and its test, before any label is released."""
+    """Propose the smallest epsilon that votes like PROXY bear.
+
+    Do this before any label is released: the ledger records the proposal.
+    """
     probability(delta, "--delta", "publish propose")
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
