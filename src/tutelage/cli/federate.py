@@ -219,7 +219,8 @@ def compute(
 ) -> None:
     """Compute the labels of a batch, as one of three computing parties.
 
-    All three run this at the same time. If too few entities have answered, or the batch is computed already, it says so at once and waits for nobody.
+    All three run this at the same time. If too few entities have answered, or the batch is computed already, it says
+    so at once and waits for nobody.
     """
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
     here = None if listen is None else _host_and_port(listen)
