@@ -49,6 +49,7 @@ from tutelage.exceptions import (
 from tutelage.ledger import data_digest
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
+from tutelage.ledger.history import exposures
 from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -681,7 +682,10 @@ def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger
 def test_a_data_set_that_earlier_versions_knew_by_another_digest_is_the_same(ledger):
     old, new = data_digest(np.eye(3)), data_digest(["a", "b", "c"])
     ledger.bind(old)
-    ledger.bind(new, formerly=(old,))
-    assert ledger.state().entries == 2
+    for _ in range(2):
+        ledger.bind(new, formerly=(old,))
+    ledger.bind(new)  # without the columns that the former digest was of
+    assert ledger.verify().entries == 3
+    assert [state.version for state in exposures(ledger.export())] == [1]
     with pytest.raises(LedgerMismatchError):
-        ledger.bind(new)
+        ledger.bind(old)

@@ -43,7 +43,8 @@ def exposures(entries: list[dict[str, Any]]) -> tuple[Exposure, ...]:
     """
     opening, settled = entries[0], answered(entries)
     limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
-    bound = [entry for entry in entries if entry["kind"] == Kind.BOUND]
+    # An entry that is the same data set under another fingerprint begins no new state.
+    bound = [entry for entry in entries if entry["kind"] == Kind.BOUND and not entry.get("same")]
     changes = bound[1:]  # the first names the state that the ledger opened with
     began = [opening, *changes]
     found = []

@@ -296,7 +296,8 @@ class Ledger:
         digest : bytes
             `data_digest` of the people, or of the private rows; only its keyed hash is kept.
         formerly : sequence of bytes
-            Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to this one.
+            Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to `digest`
+            instead, which is no change of the data.
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
@@ -307,18 +308,18 @@ class Ledger:
             If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
-        same = {found, *(fingerprint(self._key, known) for known in formerly)}
+        same = {fingerprint(self._key, former) for former in formerly}
         with self._held(write=True) as write:
             known = _sums(write).fingerprint
-            if known in same:
+            if known == found:
                 return
-            if known and not changed:
+            if known and known not in same and not changed:
                 raise LedgerMismatchError(
                     f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people "
                     "joined or left, or rows were corrected, say that the data changed."
                 )
-            last = write.last()
-            entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found)
+            last, renamed = write.last(), {"same": True} if known in same else {}
+            entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
             write.append(entry)
         self._newest = entry
 
