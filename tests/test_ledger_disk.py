@@ -103,7 +103,7 @@ MOUNTS = """\
 28 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
 40 28 0:45 / /srv/data rw - nfs4 server:/data rw
 41 40 254:1 / /srv/data/local\\040disk rw - xfs /dev/sdb rw
-42 28 0:46 / /home/me/remote rw - fuse.sshfs me@there: rw
+42 28 0:46 / /people/me/remote rw - fuse.sshfs me@there: rw
 43 28 0:47 / /mnt/usb rw - fuseblk /dev/sdc rw
 """
 
@@ -111,11 +111,11 @@ MOUNTS = """\
 @pytest.mark.parametrize(
     ("folder", "kind"),
     [
-        ("/home/me", "ext4"),
+        ("/people/me", "ext4"),
         ("/srv/data/patients", "nfs4"),
         ("/srv/database", "ext4"),
         ("/srv/data/local disk/x", "xfs"),
-        ("/home/me/remote", "fuse.sshfs"),
+        ("/people/me/remote", "fuse.sshfs"),
         ("/mnt/usb/x", "fuseblk"),
     ],
 )
