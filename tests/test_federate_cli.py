@@ -13,7 +13,7 @@ import pytest
 from conftest import REPOSITORY
 from parties import BACKSTOP, free_ports
 from test_cli import refusal, tutelage
-from tutelage.cli.arrays import read_array
+from tutelage._files import read_array
 from tutelage.cli.consortia import in_groups
 from tutelage.cli.ledger import Neighbours
 from tutelage.exceptions import ConfigError, InvalidDataError

@@ -11,10 +11,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tutelage._files import read_arrays
+from tutelage._files import read_array, read_arrays
 from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
-from tutelage.cli.arrays import read_array
 from tutelage.cli.consortia import describe, describe_standings, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
 from tutelage.cli.printing import printable
