@@ -136,7 +136,7 @@ def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
-    for arguments in (("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5), given):
+    for arguments in (("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot"), given):
         command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)
@@ -200,7 +200,7 @@ READERS = [
     ("card", "{}"),
     ("card", "--ledger", "{}", "--output", "out"),
     ("card", "--private-votes", "{}", "--output", "out"),
-    ("publish", "propose", "{}", *GNMAX, "--delta", 1e-5, "--output", "o"),
+    ("publish", "propose", "{}", *GNMAX, "--ledger", "{}", "--delta", 1e-5, "--output", "o"),
     ("publish", "test", "{}", "p.csv", "--votes", "{}", *GNMAX, "--ledger", "{}"),
     ("federate", "init", "{}", "--mailbox", "m"),
     ("federate", "join", "--home", "m", "--mailbox", "{}"),

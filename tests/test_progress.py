@@ -65,34 +65,38 @@ def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypa
 @pytest.mark.parametrize("kind", ["discrete_laplace", "discrete_gaussian"])
 def test_long_draws_of_noise_show_how_far_they_are(kind, notebook, monkeypatch):
     monkeypatch.setattr("tutelage.noise._AT_ONCE", 8)
-    monkeypatch.setattr("tutelage.noise._MANY", 16)
     drawn = getattr(SystemNoise(progress=True), kind)(1000.0, (7, 3))
     assert drawn.shape == (7, 3)
     # 21 draws of noise this wide are equal with a probability below 1e-50.
     assert len(np.unique(drawn)) > 1
     assert [line.rpartition(" ")[2] for line in notebook] == ["0/3", "1/3", "2/3", "3/3"]
     notebook.clear()
-    getattr(SystemNoise(progress=True), kind)(1000.0, (16,))
+    getattr(SystemNoise(progress=True), kind)(1000.0, (8,))
     getattr(SystemNoise(), kind)(1000.0, (21,))
     assert notebook == []
 
 
 def test_long_draws_of_winners_show_rows_and_no_class(notebook, monkeypatch):
-    monkeypatch.setattr("tutelage.noise._MANY", 2)
+    monkeypatch.setattr("tutelage.noise._AT_ONCE", 1)
     assert len(SystemNoise(progress=True).gumbel_argmax(np.full((3, 2), 7), 5.0)) == 3
     assert [line.rpartition(" ")[2] for line in notebook] == ["0/3", "1/3", "2/3", "3/3"]
 
 
 def test_labels_show_progress_where_a_person_reads(notebook, tmp_path, called, monkeypatch):
-    monkeypatch.setattr("tutelage.noise._MANY", 2)
+    monkeypatch.setattr("tutelage.noise._AT_ONCE", 4)
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
-    assert called("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--json", cwd=tmp_path).returncode == 0
+    assert (
+        called(
+            "ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot", "--json", cwd=tmp_path
+        ).returncode
+        == 0
+    )
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", "--mechanism", "gnmax", "--sigma", 4)
     assert called(*given, "--output", "labels.csv", "--question", "machine", "--json").returncode == 0
     assert notebook == []
     assert called(*given, "--output", "labels.csv").returncode == 0
-    assert notebook[-1].endswith(" 1/1")
+    assert notebook[-1].endswith(" 2/2")
 
 
 def test_a_terminal_shows_a_bar(monkeypatch):

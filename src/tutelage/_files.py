@@ -7,12 +7,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, final
+from typing import IO, Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import ConfigError, InvalidDataError
 
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
 _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
@@ -100,7 +100,7 @@ def read_arrays(path: Path) -> StoredArrays:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            forms = {item.filename.removesuffix(".npy"): _form_in(archive, item) for item in archive.infolist()}
+            forms = {item.filename.removesuffix(".npy"): _form_of(archive, item) for item in archive.infolist()}
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist. Name an npz file.") from None
     except _UNREADABLE:
@@ -113,10 +113,14 @@ def read_arrays(path: Path) -> StoredArrays:
     return StoredArrays(path, forms)
 
 
-def _form_in(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Form:
-    """Return the form of an npy file in an archive, which must be that array and no more, and need no unpickling."""
+def _form_of(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Form:
     with archive.open(item) as packed:
-        start = io.BytesIO(packed.read(_MOST_HEADER))  # a header may itself claim to be of gigabytes
+        return _form_in(packed, item.file_size)
+
+
+def _form_in(file: IO[bytes], size: int) -> Form:
+    """Return the form of an npy file of `size` bytes, which must be that array and no more, and need no unpickling."""
+    start = io.BytesIO(file.read(_MOST_HEADER))  # a header may itself claim to be of gigabytes
     try:
         version = np.lib.format.read_magic(start)
         shape, _, dtype = _HEADERS[version](start)
@@ -125,7 +129,7 @@ def _form_in(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Form:
     form = Form(shape, dtype)
     # Of strings of no length, a file of no length holds any number.
     sound = not dtype.hasobject and dtype.itemsize > 0 and min(shape, default=0) >= 0
-    if not sound or start.tell() + form.nbytes != item.file_size:
+    if not sound or start.tell() + form.nbytes != size:
         raise ValueError
     return form
 
@@ -134,17 +138,28 @@ def _no_arrays(path: Path) -> InvalidDataError:
     return InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
 
 
-def array_in(
-    arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str
-) -> npt.NDArray[Any]:
-    """Return one of the arrays of a file: the one of `name_in`.
+def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
+    """Return the array of an npy file, or the one of an npz file that `name_in` chooses; never unpickling.
 
     Raises
     ------
+    ConfigError
+        If it is missing or no npy file of plain numbers.
     InvalidDataError
-        If it is not there, or there are several and none is named.
+        If it is no npz file of plain arrays, or holds no such array.
     """
-    return arrays[name_in(arrays, path, name, usual)]
+    if path.suffix.lower() != ".npy":
+        arrays = read_arrays(path)
+        return arrays[name_in(arrays, path, name, usual)]
+    try:
+        with path.open("rb") as file:
+            _form_in(file, path.stat().st_size)
+            file.seek(0)
+            return np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist. Name a npy or npz file.") from None
+    except (*_UNREADABLE, MemoryError):
+        raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
 def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str) -> str:

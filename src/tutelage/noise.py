@@ -28,8 +28,7 @@ _CHANCE_BITS = 60
 _WORD_BITS = 64
 _MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
 _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
-_AT_ONCE = 2**12  # draws
-_MANY = 2**15  # draws, about a second, from which on a progress bar is worth it
+_AT_ONCE = 2**15  # draws, about a second; a progress bar moves after each such part of a longer batch
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -88,16 +87,12 @@ class SystemNoise:
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw(
-            lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape, self._progress
-        )
+        return self._draw(lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        return _draw(
-            lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape, self._progress
-        )
+        return self._draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens: exact, for 60 uniform bits are compared."""
@@ -106,12 +101,12 @@ class SystemNoise:
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale, self._progress)
+        return self._draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return _draw_winners(lambda dp: dp.max_divergence(), counts, scale, self._progress)
+        return self._draw_winners(lambda dp: dp.max_divergence(), counts, scale)
 
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
@@ -122,6 +117,27 @@ class SystemNoise:
         kept = (_words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)) < np.uint64(chance)
         steps = _uniform_below(n_classes - 1, int(np.count_nonzero(~kept))) + 1
         return _respond(classes, n_classes, kept, steps)
+
+    def _draw(self, build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
+        """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
+        zeros = [0] * int(np.prod(shape, dtype=np.int64))
+        with _opendp() as dp:
+            measurement = build(dp)
+            parts = [zeros[start : start + _AT_ONCE] for start in range(0, len(zeros), _AT_ONCE)]
+            drawn = [value for part in self._shown(parts) for value in measurement(part)]
+        return np.asarray(drawn, dtype=np.int64).reshape(shape)
+
+    def _draw_winners(self, measure: Callable[[Any], Any], counts: IntArray, scale: float) -> IntArray:
+        """Draw a noisy winner per row: Gumbel noise if `measure` is zCDP's divergence, exponential if it is pure."""
+        with _opendp() as dp:
+            distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
+            select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
+            parts = np.split(counts, range(_AT_ONCE, len(counts), _AT_ONCE))
+            drawn = [select(row) for part in self._shown(parts) for row in part.tolist()]
+        return np.asarray(drawn, dtype=np.int64)
+
+    def _shown(self, parts: list[Any]) -> Iterator[Any]:
+        return progress_bar(parts, "noise", len(parts), shown=self._progress and len(parts) > 1)
 
 
 @final
@@ -253,26 +269,6 @@ def _uniform_below(limit: int, count: int) -> IntArray:
     while (beyond := np.flatnonzero(words > last)).size:
         words[beyond] = _words(beyond.size)
     return (words % np.uint64(limit)).astype(np.int64)
-
-
-def _draw(build: Callable[[Any], Any], shape: tuple[int, ...], progress: bool) -> IntArray:
-    """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
-    number = int(np.prod(shape, dtype=np.int64))
-    parts = [min(_AT_ONCE, number - start) for start in range(0, number, _AT_ONCE)]
-    shown = progress_bar(parts, "noise", len(parts), shown=progress and number > _MANY)
-    with _opendp() as dp:
-        measurement = build(dp)
-        drawn = [value for part in shown for value in measurement([0] * part)]
-    return np.asarray(drawn, dtype=np.int64).reshape(shape)
-
-
-def _draw_winners(measure: Callable[[Any], Any], counts: IntArray, scale: float, progress: bool) -> IntArray:
-    """Draw a noisy winner per row: Gumbel noise where `measure` is zCDP's divergence, exponential where it is pure."""
-    with _opendp() as dp:
-        distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
-        select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
-        rows = progress_bar(counts.tolist(), "noise", len(counts), shown=progress and len(counts) > _MANY)
-        return np.fromiter((select(row) for row in rows), dtype=np.int64, count=len(counts))
 
 
 def _integers(dp: Any) -> Any:

@@ -11,10 +11,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tutelage._files import read_arrays
+from tutelage._files import read_array, read_arrays
 from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
-from tutelage.cli.arrays import read_array
 from tutelage.cli.consortia import describe, describe_standings, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
 from tutelage.cli.printing import printable
@@ -76,10 +75,8 @@ def keygen(
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
-    typer.echo(f"{printable(private)} is the private key of {name}: it stays in this folder.")
-    typer.echo(
-        f"{printable(public)} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}"
-    )
+    typer.echo(f"{private} is the private key of {name}: it stays in this folder.")
+    typer.echo(f"{public} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}")
 
 
 @federate.command()
@@ -189,7 +186,7 @@ def vote(
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
     if cast.repeated:
-        typer.echo(f"Voted before: the same envelopes went again; {printable(ballots)} was not used.")
+        typer.echo(f"Voted before: the same envelopes went again; {ballots} was not used.")
     limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
     to = ", ".join(sorted(cast.envelopes))
     typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
@@ -280,9 +277,7 @@ def collect(
         typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
         return
     _print_left_out(found.left_out)
-    typer.echo(
-        f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {printable(output)}."
-    )
+    typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
     if budget is not None:
         typer.echo(spent_and_remaining(budget.state()))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tutelage._files import array_in, name_in, read_arrays
+from tutelage._files import name_in, read_arrays
 from tutelage._typing import Matrix
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger.entries import canonical
@@ -31,7 +31,8 @@ def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str
         If the file holds no such rows.
     """
     if path.suffix.lower() != ".csv":
-        return array_in(read_arrays(path), path, array, "X"), question
+        arrays = read_arrays(path)
+        return arrays[name_in(arrays, path, array, "X")], question
     if array is not None:
         raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
     table = read_csv(path)
