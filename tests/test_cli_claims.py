@@ -8,10 +8,13 @@ import pytest
 
 from test_cli_card import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
-from tutelage.accounting import Proposal
+from tutelage.accounting import Accountant, Proposal, propose
 from tutelage.budget import round_up
+from tutelage.cli.claims import read_claim, write_claim
 from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.publishing import publish_epsilon, record
 from tutelage.report import read_card
 
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
@@ -184,3 +187,56 @@ def test_a_test_that_was_refused_is_not_turned_into_one_that_passed(called, test
     assert "the ledger remembers that it was refused" in refusal(called(*ON_CARD, cwd=folder), 1)
     (folder / "claim.json").write_text(json.dumps({**claim, "sanitised": stated}))
     assert "its proposal proves none" in refusal(called(*ON_CARD, cwd=folder), 1)
+
+
+def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
+    """A claim of the first, which passed, edited to cover the labels of the second, which was refused."""
+    one, path = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), tmp_path / "claim.json"
+
+    def released(counts: np.ndarray) -> Accountant:
+        accountant = Accountant()
+        accountant.add(Repeated(one, len(counts)), VoteHistogram(counts, 150))
+        return accountant
+
+    def paid(start: int) -> None:
+        answers = {bytes([start + number]) * 32: (0,) for number in range(40)}
+        ledger.settle(ledger.reserve(one, 40), answers, Repeated(one, 40))
+
+    ledger = Ledger.create(tmp_path / "l.db", epsilon=60.0, delta=1e-5, unit=ONE_TEACHER)
+    first, both = released(AGREEING), released(np.vstack([AGREEING, TORN]))
+    proposal = propose(first, 5e-6, refusal=1e-6)
+    record(proposal, ledger)
+    paid(0)
+    passed = publish_epsilon(first, ledger, proposal, np.arange(40.0)[:, None])
+    assert passed.passed
+    write_claim(path, passed, first, proposal, ledger)
+    claim = json.loads(path.read_text())
+    paid(100)
+    refused = publish_epsilon(both, ledger, proposal, np.arange(80.0)[:, None])
+    assert not refused.passed
+    whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
+    sanitised = {**claim["sanitised"], "epsilon": 2 * claim["sanitised"]["epsilon"]}
+    edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
+    path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
+    with pytest.raises(InvalidDataError, match="remembers that it was refused"):
+        read_claim(path, ledger)
+
+
+def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):
+    folder = tested()
+    assert called(*ON_CARD, cwd=folder).returncode == 0
+    second = read_card(folder / "card.json").sanitised
+    votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
+    for _ in range(2):
+        result = called("card", "card.json", "--ledger", "l.db", cwd=folder)
+        assert result.returncode == 0, result.stderr
+        card = read_card(folder / "card.json")
+        assert (card.epsilon.epsilon, card.sanitised) == (20, second)
+    record = json.loads((folder / "card.json").read_text())
+    assert record["alone"]["epsilon"] < 20
+    alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}
+    (folder / "card.json").write_text(json.dumps({**record, **alone, "sanitised": None, "proposal": None}))
+    for known in ((), ("--ledger", "l.db")):  # the first ε would then leave out what came later
+        refused = called("card", "card.json", *known, "--output", "other", cwd=folder)
+        assert "By its budget, it is 20" in refusal(refused, 1)

@@ -105,6 +105,7 @@ MOUNTS = """\
 41 40 254:1 / /srv/data/local\\040disk rw - xfs /dev/sdb rw
 42 28 0:46 / /people/me/remote rw - fuse.sshfs me@there: rw
 43 28 0:47 / /mnt/usb rw - fuseblk /dev/sdc rw
+44 28 0:48 / /mnt/données rw - nfs4 server:/export rw
 """
 
 
@@ -117,6 +118,7 @@ MOUNTS = """\
         ("/srv/data/local disk/x", "xfs"),
         ("/people/me/remote", "fuse.sshfs"),
         ("/mnt/usb/x", "fuseblk"),
+        ("/mnt/données/x", "nfs4"),
     ],
 )
 def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount(folder, kind):

@@ -260,3 +260,14 @@ def test_an_edit_during_a_session_is_found_at_the_next_charge(path):
     edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
     with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
         ledger.reserve(event, 1)
+
+
+@pytest.mark.parametrize("labels", ["[1", "{}", '"0"', "[true]", "[0.0]", "[]\n"])
+def test_a_damaged_answer_is_refused_when_it_is_asked_for_again(labels, path):
+    """Opening reads no answers, so each is checked where it is recalled."""
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE answers SET labels = ?", (labels,))
+    ledger = Ledger.open(path)
+    votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
+    with pytest.raises(LedgerTamperedError, match="not in the form"):
+        LabelingSession(votes, GNMax(sigma=40.0), ledger).ask(np.arange(4.0).reshape(2, 2))

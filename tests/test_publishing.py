@@ -36,6 +36,7 @@ from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.publishing import publish, publish_epsilon, recalled_publication, record
+from tutelage.publishing.recording import record_of
 from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
@@ -178,7 +179,7 @@ def test_a_remembered_publication_does_not_cover_labels_that_were_released_since
 
 
 def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
-    paid = ledger(proposal)
+    paid = ledger(proposal, delta=2e-5)
     for field, value in (("order", proposal.order + 1), ("caps", tuple(cap * 0.9 for cap in proposal.caps))):
         other = replace(proposal, **{field: value})
         assert other.event() == proposal.event()  # what is charged does not tell them apart
@@ -212,8 +213,8 @@ def test_a_test_that_an_earlier_version_drew_is_read_without_a_record(proposal, 
 
 
 def test_a_second_proposal_pays_for_the_first(proposal):
-    bolder, boldest = (propose(released(), DELTA, margin=margin) for margin in (3.0, 4.0))
-    paid = ledger(proposal, bolder, boldest, delta=2e-5)
+    bolder = propose(released(), DELTA, margin=3.0)
+    paid = ledger(proposal, bolder, delta=2e-5)
     publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     second = publish_epsilon(released(), paid, bolder, ROWS, noise=SimulationNoise(0))
     first_test = data_independent.rdp(proposal.event(), np.array([bolder.order])).values[0]
@@ -221,9 +222,27 @@ def test_a_second_proposal_pays_for_the_first(proposal):
     assert second.epsilon.epsilon == pytest.approx(bolder.epsilon + first_test, rel=1e-12)
     assert second.epsilon.delta == 2e-5
     assert charged_tests(paid) == 2
-    with pytest.raises(PublicationsExhaustedError, match="delta"):
-        publish_epsilon(released(), paid, boldest, ROWS, noise=SimulationNoise(0))
-    assert charged_tests(paid) == 2
+
+
+def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_of_all(proposal):
+    """One supermartingale serves one order: which is tested may follow from labels, so each may miss by its δ."""
+    others = [replace(proposal, order=proposal.order + more) for more in (1, 2)]
+    full = recording(unpaid(), proposal)
+    with pytest.raises(PublicationsExhaustedError, match="where their orders differ"):
+        record(others[0], full)
+    record(proposal, full)
+    record(replace(proposal, caps=tuple(cap * 2 for cap in proposal.caps)), full)  # of the same order
+    several = ledger(proposal, others[0], delta=2e-5)
+    publish_epsilon(released(), several, proposal, ROWS, noise=SimulationNoise(0))
+    with pytest.raises(PublicationsExhaustedError, match="each is tested once"):
+        publish_epsilon(released(), several, proposal, ROWS[::-1], noise=SimulationNoise(0))
+    raced = unpaid()
+    for road in (proposal, *others):  # as two processes may that record at the same time
+        raced.record_proposal(record_of(road))
+    paying(raced)
+    with pytest.raises(PublicationsExhaustedError, match="where their orders differ"):
+        publish_epsilon(released(), raced, others[1], ROWS, noise=SimulationNoise(0))
+    assert publish_epsilon(released(), raced, proposal, ROWS, noise=SimulationNoise(0)).passed
 
 
 def test_tries_until_one_passes_share_one_delta():
@@ -403,10 +422,10 @@ def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
         choose_release(released(TORN), DELTA)
 
 
-def test_processes_that_race_with_proposals_of_their_own_share_one_delta(tmp_path):
+def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposal, tmp_path):
     """Each proposal takes the ledger's whole δ: of four that are tested at once, exactly one is."""
     path = tmp_path / "ledger.db"
-    proposals = [propose(released(), DELTA, margin=2.0 + 0.1 * number) for number in range(4)]
+    proposals = [replace(proposal, caps=tuple(cap * (1 + number / 10) for cap in proposal.caps)) for number in range(4)]
     paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER), *proposals)
     script = textwrap.dedent(
         f"""
@@ -433,9 +452,9 @@ def test_processes_that_race_with_proposals_of_their_own_share_one_delta(tmp_pat
         """
     )
     racers = []
-    for number, proposal in enumerate(proposals):
+    for number, one in enumerate(proposals):
         file = tmp_path / f"{number}.json"
-        file.write_text(json.dumps(proposal.as_dict()))
+        file.write_text(json.dumps(one.as_dict()))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         racers.append(subprocess.Popen([sys.executable, "-c", script, str(file)], **pipes))
     for racer in racers:

@@ -111,10 +111,10 @@ def read_claim(path: Path, ledger: Ledger) -> ProvedClaim:
     heads = [entry["hash"] for entry in entries]
     if stored.head not in heads:
         raise InvalidDataError(f"The ledger does not hold the head that {path} names: it is another, or rolled back.")
-    test = check_test(stored.test, entries[: heads.index(stored.head) + 1], entries, str(path))
+    test, passed, _ = check_test(stored.test, ledger, entries[: heads.index(stored.head) + 1], entries, str(path))
     labels = at_limits(stored.labels)
     check_covered(counted([labels]), entries)
-    if stored.passed and 1 not in ledger.outcomes_of(test):
+    if stored.passed and not passed:
         raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
     published = publications_of(entries)
     independent = data_independent.epsilon(Composed((labels, *published)), ledger.delta)

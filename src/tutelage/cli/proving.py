@@ -60,6 +60,7 @@ def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> 
         _check_budget_of(card, where, paying.entries)
         _check_paid(card, where, paying.entries)
     _check_budget(card, where)
+    _check_alone(card, where)
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
         if cost is not None:
             _check_cost(card, cost, name, where)
@@ -89,15 +90,25 @@ def event_of(times: Counter[Event]) -> Event:
     return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
+class Drawn(NamedTuple):
+    """A test as the ledger was charged for it, whether it passed, and the number of its entry."""
+
+    test: PublicationTest
+    passed: bool
+    number: int
+
+
 def check_test(
-    test: PublicationTest, until: list[dict[str, Any]], entries: list[dict[str, Any]], where: str
-) -> PublicationTest:
-    """Return the charge of a test, once no label of the ledger is found to be newer.
+    test: PublicationTest, ledger: Ledger, until: list[dict[str, Any]], entries: list[dict[str, Any]], where: str
+) -> Drawn:
+    """Return what the last such test came to, once no label of the ledger is found to be newer.
 
     Parameters
     ----------
     test : PublicationTest
         The test; whether its noise was simulated is not compared.
+    ledger : Ledger
+        The ledger, which remembers what it came to.
     until : list of dict
         Entries of the ledger up to the one that the test must be among.
     entries : list of dict
@@ -118,11 +129,17 @@ def check_test(
         for number, event in charged
         if isinstance(event, PublicationTest) and replace(event, simulated=False) == replace(test, simulated=False)
     ]
-    if not same:
+    outcomes = {
+        number: one for event in {event for _, event in same} for number, one in ledger.outcomes_of(event).items()
+    }
+    drawn = [Drawn(event, outcomes[number] == 1, number) for number, event in same if number in outcomes]
+    if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
-    number, found = same[-1]
-    check_complete(given(entries[:number]), entries)
-    return found
+    last = drawn[-1]
+    check_complete(given(entries[: last.number]), entries)
+    if len(_recorded_with(last.test, ledger)) > 1:  # nothing tells whose test it was, so that each must have passed
+        last = last._replace(passed=all(one.passed for one in drawn))
+    return last
 
 
 def proposal_behind(test: PublicationTest, held: Proposal | None, ledger: Ledger, where: str) -> Proposal:
@@ -144,8 +161,7 @@ def proposal_behind(test: PublicationTest, held: Proposal | None, ledger: Ledger
     InvalidDataError
         If the ledger recorded another one, or neither holds one.
     """
-    recorded = [proposal_of(one) for one in ledger.proposals() if one.get("kind") == TESTED]
-    matching = [one for one in recorded if one.event(simulated=test.simulated) == test]
+    matching = _recorded_with(test, ledger)
     if held is None and len(matching) == 1:
         return matching[0]
     if held is None:
@@ -176,6 +192,12 @@ def check_stated(stated: float, proved: float, name: str, where: str) -> None:
         )
 
 
+def _recorded_with(test: PublicationTest, ledger: Ledger) -> list[Proposal]:
+    """Return the proposals that a ledger recorded and whose test is this one."""
+    recorded = [proposal_of(one) for one in ledger.proposals() if one.get("kind") == TESTED]
+    return [one for one in recorded if one.event(simulated=test.simulated) == test]
+
+
 def _until_head(card: PrivacyCard, ledger: Ledger, where: str) -> list[dict[str, Any]]:
     entries = ledger.export()
     place = next((number for number, entry in enumerate(entries) if entry["hash"] == card.budget["head"]), None)
@@ -203,6 +225,12 @@ def _check_budget_of(card: PrivacyCard, where: str, entries: list[dict[str, Any]
         same = isclose(stated, right, rel_tol=SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
         if not same:
             raise _disagreement(where, f"`{name}` of the budget", stated, right, "its ledger")
+
+
+def _check_alone(card: PrivacyCard, where: str) -> None:
+    """Refuse a card that has an ε of its release alone, and beside it not that of everything in the ledger."""
+    if card.alone is not None and not card.covers_ledger:
+        raise _disagreement(where, "ε", card.epsilon.epsilon, card.budget["budget"], "its budget")
 
 
 def _check_paid(card: PrivacyCard, where: str, entries: list[dict[str, Any]]) -> None:
@@ -284,11 +312,17 @@ def _tested_through(card: PrivacyCard, where: str, paying: _Paying) -> tuple[Pro
     tests = [part for part in counted([card.event]) if isinstance(part, PublicationTest)]
     if held is None and not tests:
         raise InvalidDataError(f"{where} states a second ε, and no test is in its event. Use the original file.")
-    test = check_test(held.event() if held else tests[-1], paying.entries, paying.entries, where)
-    if 1 not in paying.ledger.outcomes_of(test):
+    named, entries = held.event() if held else tests[-1], paying.entries
+    # The first ε of a card may be of everything; the second is then of what was released until its test.
+    test, passed, number = check_test(named, paying.ledger, entries, [] if card.covers_ledger else entries, where)
+    until = entries[: number + 1] if card.covers_ledger else entries
+    labels = Counter({part: times for part, times in counted([card.event]).items() if not _is_publication(part)})
+    if labels - given(until):
+        raise InvalidDataError(f"{where} is about labels that came after the test of its second ε.")
+    if not passed:
         raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
     proposal = proposal_behind(test, held, paying.ledger, where)
-    return proposal, all_but(publications_of(paying.entries), test)
+    return proposal, all_but(publications_of(until), test)
 
 
 def _check_frontier(card: PrivacyCard, where: str, paying: _Paying | None) -> None:

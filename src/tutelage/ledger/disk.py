@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import struct
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ _SHARED = frozenset({
     "vboxsf",
 })  # fmt: skip
 _LOCAL_FUSE = frozenset({"fuse.ext2", "fuse.ntfs-3g", "fuse.fuse-overlayfs", "fuse.lxcfs"})
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _BYTES_PER_ANSWER = 512  # hash, labels and what SQLite needs around them, in pages that are half full
 _PAGE = 4096
 _PAGES_BESIDE = 16  # the entry, the checkpoint, and inner pages of the tables
@@ -62,7 +64,7 @@ def file_system(folder: Path, mounts: str) -> str:
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
-        point = Path(fields[4].encode().decode("unicode_escape"))  # blanks are spelled \040
+        point = Path(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]))  # blanks are spelled \040
         if folder.is_relative_to(point) and len(point.parts) >= depth:  # the last of equal ones hides the others
             found, depth = after.split()[0], len(point.parts)
     return found

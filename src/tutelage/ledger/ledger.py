@@ -37,7 +37,7 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import is_publication
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import terms_of, verified
+from tutelage.ledger.verification import read_labels, terms_of, verified
 from tutelage.neighboring import PrivacyUnit
 
 _TIMEOUT = 60.0
@@ -520,14 +520,17 @@ class Ledger:
         with self._held() as read:
             return _recalled(read, hashes)
 
-    def outcomes_of(self, event: Event) -> set[int]:
-        """Return every outcome of `event` that was drawn and remembered, such as that of the test of a proposal."""
+    def outcomes_of(self, event: Event) -> dict[int, int]:
+        """Return every outcome of `event` that was drawn and remembered, by the number of its reservation.
+
+        Such as that of the test of a proposal. A reservation that was interrupted has none.
+        """
         text = canonical(event.as_dict())
         with self._held() as read:
             reserved = [entry for entry, _ in read.entries() if entry.kind is Kind.RESERVED]
             numbers = {entry.number for entry in reserved if canonical(entry.content["event"]) == text}
-            found = [labels for number, _, labels in read.answers() if number in numbers]
-        return {label for labels in found for label in json.loads(labels)}
+            found = {number: read_labels(labels) for number, _, labels in read.answers() if number in numbers}
+        return {number: labels[0] for number, labels in found.items()}
 
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
@@ -714,4 +717,4 @@ def _is_open(read: Transaction, reservation: Reservation) -> bool:
 
 def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:
     found = ((query, read.recall(query)) for query in hashes)
-    return {query: tuple(json.loads(labels)) for query, labels in found if labels is not None}
+    return {query: tuple(read_labels(labels)) for query, labels in found if labels is not None}

@@ -134,7 +134,7 @@ class _Book:
                 raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
             digests[reservation].add(query, labels)
             stored[reservation] += 1
-            given[reservation] += sum(label != ABSTAIN for label in _read_labels(labels))
+            given[reservation] += sum(label != ABSTAIN for label in read_labels(labels))
         for reservation, entry in self.settled.items():
             if digests[reservation].hexdigest() != entry["digest"] or stored[reservation] != entry["answers"]:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
@@ -200,8 +200,14 @@ def _whole(value: object) -> int:
     return value
 
 
-def _read_labels(text: str) -> list[int]:
-    """Return the labels of a remembered answer."""
+def read_labels(text: str) -> list[int]:
+    """Return the labels of a remembered answer.
+
+    Raises
+    ------
+    LedgerTamperedError
+        If it is not in the form in which answers are written.
+    """
     try:
         labels = json.loads(text)
     except (ValueError, RecursionError):

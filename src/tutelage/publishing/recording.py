@@ -1,12 +1,13 @@
 """A proposal or plan as an entry of the ledger, made before its first label: its order and every other number fixed."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from tutelage.accounting import Proposal, SmoothPlan
-from tutelage.exceptions import LedgerMismatchError
+from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import Ledger
-from tutelage.publishing.earlier import check_share
+from tutelage.publishing.earlier import check_share, publications_in
 
 TESTED, NOISED = "proposal", "smooth-plan"
 
@@ -28,7 +29,8 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
     LedgerMismatchError
         If the proposal and the ledger have different units of privacy.
     PublicationsExhaustedError
-        If the ledger's δ has no room for that of the proposal.
+        If the ledger's δ has no room for that of the proposal; where proposals of several orders are recorded, for
+        those of all of them, drawn or not, since labels may decide which is.
     """
     if road.unit != ledger.unit:
         raise LedgerMismatchError(
@@ -36,7 +38,9 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
             f"({ledger.unit.neighboring}). Propose again for the unit of the ledger."
         )
     check_share(ledger, road.delta)
-    ledger.record_proposal(record_of(road))
+    recorded, mine = ledger.proposals(), record_of(road)
+    _check_orders(recorded if mine in recorded else [*recorded, mine], ledger)
+    ledger.record_proposal(mine)
 
 
 def record_of(road: Proposal | SmoothPlan) -> dict[str, Any]:
@@ -63,10 +67,38 @@ def check_recorded(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
     ------
     LedgerMismatchError
         If it does not.
+    PublicationsExhaustedError
+        If proposals of several orders are recorded, and this one was tested before, or their δ up to it have no room.
     """
-    if record_of(road) not in ledger.proposals():
+    recorded, mine = ledger.proposals(), record_of(road)
+    if mine not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
             "been shaped by labels. Record it with `tutelage.publishing.record`, or `tutelage publish propose "
             "--ledger`, before the first label is asked for; publish the worst-case epsilon of these labels."
         )
+    _check_orders(recorded[: recorded.index(mine) + 1], ledger)
+    drawn = {replace(event, simulated=False) for event in publications_in(ledger)}
+    if len(_orders(recorded)) > 1 and road.event() in drawn:
+        raise PublicationsExhaustedError(
+            "The ledger holds proposals of several orders, of which each is tested once, and this one was. Publish the "
+            "worst-case epsilon of these labels."
+        )
+
+
+def _check_orders(recorded: list[dict[str, Any]], ledger: Ledger) -> None:
+    """Refuse proposals of several orders, any of which labels may choose, whose δ add up to more than the ledger's.
+
+    One order has one supermartingale, whichever of its proposals is tested (docs/proofs/release.md, Theorem 3).
+    """
+    taken = sum(one["delta"] for one in recorded)
+    if len(_orders(recorded)) > 1 and taken > ledger.delta * (1 + 1e-9):
+        raise PublicationsExhaustedError(
+            f"`delta` of all proposals in one ledger, where their orders differ, adds up to its δ = {ledger.delta:g} "
+            f"at most, for labels may decide which is tested; with this one it is {taken:g}. Propose with a smaller "
+            "`delta`."
+        )
+
+
+def _orders(recorded: list[dict[str, Any]]) -> set[float]:
+    return {one["order"] for one in recorded}
