@@ -22,8 +22,10 @@ _SHARED = frozenset({
 })  # fmt: skip
 _LOCAL_FUSE = frozenset({"fuse.ext2", "fuse.ntfs-3g", "fuse.fuse-overlayfs", "fuse.lxcfs"})
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_BYTES_PER_ANSWER = 512  # hash, labels and what SQLite needs around them, in pages that are half full
+# Hash, number and frame of an answer, and each of its labels, in pages that are half full.
+_BYTES_PER_ANSWER, _BYTES_PER_LABEL = 128, 16
 _PAGE = 4096
+_CHUNK = 2**20
 _PAGES_BESIDE = 16  # the entry, the checkpoint, and inner pages of the tables
 
 
@@ -40,7 +42,11 @@ def check_locks(folder: Path) -> None:
         return
     kind = file_system(folder.resolve(), _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else "")
     shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
-    if shared or not _locks_exclude(folder):
+    try:
+        excluding = shared or _locks_exclude(folder)
+    except OSError as error:
+        raise LedgerStorageError(f"No file can be made and locked in {folder}: {error.strerror}.") from None
+    if shared or not excluding:
         what = f"a {kind} file system" if shared else "a file system whose locks do not exclude other processes"
         raise LedgerStorageError(
             f"{folder} lies on {what}, where several processes could spend one budget twice. Put the ledger on a local "
@@ -94,6 +100,8 @@ class Room:
         The file that the answers will go to.
     queries : int
         How many answers there will be.
+    labels : int
+        How many labels each of them has at most.
 
     Raises
     ------
@@ -101,14 +109,14 @@ class Room:
         If the disk has no such room.
     """
 
-    def __init__(self, ledger: Path, queries: int) -> None:
-        growth = queries * _BYTES_PER_ANSWER + _PAGES_BESIDE * _PAGE
+    def __init__(self, ledger: Path, queries: int, labels: int) -> None:
+        growth = queries * (_BYTES_PER_ANSWER + labels * _BYTES_PER_LABEL) + _PAGES_BESIDE * _PAGE
         # Every answer may land on a page of its own, and the journal keeps each page that changes.
         journal = min(ledger.stat().st_size + growth, (2 * queries + _PAGES_BESIDE) * (_PAGE + 8))
-        file = self._file = TemporaryFile(dir=ledger.parent)  # noqa: SIM115
-        finalize(self, file.close)
         try:
-            os.posix_fallocate(file.fileno(), 0, growth + journal)
+            self._file = TemporaryFile(dir=ledger.parent)  # noqa: SIM115
+            finalize(self, self._file.close)
+            _allocate(self._file.fileno(), growth + journal)
         except OSError as error:
             raise LedgerStorageError(
                 f"The disk of {ledger} has no room for {queries:,} answers ({error.strerror}). Nothing was spent; make "
@@ -118,3 +126,12 @@ class Room:
     def free(self) -> None:
         """Give the space back to the disk, for the answers."""
         self._file.truncate(0)  # closing it would not do where a forked process holds the file too
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """Give a new file blocks on the disk."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    for start in range(0, size, _CHUNK):  # macOS has no such call
+        os.write(descriptor, bytes(min(_CHUNK, size - start)))

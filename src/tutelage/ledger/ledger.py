@@ -421,7 +421,7 @@ class Ledger:
             fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
             entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
             write.append(entry)
-            room = self._store.room(queries)
+            room = self._store.room(queries, sum(part.times for part in flatten(event)))
         self._newest = entry
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 

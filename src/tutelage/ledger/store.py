@@ -255,9 +255,9 @@ class Store:
                         connection.execute("ROLLBACK")
                     raise
 
-    def room(self, queries: int) -> Room | None:
-        """Return room on the disk for so many answers; a ledger in memory needs none."""
-        return None if self._file is None else Room(self._file, queries)
+    def room(self, queries: int, labels: int) -> Room | None:
+        """Return room on the disk for so many answers of so many labels each; a ledger in memory needs none."""
+        return None if self._file is None else Room(self._file, queries, labels)
 
     @contextmanager
     def snapshot(self) -> Iterator[Transaction]:
