@@ -129,14 +129,6 @@ def test_what_is_kept_of_a_row_are_eight_bytes_however_often_it_is_fitted():
     assert "uint64" not in repr(group)
 
 
-def test_a_child_of_a_fork_does_not_wait_for_a_thread_that_it_does_not_have():
-    refits = Refits()
-    refits._lock.acquire()
-    refits.unlock()  # what is registered for children
-    refits.count("a", X, None, ONE, 5, unit="row")
-    assert refits.spent("a", 1e-5).fits == 1
-
-
 def test_the_page_on_tuning_prints_what_it_says(capsys):
     page = (REPOSITORY / "docs" / "pitfalls.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

@@ -5,18 +5,17 @@ scikit-learn's searches and cross-validation, spends in silence. So a process ke
 fitted without a ledger: 8 bytes for each different row, and for each different entity.
 """
 
-import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from threading import Lock
 from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._forks import BriefLock
 from tutelage._typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, Event, Repeated
@@ -72,7 +71,7 @@ class Refits:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._groups: list[_Fits] = []
-        self._lock = Lock()
+        self._lock = BriefLock()
 
     def count(
         self, mark: str, rows: Matrix, entity_ids: npt.ArrayLike | None, one: Event, queries: int, *, unit: str
@@ -120,15 +119,9 @@ class Refits:
         digests = (blake2b(value, digest_size=8, key=self._key, person=kind).digest() for value in values)
         return np.unique(np.frombuffer(b"".join(digests), dtype=np.uint64))
 
-    def unlock(self) -> None:
-        """Forget who holds the lock: in a forked process that thread does not exist."""
-        self._lock = Lock()
-
 
 def _overlap(known: _Hashes, new: _Hashes) -> bool:
     return len(np.intersect1d(known, new, assume_unique=True)) > _SHARED * min(len(known), len(new))
 
 
 REFITS = Refits()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=REFITS.unlock)
