@@ -7,7 +7,7 @@ from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli.config import load_config
 from tutelage.cli.objections import objections_before
-from tutelage.cli.oddities import oddities
+from tutelage.cli.private_warnings import private_warnings
 from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
 from tutelage.reproductions import adult
@@ -83,7 +83,7 @@ def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
     assert objections_before(settings, data) == ()
-    assert list(oddities(settings, data)) == []
+    assert list(private_warnings(settings, data)) == []
 
 
 def test_what_a_published_epsilon_promises_is_computed_for_unsimulated_noise():

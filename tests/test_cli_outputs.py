@@ -13,6 +13,7 @@ from tutelage.cli import outputs, reproduce, run
 from tutelage.report import read_card
 from tutelage.reproductions.record import Record, Row
 
+LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", "private-votes.npz")
 
@@ -183,12 +184,7 @@ def test_a_private_report_replaces_only_a_private_report(tmp_path, called):
 def test_labels_go_over_no_input_by_any_name(name, link, tmp_path, called):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.ones((3, 2), dtype=int))
-    assert (
-        called(
-            "ledger", "init", "a.ledger", "--epsilon", 9, "--delta", 1e-5, "--neighbours", "ballot", cwd=tmp_path
-        ).returncode
-        == 0
-    )
+    assert called(*LEDGER, cwd=tmp_path).returncode == 0
     link(tmp_path / name, tmp_path / "labels.csv")
     before = contents(tmp_path)
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output")
@@ -201,12 +197,7 @@ def test_labels_go_over_no_input_by_any_name(name, link, tmp_path, called):
 def test_labels_keep_links_and_modes_and_are_written_whole(tmp_path, called, monkeypatch):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
-    assert (
-        called(
-            "ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot", cwd=tmp_path
-        ).returncode
-        == 0
-    )
+    assert called(*LEDGER, cwd=tmp_path).returncode == 0
     (tmp_path / "real.csv").write_text("earlier")
     (tmp_path / "real.csv").chmod(0o640)
     (tmp_path / "labels.csv").symlink_to("real.csv")

@@ -16,9 +16,8 @@ from conftest import REPOSITORY
 from test_cli import configure, refusal
 from tutelage.cli.app import _VERBS
 from tutelage.cli.config import load_config
-from tutelage.cli.console import plain_console
-from tutelage.cli.printing import printable
-from tutelage.cli.strangers import cause_of_strangers
+from tutelage.cli.sources import cause_of_unknown
+from tutelage.cli.text import plain_console, printable
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
 
@@ -44,7 +43,7 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
     ],
 )
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
-    cause = cause_of_strangers(strangers, classes)
+    cause = cause_of_unknown(strangers, classes)
     assert hint in cause
     assert not any(text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers)
 
@@ -115,7 +114,7 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
 
 def test_only_the_plain_console_is_used():
     for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"):
-        assert path.name == "console.py" or "rich.console" not in path.read_text()
+        assert path.name == "text.py" or "rich.console" not in path.read_text()
 
 
 @pytest.mark.parametrize("verb", [*_VERBS, "--version"])

@@ -625,7 +625,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
         self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
-            said = _continued(before, self.ledger_, self.release_) + _from_memory(session)
+            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.release_)
             warnings.warn(said, BudgetContinuedWarning, stacklevel=3)
         if repeated is not None:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=3)
@@ -676,11 +676,11 @@ def _continued(before: LedgerState, after: LedgerState, release: Release) -> str
     )
 
 
-def _from_memory(session: LabelingSession) -> str:
-    """Return what is to be said of queries whose labels are those of earlier sessions, if there are any."""
-    if session.n_remembered == 0:
+def _from_memory(remembered: int, release: Release) -> str:
+    """Return a sentence about queries that were answered before this fit, if there are any."""
+    if remembered == 0:
         return ""
-    which = "All its queries" if session.n_drawn == 0 else f"{session.n_remembered:,} of its queries"
+    which = "All its queries" if release.cost == 0 else f"{remembered:,} of its queries"
     return (
         f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
         "vote on them. For labels from these rows, ask about other public rows, or another `question`."

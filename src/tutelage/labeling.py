@@ -113,7 +113,7 @@ class LabelingSession:
         self._voted = None if X_voted is None else self._places_of_votes(X_voted)
         self._asked: list[_Asked] = []
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
-        self._drawn, self._remembered = set[bytes](), set[bytes]()
+        self._drawn: dict[bytes, bool] = {}  # whether the noise of a query was drawn in this session or an earlier one
 
     @property
     def ledger(self) -> Ledger:
@@ -136,14 +136,9 @@ class LabelingSession:
         return self._voters.n_classes
 
     @property
-    def n_drawn(self) -> int:
-        """Number of different queries that noise was drawn for in this session."""
-        return len(self._drawn)
-
-    @property
     def n_remembered(self) -> int:
         """Number of different queries that an earlier session had answered: these votes do not show in them."""
-        return len(self._remembered)
+        return list(self._drawn.values()).count(False)
 
     @property
     def fitting(self) -> int:
@@ -206,10 +201,13 @@ class LabelingSession:
         rows = _as_array(X_public, "X_public", None)
         student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         self._check_rows(rows, student)
-        self._store_leftover()
+        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
+            self._ledger.settle(*self._unstored)
+        self._unstored = None
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
-        self._remembered |= set(answers) - self._drawn
+        for query in answers:
+            self._drawn.setdefault(query, False)
         fresh: dict[bytes, int] = {}  # where each new query stands first
         for place, query in enumerate(hashes):
             if query not in answers:
@@ -308,24 +306,14 @@ class LabelingSession:
         reservation = self._ledger.reserve(one, len(places))
         drawn = self._mechanism.release(votes, self._noise, predictions)
         self._asked.append(_Asked(votes, drawn, predictions))
-        self._drawn |= set(fresh)
+        self._drawn |= dict.fromkeys(fresh, True)
         labels = drawn.labels.reshape(len(places), -1).tolist()
         answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
-        return self._stored(reservation, answers, drawn.event), drawn.event
-
-    def _stored(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
-        """Settle a batch; where the file cannot be written, its answers are kept for the next `ask`."""
         try:
-            return self._ledger.settle(reservation, answers, happened)
+            return self._ledger.settle(reservation, answers, drawn.event), drawn.event
         except (LedgerStorageError, LedgerLockedError):
-            self._unstored = reservation, answers, happened
+            self._unstored = reservation, answers, drawn.event
             raise
-
-    def _store_leftover(self) -> None:
-        """Settle the batch that is paid for and could not be stored, if there is one."""
-        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
-            self._stored(*self._unstored)
-        self._unstored = None
 
     def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:
         one = self._event_of_one()

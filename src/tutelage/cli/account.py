@@ -15,7 +15,6 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.cli.console import plain_console
 from tutelage.cli.mechanisms import (
     MECHANISMS,
     Scale,
@@ -26,6 +25,7 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
     mechanism_option,
 )
+from tutelage.cli.text import plain_console
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise

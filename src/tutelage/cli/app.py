@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from tutelage.cli.printing import printable, require_printable
+from tutelage.cli.text import printable, require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.

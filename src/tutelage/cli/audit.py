@@ -18,9 +18,9 @@ from tutelage.audit.mechanism import check_draws
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.console import plain_console
 from tutelage.cli.features import learn_features
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.text import plain_console
 from tutelage.events import Repeated
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise

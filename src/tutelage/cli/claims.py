@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, final
 
 from tutelage.accounting import Accountant, Proposal, data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.cli.proving import SLACK, at_limits, check_test, event_of, proposal_behind
+from tutelage.cli.proving import SLACK, at_limits, check_test, proposal_behind
 from tutelage.events import Composed, Event, PublicationTest, event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.ledger import Ledger
 from tutelage.publishing import Publication
-from tutelage.publishing.coverage import check_covered, counted, given
+from tutelage.publishing.coverage import check_covered, counted, event_of, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import proposal_of, record_of
 from tutelage.publishing.tested import publication_of

@@ -14,7 +14,7 @@ from sklearn.utils import all_estimators
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import as_entry, build_mechanism
-from tutelage.cli.settings import read_settings
+from tutelage.cli.text import read_settings
 from tutelage.exceptions import ConfigError
 from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism

@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage.budget import round_up
-from tutelage.cli.console import plain_console
 from tutelage.cli.ledger import Neighbours, unit_of
 from tutelage.cli.mechanisms import FEDERATED, as_entry, build_of
-from tutelage.cli.settings import read_settings
+from tutelage.cli.text import plain_console, read_settings
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries

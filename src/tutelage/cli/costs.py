@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.accounting.data_independent import Check, flatten
-from tutelage.events import PUBLICATIONS, Composed, Event, Repeated, event_from_dict, without_shares
+from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict, without_shares
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, happened, is_publication
-from tutelage.publishing.coverage import counted
+from tutelage.publishing.coverage import counted, event_of
 from tutelage.report import Batch, FrontierPoint
 from tutelage.report.evidence import merged
 
@@ -64,8 +64,7 @@ def released(entries: list[dict[str, Any]]) -> Released:
         raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
     queries = sum(entry["queries"] for entry in asked)
     times = counted(happened(entry, settled.get(entry["number"])) for entry in reserved)
-    kinds = tuple(Repeated(event, count) for event, count in times.items())
-    return Released(Composed(kinds), queries, event_from_dict(asked[-1]["event"]))
+    return Released(event_of(times), queries, event_from_dict(asked[-1]["event"]))
 
 
 def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:

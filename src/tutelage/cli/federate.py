@@ -16,7 +16,7 @@ from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
 from tutelage.cli.consortia import describe, describe_standings, read_terms
 from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
-from tutelage.cli.printing import printable
+from tutelage.cli.text import printable
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,

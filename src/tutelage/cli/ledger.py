@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage.budget import round_up
-from tutelage.cli.console import plain_console
 from tutelage.cli.outputs import check_output, written_whole
-from tutelage.cli.printing import require_printable
+from tutelage.cli.text import plain_console, require_printable
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState

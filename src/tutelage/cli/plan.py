@@ -10,8 +10,8 @@ import typer
 
 from tutelage._validation import integer_at_least, positive
 from tutelage.budget import round_up
-from tutelage.cli.console import plain_console
 from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.figures import Figure, Series
 from tutelage.planning import Plan, ProxyVotes, TeacherModel

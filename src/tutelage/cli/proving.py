@@ -19,7 +19,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, is_publication
-from tutelage.publishing.coverage import check_complete, check_covered, counted, given
+from tutelage.publishing.coverage import check_complete, check_covered, counted, event_of, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import TESTED, proposal_of, record_of
 from tutelage.publishing.tested import proposed_epsilon
@@ -83,11 +83,6 @@ def at_limits(event: Event) -> Event:
     if len(checks) == len(answers) == 1:
         times[answers[0]] = max(times[answers[0]], times[checks[0]])
     return event_of(times)
-
-
-def event_of(times: Counter[Event]) -> Event:
-    """Return several kinds of events, each as often as it happened, as one."""
-    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
 class Drawn(NamedTuple):

@@ -10,8 +10,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tutelage.cli.console import plain_console
 from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
 from tutelage.reproductions.results import ABOUT, page, records_of

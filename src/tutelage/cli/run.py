@@ -18,14 +18,14 @@ from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.console import plain_console
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.objections import objections_before, objections_on_card, say
-from tutelage.cli.oddities import oddities
 from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
+from tutelage.cli.private_warnings import private_warnings
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.text import plain_console
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
@@ -60,8 +60,8 @@ def run(
     data = load_sources(settings)
     check_public_rows(settings, data)
     say(objections_before(settings, data))
-    for oddity in oddities(settings, data):
-        typer.secho(f"tutelage: warning: {oddity}", err=True, fg=typer.colors.YELLOW)
+    for warning in private_warnings(settings, data):
+        typer.secho(f"tutelage: warning: {warning}", err=True, fg=typer.colors.YELLOW)
     proposal = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
     model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)

@@ -1,5 +1,6 @@
 """What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -9,12 +10,13 @@ import numpy as np
 from tutelage._files import StoredArrays, read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
-from tutelage.cli.strangers import cause_of_strangers
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import NUMBERS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import Table, read_csv
+
+_EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
 
 @final
@@ -220,11 +222,11 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
     known, spellings = _by_spelling(private), labels.astype(str).tolist()
-    strangers = set(spellings) - set(known)
-    if strangers:
+    unknown = set(spellings) - set(known)
+    if unknown:
         raise InvalidDataError(
             f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]"
-            f"{cause_of_strangers(strangers, private.classes)}"
+            f"{cause_of_unknown(unknown, private.classes)}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
@@ -234,10 +236,10 @@ def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix |
     if labels is None:
         return None
     known = _by_spelling(private)
-    strangers = sorted(set(labels.astype(str).tolist()) - set(known))
-    if strangers:
+    unknown = sorted(set(labels.astype(str).tolist()) - set(known))
+    if unknown:
         raise InvalidDataError(
-            f"The public labels hold {strangers[0]!r}, which is not among `classes` in [private]: "
+            f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: "
             f"{', '.join(known)}. Spell both alike."
         )
     return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
@@ -245,3 +247,47 @@ def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix |
 
 def _by_spelling(private: PrivateSection) -> dict[str, Any]:
     return {str(value): value for value in private.classes}
+
+
+def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
+    """Return the end of a refusal of labels that are no classes: the likely mistake and its remedy, without a label.
+
+    Parameters
+    ----------
+    unknown : iterable of str
+        The labels, private; only their kind decides what is returned.
+    classes : list
+        The declared classes, all text or all whole numbers.
+    """
+    left = {text.strip() for text in unknown}
+    empty = {text for text in left if text.casefold() in _EMPTY}
+    if empty:
+        return ": some labels are missing. Remove these rows, or declare a class for them."
+    if left <= {str(value) for value in classes} or _folded(left) <= _folded(map(str, classes)):
+        return ": some labels differ from a class by capital letters or blanks only. Spell both alike."
+    numbers = [_number(text) for text in left]
+    whole_classes = all(isinstance(value, int) for value in classes)
+    if None in numbers:
+        if whole_classes and set(numbers) == {None}:
+            return ": it holds text, and `classes` are whole numbers. List the text itself in `classes`."
+        return ". Correct these rows, or list every class in `classes`."
+    if any(number != round(number) for number in numbers if number is not None):
+        return ": it holds numbers with fractions, which are no classes. Sort them into classes first."
+    if not whole_classes:
+        return ": it holds numbers, and `classes` are text. List the numbers in `classes`."
+    if {round(number) for number in numbers if number is not None} <= set(classes):
+        return ": it holds whole numbers with a decimal point. Write them without one, as integers."
+    return ". Correct these rows, or list every class in `classes`."
+
+
+def _folded(texts: Iterable[str]) -> set[str]:
+    return {text.casefold() for text in texts}
+
+
+def _number(text: str) -> float | None:
+    """Return the finite number that a text spells, if it does."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None

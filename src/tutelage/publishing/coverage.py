@@ -6,7 +6,7 @@ from typing import Any
 
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import Event, Repeated, event_from_dict
+from tutelage.events import Composed, Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import answered, is_publication
@@ -81,6 +81,11 @@ def counted(events: Iterable[Event]) -> Counter[Event]:
         for part in flatten(event):
             times[part.event] += part.times
     return times
+
+
+def event_of(times: Counter[Event]) -> Event:
+    """Return several kinds of events, each as often as it happened, as one."""
+    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
 def _answered_batches(entries: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""What a data scientist would want to know of the private cells before a run: said to the data's owner, never filed."""
+"""Warnings about the private rows before a run: printed for the data set owner, never stored on a card."""
 
 import re
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ _NEARLY_ALL = 0.9
 _RARE = 0.01  # equal pairs
 
 
-def oddities(settings: RunConfig, data: RunData) -> Iterator[str]:
-    """Yield what is odd about the private cells, by the names of columns.
+def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
+    """Yield warnings about the private rows, which name columns and quote no cell.
 
-    It was read off private rows, and is therefore text and no `Finding`, which a card would take.
+    They depend on private rows, and are therefore text and no `Finding`, which a card would take.
 
     Parameters
     ----------
     settings : RunConfig
-        What is to be done.
+        Settings of the run.
     data : RunData
-        On which rows.
+        Its rows.
     """
     yield from _odd_cells(data)
     if settings.private is not None:
