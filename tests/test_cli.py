@@ -20,7 +20,7 @@ from tutelage import VoteHistogram
 from tutelage.budget import round_up
 from tutelage.students import load_student
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 CONFIG = """
 [private]

@@ -18,7 +18,7 @@ from tutelage.cli.ledger import Neighbours
 from tutelage.federation import Mailbox, Member
 from tutelage.mechanisms import ConfidentGNMax
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 HOSPITALS = [f"hospital-{number}" for number in range(3)]
 PARTIES = ["left", "middle", "right"]
