@@ -10,6 +10,7 @@ import pytest
 
 from tutelage._refits import Refits
 from tutelage.cli import main
+from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.votes import VoteHistogram
 
 REPOSITORY = Path(__file__).parent.parent
@@ -53,6 +54,20 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
     """400 rows of four features whose first decides between two classes."""
     X = np.random.default_rng(0).uniform(size=(400, 4))
     return X, (X[:, 0] > 0.5).astype(np.int64)
+
+
+@pytest.fixture
+def repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise and shards that are the same in each run, for tests of what is learned under them."""
+    if request.node.get_closest_marker("fresh_noise"):
+        return
+    source, seeded = SimulationNoise(0), np.random.SeedSequence
+    for name in (name for name in vars(SimulationNoise) if not name.startswith("_") and name != "simulated"):
+        draw = getattr(source, name)
+        monkeypatch.setattr(SystemNoise, name, lambda _, *arguments, draw=draw: draw(*arguments))
+    monkeypatch.setattr(
+        np.random, "SeedSequence", lambda entropy=None, **more: seeded(0 if entropy is None else entropy, **more)
+    )
 
 
 @pytest.fixture

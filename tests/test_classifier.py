@@ -45,6 +45,8 @@ from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.networks import TwoConvolutions
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge
 
+pytestmark = pytest.mark.usefixtures("repeatable")
+
 TREE = DecisionTreeClassifier(max_depth=2)
 SKIPPED_BY_SCIKIT_LEARN: dict[str, str] = {}  # no check is expected to fail; a name and a reason would stand here
 
@@ -87,7 +89,10 @@ def test_public_rows_are_asked_from_the_first_on(binary_rows):
 
 
 @FITS_AGAIN
+@pytest.mark.fresh_noise
 def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
+    # Two votes differ by at most 20, a third of their noise's σ√2 = 71: each label has a probability of at most Φ(0.29)
+    # = 0.62, so that two draws of 100 labels agree with one below 0.62¹⁰⁰ = 1e-20.
     X, y = binary_rows
     noisy = model(mechanism=GNMax(50.0))
     draws = {tuple(noisy.fit(X, y, X_public=X[:100]).release_.labels) for _ in range(3)}

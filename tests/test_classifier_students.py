@@ -21,6 +21,8 @@ from tutelage.neighboring import NeighboringRelation, PrivacyUnit
 from tutelage.students import LabelPropagationStudent, SelfTrainingStudent, load_student, save_student
 from tutelage.students.selection import BinaryExperts, FirstRows, GivenRows, LeastConfident, Medoids
 
+pytestmark = pytest.mark.usefixtures("repeatable")
+
 
 @pytest.fixture(scope="module")
 def blobs():
@@ -110,7 +112,9 @@ def test_rounds_ask_where_the_student_doubts(blobs):
     assert len(set(fitted.queries_.tolist())) == 40
     assert fitted.votes_.n_queries == 40
     assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.6
-    assert np.array_equal(fitted.votes_.counts.argmax(axis=1)[:5] >= 0, [True] * 5)
+    assert (
+        np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.6
+    )  # in the order of the queries
     assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
 
 

@@ -22,7 +22,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.students import load_student
 from tutelage.tables import read_csv
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 CONFIG = """
 [private]

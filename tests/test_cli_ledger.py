@@ -6,18 +6,18 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from processes import until
 from test_cli import configure, folder, heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
 from tutelage.budget import round_up
 from tutelage.neighboring import ONE_TEACHER
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 40)
 
@@ -223,11 +223,10 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
     command += ["--output", "labels.csv", "--mechanism", "gnmax", "--sigma", "4000"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=voted, preexec_fn=heed_interrupts, **pipes)
-    ledger, deadline = Ledger.open(voted / "a.ledger"), time.monotonic() + 60
-    while ledger.state().entries < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    ledger = Ledger.open(voted / "a.ledger")
+    until(lambda: ledger.state().entries >= 2, process)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate()
     assert process.returncode == 130
     assert stdout == ""
     assert re.fullmatch(

@@ -19,6 +19,15 @@ from tutelage.students.networks.learning import AveragedNetwork, robust_loss, ro
 STILL: dict[str, Any] = {"shift": 0, "rotation": 0.0, "scaling": 0.0, "shear": 0.0, "elastic": 0.0, "cover": 0.0}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Train on one thread: with networks this small, several mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def few_labels(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Digits with 60 labels, four of them wrong, and what none of them tells: the test images."""
     digits, generator = load_digits(), np.random.default_rng(seed)

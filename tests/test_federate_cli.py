@@ -22,7 +22,7 @@ from tutelage.federation.messages.envelopes import Header, Kind, seal
 from tutelage.federation.mpc import meeting
 from tutelage.mechanisms import ConfidentGNMax
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 HOSPITALS = [f"hospital-{number}" for number in range(3)]
 PARTIES = ["left", "middle", "right"]

@@ -60,7 +60,7 @@ def run(command: str, folder: Path, called: Call) -> str:
     if words[0] == "tutelage":
         left = called(*words[1:], cwd=folder)
     else:
-        left = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+        left = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return left.stdout + left.stderr
 
 

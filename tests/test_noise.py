@@ -89,7 +89,7 @@ def test_forked_processes_draw_different_noise():
     children = [fork.Process(target=_draw_in_child, args=(queue,)) for _ in range(16)]
     for child in children:
         child.start()
-    streams = {tuple(queue.get(timeout=60)) for _ in children}
+    streams = {tuple(queue.get()) for _ in children}
     for child in children:
         child.join()
     assert len(streams) == len(children)

@@ -318,6 +318,7 @@ def test_a_plain_matrix_product_is_refused_for_its_rounding():
     check_row_by_row(PublicProjection(np.zeros(64), PROJECTION, reach=4.0), rows)
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_the_public_way_to_multiply_is_taken(noisy_rows):
     X, y = noisy_rows
     features = PublicProjection(np.zeros(3), np.eye(3)[:, :2], reach=4.0)

@@ -464,7 +464,7 @@ def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposa
         racer.stdin.flush()
     codes = []
     for racer in racers:
-        racer.communicate(timeout=120)
+        racer.communicate()
         codes.append(racer.returncode)
     assert sorted(codes) == [0, 3, 3, 3]
     Ledger.open(path).verify()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
+import uuid
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
+from processes import until
 from tutelage._streams import own_streams
 from tutelage._typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
@@ -35,12 +36,11 @@ LETHAL = 99.0
 class Fatal(DecisionTreeClassifier):
     """A classifier that kills its process where a row says so; where there is a marker file, only until that exists."""
 
-    def __init__(self, marker=None, nap=0.0, random_state=None):
+    def __init__(self, marker=None, random_state=None):
         super().__init__(random_state=random_state)
-        self.marker, self.nap = marker, nap
+        self.marker = marker
 
     def fit(self, X, y, sample_weight=None, check_input=True):
-        time.sleep(self.nap)
         lethal = (X == LETHAL).any(axis=0)
         first_time = self.marker is not None and not Path(self.marker).exists()
         if lethal[0] or (lethal[1] and first_time):
@@ -49,12 +49,28 @@ class Fatal(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
+class Patient(DecisionTreeClassifier):
+    """A classifier of which the first few are trained, three at least, and all others once there is a file `go`."""
+
+    def __init__(self, folder=None, random_state=None):
+        super().__init__(random_state=random_state)
+        self.folder = folder
+
+    def fit(self, X, y, sample_weight=None, check_input=True):
+        folder = Path(str(self.folder))
+        before = len(list(folder.iterdir()))
+        (folder / uuid.uuid4().hex).touch()
+        if before >= 3:
+            until((folder / "go").exists)
+        return super().fit(X, y)
+
+
 class Crowded(ClassifierMixin, BaseEstimator):
     """A classifier that predicts 1 if it was let work in parallel or on several threads, and 0 if not."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
-        time.sleep(0.02)  # so that teachers overlap
+        np.linalg.eigvalsh(np.ones((200, 200)))  # so that teachers overlap
         pools = {pool["user_api"]: pool["num_threads"] for pool in threadpool_info()}
         self.crowded_ = effective_n_jobs(2) > 1 or max(pools.values()) > 1
         return self
@@ -97,8 +113,8 @@ def dask_client(tmp_path_factory):
             for command in commands
         ]
         try:
-            with distributed.Client(scheduler_file=str(contact), timeout=30) as client:
-                client.wait_for_workers(2, timeout=30)
+            with distributed.Client(scheduler_file=str(contact), timeout=300) as client:
+                client.wait_for_workers(2)
                 yield client
         finally:
             for process in reversed(processes):
@@ -126,7 +142,7 @@ def on(request):
     @contextmanager
     def chosen(name):
         if name == "dask":
-            request.getfixturevalue("dask_client").wait_for_workers(2, timeout=30)
+            request.getfixturevalue("dask_client").wait_for_workers(2)
         elif name == "ray":
             request.getfixturevalue("ray_cluster")
         with parallel_config(backend=name, n_jobs=2):
@@ -255,17 +271,18 @@ def test_a_run_survives_a_dask_worker_killed_in_the_middle(on, rows, dask_client
     expected = ballots(rows, DecisionTreeClassifier())
 
     def kill():
-        deadline = time.monotonic() + 30
-        while len(list(tmp_path.glob("*.npz"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(list(kept.glob("*.npz"))) >= 3)
         os.kill(victim, signal.SIGKILL)
+        (marks / "go").touch()
 
+    marks, kept = tmp_path / "marks", tmp_path / "checkpoints"
+    marks.mkdir()
     with on("dask"), warnings.catch_warnings():
         warnings.simplefilter("error", TeacherLostWarning)
         victim = next(iter(dask_client.run(os.getpid).values()))
         killer = threading.Thread(target=kill)
         killer.start()
-        found = ballots(rows, Fatal(nap=0.1), checkpoints=tmp_path)
+        found = ballots(rows, Patient(str(marks)), checkpoints=kept)
     killer.join()
     assert np.array_equal(found, expected)
     with pytest.raises(ProcessLookupError):
@@ -279,13 +296,13 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
             import signal, sys
             from pathlib import Path
             import numpy as np
-            from test_teacher_workers import Fatal, Shards, EstimatorTeachers
+            from test_teacher_workers import Patient, Shards, EstimatorTeachers
 
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs behind it
 
             X = np.random.default_rng(0).uniform(size=(300, 2))
             shards = Shards.of_rows(300, 100, key=bytes(16))
-            teachers = EstimatorTeachers(Fatal(nap=0.2), n_classes=2, seed=0, n_jobs=2)
+            teachers = EstimatorTeachers(Patient(sys.argv[2]), n_classes=2, seed=0, n_jobs=2)
             try:
                 teachers.fit_ballots(X, (X[:, 0] > 0.5).astype(int), shards, X, Path(sys.argv[1]))
             except KeyboardInterrupt:
@@ -295,15 +312,14 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
                 sys.exit(any("LokyProcess" in command for command in commands))
         """)
     )
-    folder = tmp_path / "checkpoints"
+    folder, marks = tmp_path / "checkpoints", tmp_path / "marks"
+    marks.mkdir()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    process = subprocess.Popen([sys.executable, str(script), str(folder)], env=environment)
-    deadline = time.monotonic() + 60
-    while len(list(folder.glob("*.npz"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    process = subprocess.Popen([sys.executable, str(script), str(folder), str(marks)], env=environment)
+    until(lambda: len(list(folder.glob("*.npz"))) >= 3, process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
-    assert 3 <= len(list(folder.glob("*.npz"))) < 100
+    assert process.wait() == 0
+    assert 3 <= len(list(folder.glob("*.npz"))) < 20
 
 
 def test_a_child_forked_while_another_thread_trains_is_not_locked_out():

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import types
 import warnings
 from pathlib import Path
@@ -23,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from processes import until
 from tutelage import VoteHistogram
 from tutelage._typing import ABSTAIN
 from tutelage.exceptions import (
@@ -246,8 +246,9 @@ def test_a_killed_run_resumes(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         textwrap.dedent("""
-            import sys, time
+            import sys
             from pathlib import Path
+            from threading import Event
             import numpy as np
             from sklearn.tree import DecisionTreeClassifier
             from tutelage.partition import Shards
@@ -255,7 +256,8 @@ def test_a_killed_run_resumes(tmp_path):
 
             class Slow(DecisionTreeClassifier):
                 def fit(self, X, y):
-                    time.sleep(float(sys.argv[3]))
+                    if len(list(Path(sys.argv[1]).glob("*.npz"))) == int(sys.argv[3]):
+                        Event().wait()  # to be killed
                     return super().fit(X, y)
 
             X = np.random.default_rng(0).uniform(size=(300, 2))
@@ -267,18 +269,16 @@ def test_a_killed_run_resumes(tmp_path):
     )
     folder = tmp_path / "checkpoints"
     command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
-    process = subprocess.Popen([*command, "0.15"])
-    deadline = time.monotonic() + 60
-    while len(list(folder.glob("*.npz"))) < 5 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    process = subprocess.Popen([*command, "5"])
+    until(lambda: len(list(folder.glob("*.npz"))) == 5, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
-    assert 5 <= len(finished) < 40
-    subprocess.run([*command, "0"], check=True)
+    assert len(finished) == 5
+    subprocess.run([*command, "-1"], check=True)
     resumed = np.load(tmp_path / "ballots.npy")
     assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
-    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3], "0"], check=True)
+    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3], "-1"], check=True)
     assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))
     assert VoteHistogram(tally(resumed, 2).counts, 40).n_queries == 20
 
