@@ -268,7 +268,7 @@ def test_numbers_as_steps_and_categories_as_columns(folder):
     result = tutelage("run", "config.toml", cwd=folder)
     assert result.returncode == 0, result.stderr
     student = load_student(folder / "out" / "student.skops")
-    assert [name for name, _ in student.steps] == ["columntransformer", "publicsteps", "decisiontreeclassifier"]
+    assert [name for name, _ in student.steps] == ["publiccolumns", "publicsteps", "decisiontreeclassifier"]
     assert len(student[1].categories) == 1
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
 

@@ -11,8 +11,6 @@ CLOCKS = {"sleep", "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter
 MAY_READ_A_CLOCK = {
     "processes.py": "looks again and again whether a condition holds, for as long as it takes",
     "test_ledger_crashes.py": "kills after a random time; any time is a test",
-    "parties.py": "tests of time limits",
-    "test_federation_compute.py": "tests of time limits",
     "test_mpc.py": "tests of time limits",
 }
 
