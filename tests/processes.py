@@ -5,6 +5,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -29,6 +30,14 @@ def descendants(pid: int) -> list[int]:
     """Return all processes that a process started, and those that these started."""
     found = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found += [child, *descendants(child)]
+        with suppress(OSError):  # a thread or a process may end meanwhile
+            for child in map(int, children.read_text().split()):
+                found += [child, *descendants(child)]
     return found
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process; nothing if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""

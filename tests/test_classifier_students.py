@@ -111,10 +111,9 @@ def test_rounds_ask_where_the_student_doubts(blobs):
     fitted.fit(X, y, X_public=X_public)
     assert len(set(fitted.queries_.tolist())) == 40
     assert fitted.votes_.n_queries == 40
-    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.6
-    assert (
-        np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.6
-    )  # in the order of the queries
+    # In another order than that of the queries, at most 25 of the 40 agree.
+    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.85
+    assert np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.85
     assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
 
 

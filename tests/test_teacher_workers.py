@@ -185,6 +185,24 @@ def test_the_number_of_threads_is_as_before_when_all_teachers_are_done(on, rows)
     assert threadpool_info() == before
 
 
+def test_the_last_thread_out_undoes_what_the_first_one_in_did():
+    before, second_is_in, first_is_out = threadpool_info(), threading.Event(), threading.Event()
+
+    def second():
+        with teacher_workers._whole_process:
+            second_is_in.set()
+            first_is_out.wait()
+
+    thread = threading.Thread(target=second)
+    with teacher_workers._whole_process:
+        thread.start()
+        second_is_in.wait()
+        assert max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas") == 1
+    first_is_out.set()
+    thread.join()
+    assert threadpool_info() == before
+
+
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_a_message_does_not_come_out_of_any_back_end(back_end, on, rows):
     with (
@@ -293,9 +311,10 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         textwrap.dedent("""
-            import signal, sys
+            import os, signal, sys
             from pathlib import Path
             import numpy as np
+            from processes import command_of, descendants
             from test_teacher_workers import Patient, Shards, EstimatorTeachers
 
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs behind it
@@ -306,10 +325,7 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
             try:
                 teachers.fit_ballots(X, (X[:, 0] > 0.5).astype(int), shards, X, Path(sys.argv[1]))
             except KeyboardInterrupt:
-                tasks = Path("/proc/self/task").glob("*/children")
-                children = [pid for task in tasks for pid in task.read_text().split()]
-                commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children]
-                sys.exit(any("LokyProcess" in command for command in commands))
+                sys.exit(any("LokyProcess" in command_of(pid) for pid in descendants(os.getpid())))
         """)
     )
     folder, marks = tmp_path / "checkpoints", tmp_path / "marks"

@@ -22,7 +22,7 @@ import numpy as np
 import sklearn
 from joblib import delayed, parallel_config
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from tutelage._forks import BriefLock, repair_in_child
 from tutelage._parallel import parallel
@@ -288,14 +288,17 @@ class _WholeProcess:
             if not self._inside:
                 self._undo.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
-                self._undo.enter_context(_libraries().limit(limits=1, user_api="blas"))
+                with _setting_blas():
+                    limiter = _libraries().limit(limits=1, user_api="blas")
+                self._undo.callback(limiter.restore_original_limits)
             self._add(1)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._add(-1)
             if not self._inside:
-                self._undo.close()
+                with _setting_blas():
+                    self._undo.close()
 
     def _add(self, count: int) -> None:
         self._inside += count
@@ -305,7 +308,17 @@ class _WholeProcess:
         """Undo in a child what was for threads that did not come along."""
         self._inside = getattr(self._here, "inside", 0)
         if not self._inside:
-            self._undo.close()
+            with _setting_blas():
+                self._undo.close()
+
+
+@contextmanager
+def _setting_blas() -> Iterator[None]:
+    """Let this thread set and undo limits: from threadpoolctl 3.8 on, only the thread that set one may undo it."""
+    release: Callable[..., object] = getattr(OpenBLASController, "clear_controlling_thread", lambda **_: None)
+    release(force=True)
+    yield
+    release(force=True)
 
 
 _whole_process = _WholeProcess()
