@@ -121,6 +121,8 @@ def read_within(path: Path, most: int) -> bytes:
     InvalidDataError
         If it is missing, no plain file, longer, or cannot be read.
     """
+    if "\0" in str(path):
+        raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.")
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -128,8 +130,6 @@ def read_within(path: Path, most: int) -> bytes:
             data = file.read(most + 1)
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist.") from None
-    except ValueError:
-        raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.") from None
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     if len(data) > most:
