@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/tutelage run examples/adult.toml --overwrite
 
 test: $(VENV)/.installed-dev lint docs
-	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile
+	$(BIN)/pytest -m "not slow" --numprocesses auto --dist worksteal
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -m slow

@@ -1,8 +1,12 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+# Threads that wait for others sleep: where processes outnumber cores, spinning only keeps them from getting done.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import hypothesis
 import numpy as np
@@ -16,8 +20,17 @@ from tutelage.votes import VoteHistogram
 REPOSITORY = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 
+_ROOM = 4 * 2**30  # bytes, several times what all tests together leave
+
 hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=100)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory where there is room: a test of a killed process needs no disk to be synced."""
+    memory = Path("/dev/shm")  # noqa: S108  pytest makes a folder there that is this user's alone
+    if memory.is_dir() and shutil.disk_usage(memory).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFitWarning")

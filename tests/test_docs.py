@@ -64,6 +64,7 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.slow
 def test_the_readme_has_thousands_of_teachers_of_a_few_images(data_folder):
     if not (data_folder / "mnist.npz").is_file():
         pytest.skip("mnist.npz is not in TUTELAGE_DATA")

@@ -65,7 +65,7 @@ def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma
 
 @pytest.mark.parametrize(("sigma", "count"), [(1.0, 10), (0.5, 10), (40.0, 100)])
 def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
-    interval = 1e-5 if sigma < 2 else 1e-4
+    interval = 1e-4
     pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(
         sigma, sensitivity=1, value_discretization_interval=interval
     )

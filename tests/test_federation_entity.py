@@ -256,7 +256,7 @@ def test_before_joining_nothing_can_be_done(members, tmp_path):
         members.entity("hospital-0")
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [41, pytest.param(7, marks=pytest.mark.slow)])
 def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step, members, tmp_path):
     batch = members.ask(6)
     before = tmp_path / "before"

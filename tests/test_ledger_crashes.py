@@ -114,7 +114,7 @@ def kill_every(step: int, path: Path) -> None:
     sys.stdout.write(f"{states.total()} kills: {dict(states)}")
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [11, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(step, path):
     # In a process of its own, because forking one that has run a whole test suite is slow.
     script = "import sys; from test_ledger_crashes import *; load(); kill_every(int(sys.argv[1]), Path(sys.argv[2]))"
