@@ -157,8 +157,8 @@ def test_objections_are_said_before_and_filed(called, folder):
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("tutelage: danger: The threshold of 16 votes is above the 15 teachers") == 1
     assert "threshold-above-teachers (danger)" in ran.stdout
-    (finding,) = json.loads((folder / "out" / "card.json").read_text())["findings"]
-    assert (finding["code"], finding["severity"]) == ("threshold-above-teachers", "danger")
+    findings = json.loads((folder / "out" / "card.json").read_text())["findings"]  # with noise, of the student too
+    assert ("threshold-above-teachers", "danger") in [(finding["code"], finding["severity"]) for finding in findings]
 
 
 def test_what_is_odd_about_the_private_rows_is_said_to_their_owner_alone(called, folder):

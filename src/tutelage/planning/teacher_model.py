@@ -147,7 +147,7 @@ class TeacherModel:
         alike = np.array([proxy.agreement() for proxy in proxies])
 
         def misfit(margin: float, half: float) -> FloatArray:
-            shares = np.array([_right_shares(margin, half, size, classes) for size in rows])
+            shares = np.array([right_shares(margin, half, size, classes) for size in rows])
             means = np.clip(shares.mean(axis=1), 1e-9, 1 - 1e-9)
             spread = shares.var(axis=1) / (means * (1 - means))
             return np.concatenate([special.logit(means) - special.logit(accuracies), spread - alike])
@@ -172,14 +172,15 @@ class TeacherModel:
             Mean number of rows per teacher.
         """
         size = positive(rows_per_teacher, "rows_per_teacher", "TeacherModel")
-        return _right_shares(float(special.ndtri(self.limit)), self.half, size, self.classes)
+        return right_shares(float(special.ndtri(self.limit)), self.half, size, self.classes)
 
     def accuracy(self, rows_per_teacher: float) -> float:
         """Return how many queries one teacher of so many rows gets right."""
         return float(self.right_shares(rows_per_teacher).mean())
 
 
-def _right_shares(margin: float, half: float, rows: float, classes: int) -> FloatArray:
+def right_shares(margin: float, half: float, rows: float, classes: int) -> FloatArray:
+    """Return `TeacherModel.right_shares` where Φ(`margin`) is the limit, of rows that are not checked."""
     chance = 1 / classes
     seen = special.ndtr(np.sqrt(rows / half) * (margin + _MARGINS))
     # A keyed hash gives a shard a Poisson number of rows of a class: how likely it has one, and has any at all.
@@ -189,7 +190,7 @@ def _right_shares(margin: float, half: float, rows: float, classes: int) -> Floa
 
 
 def _mean_shares(margin: float, half: float, rows: FloatArray, classes: int) -> FloatArray:
-    means = np.array([_right_shares(margin, half, size, classes).mean() for size in rows])
+    means = np.array([right_shares(margin, half, size, classes).mean() for size in rows])
     return np.clip(means, 1e-9, 1 - 1e-9)
 
 
