@@ -90,7 +90,10 @@ def test_an_impossible_wish_says_why_and_what_would_do(called):
         (("--teacher-accuracy", "20=1.8"), "above chance"),
         (("--teachers", 3000), "--teachers must be at most 1,666, so that 5,000 rows give each one row"),
         (("--public-rows", 10), "at most the 10 public rows"),
-        (("--teacher-accuracy", "inf=0.8"), "--teacher-accuracy must be ROWS=SHARE, with a finite number"),
+        (
+            ("--teacher-accuracy", "inf=0.8"),
+            "--teacher-accuracy must hold, by finite numbers of rows above 0, shares above chance",
+        ),
         (("--label-accuracy", 0.2), "--label-accuracy must be"),
         (("--queries", 0), "--queries must be"),
         (("--delta", 0), "--delta must"),

@@ -15,7 +15,7 @@ from conftest import REPOSITORY
 from tutelage import _validation
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_digits, load_mnist
-from tutelage.events import Composed, Repeated
+from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.neighboring import ONE_TEACHER
@@ -291,6 +291,21 @@ def test_noise_is_sought_by_the_costs_of_the_accountant(mechanism):
     ]
     one = mechanism.event_of_one(7, ONE_TEACHER, simulated=False)
     assert np.array_equal(np.sum(costs, axis=0), data_independent.rdp(one, orders).values)
+
+
+@pytest.mark.parametrize(
+    ("event", "cost"),
+    [
+        (NoisyArgmaxGaussian(20.0, 2, ONE_TEACHER), calibration._GAUSSIAN),
+        (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), calibration._LAPLACE),
+        (ConfidenceCheck(5.0, 20.0, 2, ONE_TEACHER), calibration._CHECK),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_kept_costs_are_those_that_the_accountant_searches(event, cost):
+    orders = np.maximum(calibration._RELATIVE_ORDERS * 20, 1.01)
+    found = data_independent.rdp_of_three_outcomes(event, orders).values
+    assert np.array(cost.relative) * orders / 20**2 == pytest.approx(found, rel=1e-9)
 
 
 def test_a_search_checks_no_number_that_it_tries():

@@ -3,8 +3,7 @@
 from tutelage.planning.calibration import local_gaussian_for
 from tutelage.planning.options import Option, Plan, PlanPoint
 from tutelage.planning.planner import plan
-from tutelage.planning.proxies import ProxyVotes, votes_of_public_teachers
-from tutelage.planning.teacher_model import TeacherModel
+from tutelage.planning.teacher_model import ProxyVotes, TeacherModel, votes_of_public_teachers
 
 __all__ = [
     "Option",

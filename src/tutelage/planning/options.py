@@ -1,6 +1,6 @@
 """What the planner returns: options, the frontier, and the plan around them, as values, a table and a configuration."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -62,10 +62,9 @@ class Option:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
-        name = NAMES[type(self.mechanism)]
-        noise = {field: getattr(self.mechanism, field) for field in self.mechanism.__dataclass_fields__}
-        shown = {field: getattr(self, field) for field in self.__dataclass_fields__ if field != "mechanism"}
-        return {**shown, "mechanism": {"name": name, **noise}}
+        values = asdict(self)
+        settings = values.pop("mechanism")
+        return {**values, "mechanism": {"name": NAMES[type(self.mechanism)], **settings}}
 
 
 @final
@@ -137,11 +136,9 @@ class Plan:
             "label_accuracy": self.label_accuracy,
             "recommended": self.recommended.as_dict(),
             "options": [option.as_dict() for option in self.options],
-            "frontier": [{"teachers": p.teachers, "epsilon": p.epsilon, "right": p.right} for p in self.frontier],
+            "frontier": [asdict(point) for point in self.frontier],
             "assumptions": list(self.assumptions),
-            "findings": [
-                {"code": found.code, "severity": found.severity, "reason": found.reason} for found in self.findings
-            ],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
     def as_table(self) -> "Table":

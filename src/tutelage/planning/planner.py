@@ -93,7 +93,16 @@ def plan(
         If a number is out of range, or the model is none or of another number of classes.
     """
     model = _checked_model(model, classes)
-    target = _checked_target(epsilon, delta, rows, queries, public_rows, teachers, model)
+    target = _Target(
+        epsilon=positive(epsilon, "epsilon", "plan"),
+        delta=probability(delta, "delta", "plan"),
+        rows=integer_at_least(rows, 2, "rows", "plan"),
+        answers=_count(queries, "queries") or 1,
+        teachers=_count(teachers, "teachers"),
+        public_rows=_count(public_rows, "public_rows"),
+        model=model,
+    )
+    _check_sizes(target, queries)
     goal = _checked_goal(label_accuracy, target)
     target = target if queries is not None else _with_answers(target, goal)
     numbers, plain = target.numbers(), target.sketch(GNMax)
@@ -189,40 +198,21 @@ def _checked_model(model: TeacherModel | None, classes: int) -> TeacherModel:
     return model
 
 
-def _checked_target(
-    epsilon: float,
-    delta: float,
-    rows: int,
-    queries: int | None,
-    public_rows: int | None,
-    teachers: int | None,
-    model: TeacherModel,
-) -> _Target:
-    rows = integer_at_least(rows, 2, "rows", "plan")
-    most = rows // model.classes
-    for value, name in ((queries, "queries"), (public_rows, "public_rows"), (teachers, "teachers")):
-        if value is not None:
-            integer_at_least(value, 1, name, "plan")
-    if most < 1:
+def _count(value: int | None, name: str) -> int | None:
+    return None if value is None else integer_at_least(value, 1, name, "plan")
+
+
+def _check_sizes(target: _Target, queries: int | None) -> None:
+    rows, classes, public_rows = target.rows, target.model.classes, target.public_rows
+    if rows < classes:
+        raise InvalidParameterError(f"`rows` of plan must be at least one for each of {classes:,} classes. Got {rows}.")
+    if target.teachers is not None and target.teachers > rows // classes:
         raise InvalidParameterError(
-            f"`rows` of plan must be at least one for each of {model.classes:,} classes. Got {rows}."
-        )
-    if teachers is not None and teachers > most:
-        raise InvalidParameterError(
-            f"`teachers` of plan must be at most {most:,}, so that {rows:,} rows give each one row of every class. "
-            f"Got {teachers}."
+            f"`teachers` of plan must be at most {rows // classes:,}, so that {rows:,} rows give each one row of every "
+            f"class. Got {target.teachers}."
         )
     if queries is not None and public_rows is not None and queries > public_rows:
         raise InvalidParameterError(f"`queries` of plan must be at most the {public_rows} public rows. Got {queries}.")
-    return _Target(
-        epsilon=positive(epsilon, "epsilon", "plan"),
-        delta=probability(delta, "delta", "plan"),
-        rows=rows,
-        answers=queries or 1,
-        teachers=teachers,
-        public_rows=public_rows,
-        model=model,
-    )
 
 
 def _checked_goal(label_accuracy: float | None, target: _Target) -> float:
