@@ -14,7 +14,7 @@ from tutelage.accounting.curves import search_epsilon
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.lints import lint
+from tutelage.lints import Finding, lint
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.planning.calibration import Planned, Sketch, calibrated, roughly_calibrated
@@ -105,42 +105,25 @@ def plan(
     _check_sizes(target, queries)
     goal = _checked_goal(label_accuracy, target)
     target = target if queries is not None else _with_answers(target, goal)
-    numbers, plain = target.numbers(), target.sketch(GNMax)
-    best = max(numbers, key=lambda n: target.right(plain.scaled(_MARGIN), n))
-    rivals = [target.sketch(ExponentialMax), target.sketch(LNMax), *_with_check(target, best)]
-    better = max(rivals, key=lambda rival: target.right(rival, best))
-    right, more = target.right(plain, best), target.right(better, best)
-    taken = plain if (right >= goal or more < goal) and more <= right + _WORTH else better
-    settled = {
-        sketch: calibrated(sketch, target.epsilon, target.delta)
-        for sketch in progress_bar([plain, *rivals], "Noise", 1 + len(rivals), shown=progress)
-    }
-    compared = [*((plain, n) for n in numbers), *((rival, best) for rival in rivals)]
+    compared, taken = _compared(target, goal)
+    sketches = list(dict.fromkeys(sketch for sketch, _ in compared))
+    bar = progress_bar(sketches, "Noise", len(sketches), shown=progress)
+    settled = {sketch: calibrated(sketch, target.epsilon, target.delta) for sketch in bar}
     options = tuple(_option(target, settled[sketch], n) for sketch, n in compared)
-    recommended = options[compared.index((taken, best))]
+    recommended = options[compared.index(taken)]
     one = recommended.mechanism.event_of_one(classes, unit, simulated=False)
-    proved = data_independent.epsilon(Repeated(one, recommended.queries), delta)
+    proved = data_independent.epsilon(Repeated(one, recommended.queries), target.delta)
     return Plan(
         target_epsilon=epsilon,
         label_accuracy=goal,
         recommended=recommended,
         options=options,
         epsilon=proved,
-        private_epsilon=_by_expected_votes(recommended, target.votes(best), unit, target.delta),
-        frontier=_frontier(target, numbers, best),
+        private_epsilon=_by_expected_votes(target, recommended, unit),
+        frontier=_frontier(target, recommended.teachers),
         assumptions=model.assumptions,
         obstacle=None if recommended.right >= goal else _obstacle(target, recommended, goal),
-        findings=lint(
-            epsilon=proved.epsilon,
-            delta=delta,
-            entities=target.rows,
-            teachers=best,
-            classes=classes,
-            threshold=taken.threshold,
-            stopping="fixed",
-            tuned_on="public",
-            mechanism=NAMES[taken.kind],
-        ),
+        findings=_findings(target, recommended, proved.epsilon),
     )
 
 
@@ -232,6 +215,17 @@ def _with_answers(target: _Target, goal: float) -> _Target:
     return [changed for changed, share in zip(tried, right, strict=True) if share >= least][-1]
 
 
+def _compared(target: _Target, goal: float) -> tuple[list[tuple[Sketch, int]], tuple[Sketch, int]]:
+    """Return mechanisms to compare, each with a number of teachers, and the pair to recommend."""
+    numbers, plain = target.numbers(), target.sketch(GNMax)
+    best = max(numbers, key=lambda n: target.right(plain.scaled(_MARGIN), n))
+    rivals = [target.sketch(ExponentialMax), target.sketch(LNMax), *_with_check(target, best)]
+    better = max(rivals, key=lambda rival: target.right(rival, best))
+    right, more = target.right(plain, best), target.right(better, best)
+    keeps = (right >= goal or more < goal) and more <= right + _WORTH
+    return [*((plain, n) for n in numbers), *((rival, best) for rival in rivals)], (plain if keeps else better, best)
+
+
 def _with_check(target: _Target, n: int) -> list[Sketch]:
     """Return the best Confident-GNMax that is expected to give as many answers, if there is one."""
     votes = target.votes(n)
@@ -273,8 +267,8 @@ def _option(target: _Target, sketch: Sketch, n: int) -> Option:
     )
 
 
-def _by_expected_votes(option: Option, expected: TypicalVotes, unit: PrivacyUnit, delta: float) -> float:
-    votes = VoteHistogram(typical_counts(expected), option.teachers, unit)
+def _by_expected_votes(target: _Target, option: Option, unit: PrivacyUnit) -> float:
+    votes = VoteHistogram(typical_counts(target.votes(option.teachers)), option.teachers, unit)
     middles = np.arange(votes.n_queries + 1) - 0.5
     parts = []
     for part in data_independent.flatten(option.mechanism.event_of_one(votes.n_classes, unit, simulated=False)):
@@ -286,11 +280,12 @@ def _by_expected_votes(option: Option, expected: TypicalVotes, unit: PrivacyUnit
     def total(orders: FloatArray) -> FloatArray:
         return np.sum([times @ costs.per_query(orders) for times, costs in parts], axis=0)
 
-    return search_epsilon(total, delta).epsilon
+    return search_epsilon(total, target.delta).epsilon
 
 
-def _frontier(target: _Target, numbers: list[int], best: int) -> tuple[PlanPoint, ...]:
+def _frontier(target: _Target, best: int) -> tuple[PlanPoint, ...]:
     """Return points of a few numbers of teachers around the best, at a tenth to ten times the target."""
+    numbers = target.numbers()
     middle, step = numbers.index(best), max(1, len(numbers) // (2 * _ON_FRONTIER))
     reach = step * (_ON_FRONTIER // 2)
     places = [place for place in range(middle - reach, middle + reach + 1, step) if 0 <= place < len(numbers)]
@@ -301,6 +296,20 @@ def _frontier(target: _Target, numbers: list[int], best: int) -> tuple[PlanPoint
         PlanPoint(numbers[place], epsilon, target.right(sketch, numbers[place]))
         for place in places
         for epsilon, sketch in sketches.items()
+    )
+
+
+def _findings(target: _Target, option: Option, epsilon: float) -> tuple[Finding, ...]:
+    return lint(
+        epsilon=epsilon,
+        delta=target.delta,
+        entities=target.rows,
+        teachers=option.teachers,
+        classes=target.model.classes,
+        threshold=option.mechanism.threshold if isinstance(option.mechanism, ConfidentGNMax) else None,
+        stopping="fixed",
+        tuned_on="public",
+        mechanism=NAMES[type(option.mechanism)],
     )
 
 

@@ -338,7 +338,8 @@ def votes_of_public_teachers(
         number = min(n_teachers, len(taught) // size)
         if number < 2:
             raise InvalidDataError(
-                f"`sizes` must leave two teachers at least {len(taught)} rows. Got {size} rows per teacher."
+                f"`sizes` of votes_of_public_teachers must be at most {len(taught) // 2}, as {len(taught)} rows "
+                f"must be enough for two teachers. Got {size}."
             )
         part = taught[: number * size]
         shards = Shards.of_rows(len(part), number, key=seed.to_bytes(16, "little"))
