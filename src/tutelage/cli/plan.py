@@ -1,4 +1,4 @@
-"""``tutelage plan``: how many teachers, which noise and how many queries, for a wished guarantee."""
+"""``tutelage plan``: recommend teachers, noise and queries for a target (ε, δ)."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def plan(
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if it is fixed: hospitals.")] = None,
     teacher_accuracy: Annotated[
         list[str] | None,
-        typer.Option(help="ROWS=SHARE: what a teacher of so many rows gets right on public rows. Twice is better."),
+        typer.Option(help="ROWS=SHARE: a teacher trained on ROWS rows is right on SHARE of public rows. Give two."),
     ] = None,
     proxy_votes: Annotated[
         list[Path] | None, typer.Option(help="npz file with votes of PUBLIC teachers. Several sizes are better.")

@@ -1,4 +1,4 @@
-"""From a wished guarantee to teachers, noise and queries; reads public data only."""
+"""Recommend teachers, noise and queries for a target (ε, δ), from public data only."""
 
 from tutelage.planning.calibration import local_gaussian_for
 from tutelage.planning.options import Option, Plan, PlanPoint

@@ -33,7 +33,7 @@ class Expected(NamedTuple):
 
 
 def typical_votes(model: TeacherModel, n_teachers: int, rows_per_teacher: float) -> TypicalVotes:
-    """Return the votes that so many teachers of so many rows each are expected to cast."""
+    """Return the votes that are expected of this many teachers of this size."""
     share = right_shares(float(special.ndtri(model.limit)), model.half, rows_per_teacher, model.classes)
     others = model.classes - 2
     wrong = np.maximum(-np.expm1(-rows_per_teacher) - share, 0)  # a shard that the hash left empty abstains

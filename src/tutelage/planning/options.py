@@ -1,4 +1,4 @@
-"""What the planner returns: options, the frontier, and the plan around them, as values, a table and a configuration."""
+"""The result of planning: options, a frontier and a plan, as plain values, a table and a configuration."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -70,7 +70,7 @@ class Option:
 @final
 @dataclass(frozen=True, slots=True)
 class PlanPoint:
-    """Expected share of right labels of so many teachers at an ε that is estimated to a few per cent."""
+    """Expected share of right labels for a number of teachers, at an ε that is estimated to a few percent."""
 
     teachers: int
     epsilon: float
@@ -80,16 +80,16 @@ class PlanPoint:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do for a wished guarantee, and what to expect of it.
+    """A recommendation for a target (ε, δ), with alternatives and the expected accuracy of the labels.
 
     Parameters
     ----------
     target_epsilon : float
-        The ε that was wished for.
+        Target ε.
     label_accuracy : float
-        The share of right labels that was wished for.
+        Target share of right labels.
     recommended : Option
-        What to do.
+        The option to take.
     options : tuple of Option
         Other numbers of teachers, and the mechanisms that were compared, at the same ε and number of answers.
     epsilon : PublicEpsilon
@@ -102,7 +102,7 @@ class Plan:
     assumptions : tuple of str
         What the expectations rest on.
     obstacle : str or None
-        Why the wish cannot be granted and what would make it possible, in one sentence; None where it can.
+        Why the targets cannot both be met and what would work, in one sentence; None if they can.
     findings : tuple of Finding
         What a privacy officer would object to.
     """
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def possible(self) -> bool:
-        """Whether the recommended option is expected to reach the wished share of right labels."""
+        """Whether the recommended option is expected to reach the target share of right labels."""
         return self.obstacle is None
 
     def as_dict(self) -> dict[str, Any]:

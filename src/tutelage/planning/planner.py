@@ -1,4 +1,4 @@
-"""From a target (ε, δ) to teachers, noise and queries, by public knowledge alone."""
+"""Find teachers, noise and queries for a target (ε, δ), from public knowledge alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -336,7 +336,7 @@ def _what_would_help(target: _Target, goal: float) -> list[str]:
         return replace(target, **changed).best_right() >= goal  # type: ignore[arg-type]
 
     def larger(factor: float) -> dict[str, int]:
-        """Return so many times the rows; where the number of teachers is fixed, of teachers like them."""
+        """Return `factor` times the rows, or as many more teachers of the same size if their number is fixed."""
         if target.teachers is None:
             return {"rows": ceil(target.rows * factor)}
         teachers = ceil(target.teachers * factor)

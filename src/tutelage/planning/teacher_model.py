@@ -134,7 +134,7 @@ class ProxyVotes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherModel:
-    """How teachers of so many rows each vote on public queries.
+    """How teachers vote on public queries, by their number of rows.
 
     A query of margin z, normal with mean Φ⁻¹(`limit`) and variance 1, has the right votes of a share
     ``1/k + (1 − 1/k)·(2f − 1)`` of the teachers that know k classes, the right one among them, where
@@ -286,7 +286,7 @@ class TeacherModel:
         return right_shares(float(special.ndtri(self.limit)), self.half, size, self.classes)
 
     def accuracy(self, rows_per_teacher: float) -> float:
-        """Return how many queries one teacher of so many rows gets right."""
+        """Return the share of queries that one teacher gets right."""
         return float(self.right_shares(rows_per_teacher).mean())
 
 
@@ -318,7 +318,7 @@ def votes_of_public_teachers(
     n_classes : int
         Number of classes.
     n_teachers : int
-        Train at most so many of each size.
+        Most teachers to train per size.
     seed : int
         Of the split and the teachers.
     n_jobs : int, optional
