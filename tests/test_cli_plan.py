@@ -90,7 +90,10 @@ def test_an_impossible_wish_says_why_and_what_would_do(called):
         (("--teacher-accuracy", "20=1.8"), "above chance"),
         (("--teachers", 3000), "--teachers must be at most 1,666, so that 5,000 rows give each one row"),
         (("--public-rows", 10), "at most the 10 public rows"),
-        (("--teacher-accuracy", "inf=0.8"), "--teacher-accuracy must be ROWS=SHARE, with a finite number"),
+        (
+            ("--teacher-accuracy", "inf=0.8"),
+            "--teacher-accuracy must hold, by finite numbers of rows above 0, shares above chance",
+        ),
         (("--label-accuracy", 0.2), "--label-accuracy must be"),
         (("--queries", 0), "--queries must be"),
         (("--delta", 0), "--delta must"),
@@ -157,8 +160,8 @@ def test_objections_are_said_before_and_filed(called, folder):
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("tutelage: danger: The threshold of 16 votes is above the 15 teachers") == 1
     assert "threshold-above-teachers (danger)" in ran.stdout
-    (finding,) = json.loads((folder / "out" / "card.json").read_text())["findings"]
-    assert (finding["code"], finding["severity"]) == ("threshold-above-teachers", "danger")
+    findings = json.loads((folder / "out" / "card.json").read_text())["findings"]  # with noise, of the student too
+    assert ("threshold-above-teachers", "danger") in [(finding["code"], finding["severity"]) for finding in findings]
 
 
 def test_what_is_odd_about_the_private_rows_is_said_to_their_owner_alone(called, folder):

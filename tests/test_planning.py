@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 import tomllib
 from dataclasses import replace
 
@@ -11,14 +12,15 @@ from scipy import special
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import REPOSITORY
+from tutelage import _validation
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_digits, load_mnist
-from tutelage.events import Composed, Repeated
+from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.planning import ProxyVotes, TeacherModel, plan, votes_of_public_teachers
-from tutelage.planning.calibration import calibrated, scaled
+from tutelage.planning import ProxyVotes, TeacherModel, calibration, plan, votes_of_public_teachers
+from tutelage.planning.calibration import Sketch, calibrated
 from tutelage.planning.expected_labels import (
     expected_labels,
     expected_without_noise,
@@ -48,6 +50,15 @@ def cast(model: TeacherModel, n_teachers: int, rows: float, seed: int, copies: i
 def proved(mechanism, epsilon_queries: int, delta: float) -> float:
     one = mechanism.event_of_one(7, ONE_TEACHER, simulated=False)
     return data_independent.epsilon(Repeated(one, epsilon_queries), delta).epsilon
+
+
+def sketch_of(mechanism, queries: int = 1) -> Sketch:
+    match mechanism:
+        case ConfidentGNMax(threshold=threshold, sigma_threshold=check, sigma_vote=vote):
+            return Sketch(ConfidentGNMax, (check, vote), queries, threshold)
+        case GNMax(sigma=noise):
+            return Sketch(GNMax, (noise,), queries)
+    return Sketch(type(mechanism), (mechanism.scale,), queries)
 
 
 # Teachers
@@ -186,7 +197,7 @@ def test_a_small_shard_chooses_among_the_classes_that_it_has(classes):
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_expected_labels_are_those_that_votes_and_noise_give(mechanism, tolerance, classes):
     model, n = TeacherModel(classes=classes, limit=0.9, half=30.0, confusion=0.6), 250
-    expected = expected_labels(mechanism, typical_votes(model, n, 60))
+    expected = expected_labels(sketch_of(mechanism), typical_votes(model, n, 60))
     rng = np.random.default_rng(7)
     counts = cast(model, n, 60, seed=3, copies=150)
     passed, noise = np.ones(len(counts), dtype=bool), np.zeros(counts.shape)
@@ -207,7 +218,7 @@ def test_expected_labels_are_those_that_votes_and_noise_give(mechanism, toleranc
 
 def test_ten_hospitals_are_foretold_too():
     model = TeacherModel(classes=2, limit=0.9, half=100.0)
-    expected = expected_labels(GNMax(5.0), typical_votes(model, 10, 200))
+    expected = expected_labels(sketch_of(GNMax(5.0)), typical_votes(model, 10, 200))
     counts = cast(model, 10, 200, seed=0, copies=200)
     right = (counts + np.random.default_rng(1).normal(0, 5, counts.shape)).argmax(axis=1) == 0
     assert expected.right == pytest.approx(right.mean(), abs=0.01)
@@ -217,7 +228,8 @@ def test_ten_hospitals_are_foretold_too():
 @given(st.integers(2, 12), st.floats(0.6, 0.99), st.integers(20, 5000), st.floats(0.1, 1e4), st.floats(1.01, 5))
 def test_more_noise_never_gets_more_labels_right_where_teachers_are_good(classes, limit, n, noise, more):
     votes = typical_votes(TeacherModel(classes=classes, limit=limit, half=1.0), n, 1e6)
-    assert expected_labels(GNMax(noise * more), votes).right <= expected_labels(GNMax(noise), votes).right + 1e-3
+    sketch = sketch_of(GNMax(noise))
+    assert expected_labels(sketch.scaled(more), votes).right <= expected_labels(sketch, votes).right + 1e-3
 
 
 def test_labels_of_measured_runs_come_within_a_fifth():
@@ -225,7 +237,7 @@ def test_labels_of_measured_runs_come_within_a_fifth():
     measured = ((1000, 160, 0.985), (2000, 240, 0.975), (2000, 400, 0.92), (2000, 707, 0.825), (1000, 400, 0.797),
                 (250, 106, 0.761), (4000, 1500, 0.658), (4000, 2535, 0.393))  # fmt: skip
     for n, sigma, right in measured:
-        expected = expected_labels(GNMax(sigma), typical_votes(model, n, 60_000 / n)).right
+        expected = expected_labels(sketch_of(GNMax(sigma)), typical_votes(model, n, 60_000 / n)).right
         assert expected == pytest.approx(right, rel=0.2)
 
 
@@ -238,7 +250,9 @@ def test_typical_counts_are_whole_votes_of_all_teachers():
 
 def test_a_mechanism_without_a_plan_is_refused():
     with pytest.raises(UnsupportedEventError, match="PermuteAndFlip"):
-        expected_labels(PermuteAndFlip(3.0), typical_votes(TeacherModel.assumed(3), 10, 20))
+        expected_labels(sketch_of(PermuteAndFlip(3.0)), typical_votes(TeacherModel.assumed(3), 10, 20))
+    with pytest.raises(UnsupportedEventError, match="PermuteAndFlip"):
+        calibrated(sketch_of(PermuteAndFlip(3.0)), 1.0, 1e-6)
 
 
 # Noise
@@ -247,23 +261,66 @@ def test_a_mechanism_without_a_plan_is_refused():
 @pytest.mark.parametrize("kind", [GNMax(1.0), LNMax(1.0), ExponentialMax(1.0), ConfidentGNMax(30, 1.5, 1.0)], ids=str)
 @pytest.mark.parametrize(("epsilon", "queries"), [(3.0, 20), (0.7, 1), (8.0, 400)])
 def test_the_noise_is_enough_and_hardly_more(kind, epsilon, queries):
-    mechanism = calibrated(kind, epsilon, 1e-6, queries, ONE_TEACHER)
-    assert 0.95 * epsilon <= proved(mechanism, queries, 1e-6) <= epsilon
-    assert proved(scaled(mechanism, 0.93), queries, 1e-6) > epsilon  # planted: seven per cent less would not do
+    sketch = calibrated(sketch_of(kind, queries), epsilon, 1e-6)
+    assert 0.95 * epsilon <= proved(sketch.mechanism(), queries, 1e-6) <= epsilon
+    assert proved(sketch.scaled(0.93).mechanism(), queries, 1e-6) > epsilon  # planted: seven per cent less would not do
 
 
 @pytest.mark.parametrize(
     ("epsilon", "queries", "sigma"), [(0.283, 50, 106.1), (0.0762, 200, 707.1), (0.0213, 200, 2263), (0.097, 200, 566)]
 )
 def test_the_noise_of_measured_runs_is_found_again(epsilon, queries, sigma):
-    found = calibrated(GNMax(1.0), epsilon, 1e-5, queries, ONE_TEACHER)
+    found = calibrated(Sketch(GNMax, (1.0,), queries), epsilon, 1e-5).mechanism()
     assert isinstance(found, GNMax)
     assert found.sigma == pytest.approx(sigma, rel=0.05)
 
 
 def test_an_epsilon_that_no_noise_gives_is_refused():
     with pytest.raises(InvalidParameterError, match="`epsilon` of plan"):
-        calibrated(GNMax(1.0), 1e-9, 1e-5, 100, ONE_TEACHER)
+        calibrated(Sketch(GNMax, (1.0,), 100), 1e-9, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [GNMax(7.0), LNMax(3.0), ExponentialMax(3.0), ConfidentGNMax(30.0, 9.0, 4.0)], ids=str
+)
+def test_noise_is_sought_by_the_costs_of_the_accountant(mechanism):
+    sketch, orders = sketch_of(mechanism), np.array([1.01, 2.0, 7.5, 300.0])
+    assert sketch.mechanism() == mechanism
+    costs = [
+        cost.closed(noise, orders) for cost, noise in zip(calibration._COSTS[sketch.kind], sketch.noise, strict=True)
+    ]
+    one = mechanism.event_of_one(7, ONE_TEACHER, simulated=False)
+    assert np.array_equal(np.sum(costs, axis=0), data_independent.rdp(one, orders).values)
+
+
+@pytest.mark.parametrize(
+    ("event", "cost"),
+    [
+        (NoisyArgmaxGaussian(20.0, 2, ONE_TEACHER), calibration._GAUSSIAN),
+        (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), calibration._LAPLACE),
+        (ConfidenceCheck(5.0, 20.0, 2, ONE_TEACHER), calibration._CHECK),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_kept_costs_are_those_that_the_accountant_searches(event, cost):
+    orders = np.maximum(calibration._RELATIVE_ORDERS * 20, 1.01)
+    found = data_independent.rdp_of_three_outcomes(event, orders).values
+    assert np.array(cost.relative) * orders / 20**2 == pytest.approx(found, rel=1e-9)
+
+
+def test_a_search_checks_no_number_that_it_tries():
+    checks = 0
+
+    def count(frame, event, _):
+        nonlocal checks
+        checks += event == "call" and frame.f_code.co_filename == _validation.__file__
+
+    sys.setprofile(count)
+    try:
+        plan(2.1, 1e-6, rows=4_000, classes=3, label_accuracy=0.99)
+    finally:
+        sys.setprofile(None)
+    assert 0 < checks < 300  # of what is recommended and shown; thousands where each of the hundreds tried is checked
 
 
 # Plans
@@ -387,10 +444,10 @@ def test_many_queries_are_planned_in_seconds_and_in_little_memory(monkeypatch):
         asked.append(count)
         return float("inf")
 
-    monkeypatch.setattr("tutelage.planning.calibration.pure_dp_composition", counted)
-    calibrated(ExponentialMax(1.0), 0.5, 1e-6, 1_000_000, ONE_TEACHER)
+    monkeypatch.setattr("tutelage.planning.calibration.optimal_epsilon", counted)
+    calibrated(Sketch(ExponentialMax, (1.0,), 1_000_000), 0.5, 1e-6)
     assert not asked  # a million answers would take minutes and gigabytes
-    calibrated(ExponentialMax(1.0), 0.5, 1e-6, 1_001, ONE_TEACHER)
+    calibrated(Sketch(ExponentialMax, (1.0,), 1_001), 0.5, 1e-6)
     assert set(asked) == {1_001}
 
 

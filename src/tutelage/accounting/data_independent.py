@@ -223,6 +223,22 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
+def exponential_rdp(scale: float, orders: FloatArray) -> FloatArray:
+    """Return the Rényi cost of one answer of the exponential mechanism.
+
+    Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
+    """
+    return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
+
+
+def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
+    """Return the Rényi cost of Gaussian noise on counts of which so many change by one vote each.
+
+    Discrete noise costs no more: Proposition 5 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4.
+    """
+    return moved * orders / (2 * sigma**2)
+
+
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction.
 
@@ -294,20 +310,17 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, SummedNoise):
         surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), orders)
         return _rdp_of_one_release(event.event, orders) + surcharge
+    if isinstance(event, ExponentialArgmax):
+        return exponential_rdp(event.scale, orders)
     if isinstance(event, PureArgmax):
-        pure = pure_dp_renyi(2 / event.scale, orders)
-        # Losses of the exponential mechanism span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
-        return np.minimum(pure, orders / (2 * event.scale**2)) if isinstance(event, ExponentialArgmax) else pure
+        return pure_dp_renyi(2 / event.scale, orders)
     if isinstance(event, PureResponse):
         return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
     if isinstance(event, PublicationTest):
         return publication_test_rdp(event, orders)
     if isinstance(event, NoisedCost):
         return noised_cost_rdp(event, orders)
-    if isinstance(event, Check):  # one unit shift: CKS 2020, Proposition 5
-        return orders / (2 * event.sigma**2)
-    # L2 sensitivity √2: λ·(√2)²/(2σ²). Discrete noise: Proposition 5 of Canonne et al. 2020, arXiv:2004.00010v4.
-    return orders / event.sigma**2
+    return gaussian_rdp(event.sigma, 1 if isinstance(event, Check) else 2, orders)
 
 
 def _pure_loss(event: Single) -> float:

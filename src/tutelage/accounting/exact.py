@@ -44,6 +44,10 @@ _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below th
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
 _LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
+_Laplace = NoisyArgmaxLaplace | ContinuousArgmaxLaplace
+_Gaussian = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
+_Check = ConfidenceCheck | InteractiveCheck
+_Known = _Laplace | _Gaussian | ExponentialArgmax | PermuteAndFlip | _Check
 _WITHOUT_TIES = ContinuousArgmaxLaplace | ContinuousArgmaxGaussian | ExponentialArgmax | PermuteAndFlip
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
@@ -75,9 +79,9 @@ class ExactCosts:
     def __init__(
         self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False
     ) -> None:
-        self._event, self._progress = event, progress
         offsets = None if offsets is None else np.asarray(offsets, dtype=np.float64)
-        _check_fit(event, votes, offsets)
+        event = _fitting(event, votes, offsets)
+        self._event, self._progress = event, progress
         entering = votes.counts.sum(axis=1) < votes.n_teachers
         needed = _needed(event, votes.counts.shape, offsets)
         counts, self._places = votes.counts, None
@@ -164,13 +168,13 @@ class ExactCosts:
         return laws
 
 
-def _check_fit(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> None:
-    if type(event) not in _KINDS:
+def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> _Known:
+    """Return the event, if its cost is known and it is about these votes."""
+    if not isinstance(event, _Known):
         raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
-    classes = getattr(event, "classes", None)
-    if classes != votes.n_classes:
-        raise InvalidDataError(f"The event is about {classes} classes, the votes have {votes.n_classes}.")
-    if getattr(event, "unit", None) != votes.unit:
+    if event.classes != votes.n_classes:
+        raise InvalidDataError(f"The event is about {event.classes} classes, the votes have {votes.n_classes}.")
+    if event.unit != votes.unit:
         raise InvalidDataError("The event and the votes have different units of privacy.")
     if isinstance(event, InteractiveCheck) != (offsets is not None):
         raise InvalidDataError("`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only.")
@@ -178,43 +182,47 @@ def _check_fit(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -
         raise InvalidDataError(
             f"`offsets` must be finite votes in the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
         )
+    return event
 
 
-def _needed(event: Event, shape: tuple[int, int], offsets: FloatArray | None) -> IntArray:
+def _needed(event: _Known, shape: tuple[int, int], offsets: FloatArray | None) -> IntArray:
     """Return the votes that each class needs for a check to pass without noise; zero for other events."""
     needed = np.zeros(shape, dtype=np.int64)
-    if isinstance(event, ConfidenceCheck | InteractiveCheck):
+    if isinstance(event, _Check):
         needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
     return needed
 
 
-def _chunks(event: Event, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
+def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
     """Return rows that are worked on together, and how many classes of each are outcomes of their own.
 
     Rows that cannot be followed are in no chunk.
     """
-    if getattr(event, "scale", 1.0) < _LEAST_SCALE or getattr(event, "sigma", 1.0) < _LEAST_SIGMA:
+    if isinstance(event, _Gaussian | _Check):
+        too_little, reach = event.sigma < _LEAST_SIGMA, 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
+    else:
+        too_little, reach = event.scale < _LEAST_SCALE, 0.0
+    if too_little:
         return []
-    law = _noise_of(event)
     classes = known.shape[1]
     spread = known.max(axis=1) - known.min(axis=1)
-    kept = np.full(len(known), classes) if law is None else _number_kept(event, known)
-    chunks = []
-    if law is None:
-        width = 2.0 * np.abs(known - needed).max(axis=1)
+    tabulated = isinstance(event, _Laplace | _Gaussian)
+    if tabulated:
+        law, kept = _noise_of(event), _number_kept(event, known)
+        width = (law.below + law.above + spread) * law.points_per_vote(classes) + reach
     else:
-        width = (law.below + law.above + spread) * law.points_per_vote(classes)
-    width += 26 * getattr(event, "sigma", 0.0)  # a discrete Gaussian is tabulated to 13 σ
+        kept, width = np.full(len(known), classes), 2.0 * np.abs(known - needed).max(axis=1) + reach
+    chunks = []
     for number in np.unique(kept):
         rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))
         rows = rows[np.argsort(spread[rows], kind="stable")]
-        values = int(np.median(width[rows])) if law is not None and rows.size else 1
+        values = int(np.median(width[rows])) if tabulated and rows.size else 1
         step = max(1, int(_NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2))))
         chunks += [(rows[start : start + step], int(number)) for start in range(0, len(rows), step)]
     return chunks
 
 
-def _number_kept(event: Event, known: IntArray) -> IntArray:
+def _number_kept(event: _Laplace | _Gaussian, known: IntArray) -> IntArray:
     """Return how many classes to keep apart: enough that the others hardly ever win; only tightness rests on it."""
     classes = known.shape[1]
     kept = np.full(len(known), classes)
@@ -230,15 +238,14 @@ def _number_kept(event: Event, known: IntArray) -> IntArray:
     return kept
 
 
-def _log_chance(event: Event, gap: IntArray) -> FloatArray:
+def _log_chance(event: _Laplace | _Gaussian, gap: IntArray) -> FloatArray:
     """Return about the log probability that a class so many votes behind is reported."""
-    if isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
+    if isinstance(event, _Laplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
-    sigma = float(getattr(event, "sigma", 1.0))
-    return special.log_ndtr(-gap / (2**0.5 * sigma))
+    return special.log_ndtr(-gap / (2**0.5 * event.sigma))
 
 
-def _noise_of(event: Event) -> NoiseLaw | None:
+def _noise_of(event: _Laplace | _Gaussian) -> NoiseLaw:
     match event:
         case NoisyArgmaxLaplace(scale=scale):
             return noise_grids.discrete_laplace(scale)
@@ -248,10 +255,9 @@ def _noise_of(event: Event) -> NoiseLaw | None:
             return noise_grids.continuous_laplace(scale)
         case ContinuousArgmaxGaussian(sigma=sigma):
             return noise_grids.continuous_gaussian(sigma)
-    return None
 
 
-def _law_of(event: Event, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:
+def _law_of(event: _Known, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:
     match event:
         case ExponentialArgmax(scale=scale):
             return winner_laws.exponential_mechanism(counts, entering, scale)
@@ -259,19 +265,5 @@ def _law_of(event: Event, counts: IntArray, entering: np.ndarray, needed: IntArr
             return winner_laws.permute_and_flip(counts, entering, scale)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return winner_laws.check(counts, entering, needed, sigma)
-    law = _noise_of(event)
-    if law is None:
-        raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
-    return winner_laws.noisy_argmax(counts, entering, law, kept)
-
-
-_KINDS = {
-    NoisyArgmaxLaplace,
-    NoisyArgmaxGaussian,
-    ContinuousArgmaxLaplace,
-    ContinuousArgmaxGaussian,
-    ExponentialArgmax,
-    PermuteAndFlip,
-    ConfidenceCheck,
-    InteractiveCheck,
-}
+        case _:
+            return winner_laws.noisy_argmax(counts, entering, _noise_of(event), kept)

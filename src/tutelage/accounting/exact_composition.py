@@ -43,6 +43,11 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
         ε in nats, or infinity where there are more releases than are summed one by one or δ is below 1e-300.
     """
     count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
+    return optimal_epsilon(epsilon, count, delta)
+
+
+def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
+    """Return `pure_dp_composition` of a count that is known to be a plain int ≥ 0, for a search."""
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)

@@ -1,9 +1,9 @@
-"""From a wished guarantee to teachers, noise and queries; reads public data only."""
+"""Recommend teachers, noise and queries for a target (ε, δ), from public data only."""
 
-from tutelage.planning.local_noise import local_gaussian_for
-from tutelage.planning.planner import Option, Plan, PlanPoint, plan
-from tutelage.planning.proxies import ProxyVotes, votes_of_public_teachers
-from tutelage.planning.teacher_model import TeacherModel
+from tutelage.planning.calibration import local_gaussian_for
+from tutelage.planning.options import Option, Plan, PlanPoint
+from tutelage.planning.planner import plan
+from tutelage.planning.teacher_model import ProxyVotes, TeacherModel, votes_of_public_teachers
 
 __all__ = [
     "Option",

@@ -1,154 +1,203 @@
-"""The least noise that keeps a data-independent ε: searched by an estimate, settled by a proved bound."""
+"""The least noise that keeps an ε for any votes: searched by an estimate on plain numbers, then proved."""
 
-from dataclasses import replace
-from functools import lru_cache
-from math import ceil, exp, floor, log, log10
+from collections.abc import Callable
+from functools import cache, lru_cache
+from math import ceil, exp, floor, inf, log, log10
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize
 
 from tutelage._typing import FloatArray
+from tutelage._validation import integer_at_least, positive, probability
 from tutelage.accounting import data_independent
-from tutelage.accounting.curves import RenyiCurve
-from tutelage.accounting.exact_composition import pure_dp_composition
-from tutelage.events import (
-    ConfidenceCheck,
-    Event,
-    ExponentialArgmax,
-    NoisyArgmaxGaussian,
-    NoisyArgmaxLaplace,
-    Repeated,
-)
-from tutelage.exceptions import InvalidParameterError
-from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
-from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
+from tutelage.accounting.curves import EpsilonAtOrder, least_epsilon
+from tutelage.accounting.exact_composition import continuous_gaussian_composition, optimal_epsilon
+from tutelage.events import NoisyBallot, Repeated
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, LocalGaussian
+from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
 
 Planned = GNMax | LNMax | ExponentialMax | ConfidentGNMax
-_REFERENCE = 20.0  # σ or scale at which orders are searched for good; costs depend on order/σ alone, within a few %
-_RELATIVE_ORDERS: FloatArray = np.geomspace(0.05, 6, 12)
+_RELATIVE_ORDERS: FloatArray = np.geomspace(0.05, 6, 12)  # λ/σ
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e6, 250)
 _NOISE = (1e-3, 1e9)  # searched, in votes
 _SLACK = 1.002  # ε may stay below the target by so much, or its square
 _DIGITS = 4
 _MOST_PURE = 10_000  # answers; of more, the exact composition takes minutes and gigabytes, and hardly helps
+_LOCAL_NOISE = (0.05, 1e4)  # votes: less noise hides nothing, more leaves nothing of one vote
+_LOCAL_STEP, _LOCAL_CLOSE = 1.001, 1e-6  # discrete noise is sought around the analytic, to so much of it
 
 
-@lru_cache(maxsize=2**10)
-def calibrated(mechanism: Planned, epsilon: float, delta: float, queries: int, unit: PrivacyUnit) -> Planned:
-    """Return the mechanism with its noise scaled to the least that keeps (ε, δ) whatever the votes are.
+class Sketch(NamedTuple):
+    """A mechanism whose noise is still sought: numbers that nothing checks before it is made."""
 
-    Parameters
-    ----------
-    mechanism : GNMax, LNMax, ExponentialMax or ConfidentGNMax
-        Its noise parameters count relative to each other.
-    epsilon, delta : float
-        Target.
-    queries : int
-        How many are asked; where a check comes first, all of them may pass.
-    unit : PrivacyUnit
-        What moves one ballot.
-    """
-    mechanism = roughly_calibrated(mechanism, epsilon, delta, queries, unit)
-    while not epsilon / _SLACK <= (reached := _proved(_event(mechanism, queries, unit), delta)) <= epsilon:
+    kind: type[Planned]
+    noise: tuple[float, ...]  # of the check, where there is one, and of the answer, in votes
+    queries: int  # to be asked; where a check comes first, all of them may pass
+    threshold: float | None = None
+
+    def scaled(self, factor: float) -> "Sketch":
+        """Return the sketch with `factor` times the noise."""
+        return self._replace(noise=tuple(noise * factor for noise in self.noise))
+
+    def mechanism(self) -> Planned:
+        """Return the mechanism with this noise."""
+        return self.kind(*(() if self.threshold is None else (self.threshold,)), *self.noise)
+
+
+def calibrated(sketch: Sketch, epsilon: float, delta: float) -> Sketch:
+    """Return the sketch with the least noise, in proportion, that is proved to keep (ε, δ) for any votes."""
+    sketch = roughly_calibrated(sketch, epsilon, delta)
+    while not epsilon / _SLACK <= (reached := _proved(sketch, delta)) <= epsilon:
         if epsilon > reached > epsilon / _SLACK**2 or reached == 0:
             break  # the bound has steps of about that size, and ends at 0
-        mechanism = scaled(mechanism, reached / epsilon * _SLACK**0.7)  # ε is nearly as 1/σ
-    return _rounded(mechanism)
+        sketch = sketch.scaled(reached / epsilon * _SLACK**0.7)  # ε is nearly as 1/σ
+    return sketch._replace(noise=tuple(_rounded_up(noise) for noise in sketch.noise))
+
+
+def roughly_calibrated(sketch: Sketch, epsilon: float, delta: float) -> Sketch:
+    """Return an approximate calibration in milliseconds; its ε is off by a few percent and not proved."""
+    return sketch.scaled(_factor(sketch._replace(threshold=None), epsilon, delta))
 
 
 @lru_cache(maxsize=2**12)
-def roughly_calibrated(mechanism: Planned, epsilon: float, delta: float, queries: int, unit: PrivacyUnit) -> Planned:
-    """Return the same in milliseconds, from an estimate of ε that is a few per cent off, by no proof."""
-
+def _factor(sketch: Sketch, epsilon: float, delta: float) -> float:
+    @cache
     def excess(log_factor: float) -> float:
-        event = _event(scaled(mechanism, exp(log_factor)), queries, unit)
-        return log(max(_estimate(event, delta)[0], 1e-9) / epsilon)
+        return log(max(_estimate(sketch.scaled(exp(log_factor)), delta).epsilon, 1e-9) / epsilon)
 
-    low, high = (log(end / _largest_noise(mechanism)) for end in _NOISE)
+    low, high = (log(end / max(sketch.noise)) for end in _NOISE)
     if excess(low) <= 0 or excess(high) >= 0:
         raise InvalidParameterError(
-            f"`epsilon` of plan must be one that noise of {_NOISE[0]:g} to {_NOISE[1]:g} votes can give {queries:,} "
-            f"queries at that δ. Got {epsilon:g}."
+            f"`epsilon` of plan must be one that noise of {_NOISE[0]:g} to {_NOISE[1]:g} votes can give "
+            f"{sketch.queries:,} queries at that δ. Got {epsilon:g}."
         )
-    factor = float(optimize.brentq(excess, low, high, xtol=1e-3))  # type: ignore[arg-type]
-    return scaled(mechanism, exp(factor))
+    return exp(float(optimize.brentq(excess, low, high, xtol=1e-3)))  # type: ignore[arg-type]
 
 
-def scaled(mechanism: Planned, factor: float) -> Planned:
-    """Return the mechanism with `factor` times the noise."""
-    return replace(mechanism, **{name: getattr(mechanism, name) * factor for name in _noises(mechanism)})
+def _proved(sketch: Sketch, delta: float) -> float:
+    """Return the ε that the accountant proves at the order that the estimate says is best."""
+    one = sketch.mechanism().event_of_one(2, ONE_TEACHER, simulated=False)  # classes do not matter to the cost
+    order = _estimate(sketch, delta).order
+    return min(data_independent.epsilon_at(Repeated(one, sketch.queries), delta, order), _pure_epsilon(sketch, delta))
 
 
-def _event(mechanism: Planned, queries: int, unit: PrivacyUnit) -> Event:
-    return Repeated(mechanism.event_of_one(2, unit, simulated=False), queries)  # classes do not matter to the cost
+def _estimate(sketch: Sketch, delta: float) -> EpsilonAtOrder:
+    """Return about the least ε of all queries, and its order."""
+    if sketch.kind not in _COSTS:
+        raise UnsupportedEventError(f"There is no plan for the mechanism {sketch.kind.__name__}.")
+    rates = [cost.estimate(noise) for cost, noise in zip(_COSTS[sketch.kind], sketch.noise, strict=True)]
+    found = least_epsilon(_ORDERS, np.sum([sketch.queries * rate for rate in rates], axis=0), delta)
+    return EpsilonAtOrder(min(found.epsilon, _pure_epsilon(sketch, delta)), found.order)
 
 
-def _largest_noise(mechanism: Planned) -> float:
-    """Return the largest noise parameter, in votes."""
-    return max(getattr(mechanism, name) for name in _noises(mechanism))
+def _pure_epsilon(sketch: Sketch, delta: float) -> float:
+    if sketch.kind not in (LNMax, ExponentialMax) or sketch.queries > _MOST_PURE:
+        return inf
+    return optimal_epsilon(2 / sketch.noise[0], sketch.queries, delta)
 
 
-def _noises(mechanism: Planned) -> tuple[str, ...]:
-    match mechanism:
-        case GNMax():
-            return ("sigma",)
-        case ConfidentGNMax():
-            return ("sigma_threshold", "sigma_vote")
-    return ("scale",)
+class _Cost(NamedTuple):
+    """The Rényi cost of one release by noise σ and order λ: in closed form, and about the smaller one by search."""
+
+    closed: Callable[[float, FloatArray], FloatArray]
+    relative: tuple[float, ...] | None = None  # D_λ·σ²/λ at the relative orders
+
+    def estimate(self, noise: float) -> FloatArray:
+        """Return about the smaller cost at each order."""
+        closed = self.closed(noise, _ORDERS)
+        if self.relative is None:
+            return closed
+        relative = np.interp(np.log(_ORDERS / noise), np.log(_RELATIVE_ORDERS), self.relative, right=inf)
+        return np.minimum(closed, relative * _ORDERS / noise**2)
 
 
-def _rounded(mechanism: Planned) -> Planned:
-    """Return the mechanism with its noise rounded upward to four digits, to be written down."""
-
-    def up(value: float) -> float:
-        unit = 10.0 ** (floor(log10(value)) - _DIGITS + 1)
-        return float(f"{ceil(value / unit - 1e-9) * unit:.{_DIGITS}g}")
-
-    return replace(mechanism, **{name: up(getattr(mechanism, name)) for name in _noises(mechanism)})
-
-
-def _proved(event: Event, delta: float) -> float:
-    """Return a proved ε from the order that the estimate says is best: an upper bound, at a thirtieth of the work."""
-    estimate, order = _estimate(event, delta)
-    if any(isinstance(part.event, ExponentialArgmax) for part in data_independent.flatten(event)):
-        return estimate  # which is what is proved
-    proved = data_independent.rdp_of_three_outcomes(event, np.array([order])).to_epsilon(delta).epsilon
-    return min(proved, _pure_epsilon(event, delta))
-
-
-def _estimate(event: Event, delta: float) -> tuple[float, float]:
-    values = np.zeros(len(_ORDERS))
-    for part in data_independent.flatten(event):
-        values += part.times * _rate(part.event, _ORDERS)
-    found = RenyiCurve(_ORDERS, values).to_epsilon(delta)
-    return min(found.epsilon, _pure_epsilon(event, delta)), found.order
-
-
-def _pure_epsilon(event: Event, delta: float) -> float:
-    match event:
-        case Repeated(event=NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale), count=count) if (
-            count <= _MOST_PURE
-        ):
-            return pure_dp_composition(2 / scale, count, delta)
-    return np.inf
+# What `rdp_of_three_outcomes` returns at σ = 20, as the tests check; at another σ it is the same within a few percent.
+_GAUSSIAN = _Cost(
+    lambda sigma, orders: data_independent.gaussian_rdp(sigma, 2, orders),
+    (0.6401648175891864, 0.6402062455281741, 0.6403509803969387, 0.6407119684853079, 0.6416714668293265,
+     0.6439892735747607, 0.6498895985442675, 0.6649555553321334, 0.7056317692510826, 0.7999232797912174,
+     0.889453361399274, 1.0),
+)  # fmt: skip
+_CHECK = _Cost(
+    lambda sigma, orders: data_independent.gaussian_rdp(sigma, 1, orders),
+    (0.3183515789046805, 0.3183451707738072, 0.31842107502246314, 0.3185127641222957, 0.3187578153705202,
+     0.31935534932103776, 0.32083465996017974, 0.3245219431498238, 0.33412503398609494, 0.3601821025741617,
+     0.4110212956516152, 0.5),
+)  # fmt: skip
+_LAPLACE = _Cost(
+    lambda scale, orders: data_independent.pure_dp_renyi(2 / scale, orders),
+    (0.6668007527681942, 0.666675854860401, 0.6661218926886523, 0.6644159798440002, 0.6598157250238748,
+     0.6484058383556907, 0.6225232193596675, 0.5756480670733933, 0.5062383815390701, 0.4145746724017535,
+     0.31612822247102373, 0.2288749803018248),
+)  # fmt: skip
+_COSTS: dict[type[Planned], tuple[_Cost, ...]] = {
+    GNMax: (_GAUSSIAN,),
+    LNMax: (_LAPLACE,),
+    ExponentialMax: (_Cost(data_independent.exponential_rdp),),
+    ConfidentGNMax: (_CHECK, _GAUSSIAN),
+}
 
 
-def _rate(event: Event, orders: FloatArray) -> FloatArray:
-    """Return about the Rényi cost of one release at each order."""
-    proved = data_independent.rdp(event, orders).values
-    noise = getattr(event, "sigma", None) or getattr(event, "scale", 1.0)
-    if not isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian | ConfidenceCheck):
-        return proved
-    relative = _relative_costs(type(event))
-    factor = np.interp(np.log(orders / noise), np.log(_RELATIVE_ORDERS), relative, right=np.inf)
-    return np.minimum(proved, factor * orders / noise**2)
+def _rounded_up(noise: float) -> float:
+    """Return noise rounded upward to four digits, to be written down."""
+    unit = 10.0 ** (floor(log10(noise)) - _DIGITS + 1)
+    return float(f"{ceil(noise / unit - 1e-9) * unit:.{_DIGITS}g}")
 
 
-@lru_cache(maxsize=4)
-def _relative_costs(kind: type[Event]) -> FloatArray:
-    """Return D_λ·σ²/λ at the relative orders λ/σ, from the search of three outcomes at one σ."""
-    extra = {"threshold": 0.0} if kind is ConfidenceCheck else {}
-    name = "scale" if kind is NoisyArgmaxLaplace else "sigma"
-    event = kind(**{name: _REFERENCE, "classes": 2, "unit": ONE_TEACHER, **extra})
-    orders = np.maximum(_RELATIVE_ORDERS * _REFERENCE, 1.01)
-    return data_independent.rdp_of_three_outcomes(event, orders).values * _REFERENCE**2 / orders
+def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGaussian:
+    """Return the local Gaussian mechanism with the least noise whose `answers` responses are (ε, δ)-private together.
+
+    Calibrated by the exact composition of the discrete noise that is drawn, L2 sensitivity √2; for more than a vote or
+    two of noise it is the analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8).
+
+    Parameters
+    ----------
+    epsilon : float
+        ε of all responses of one entity, in nats.
+    delta : float
+        δ of the same guarantee.
+    answers : int
+        How many responses one entity gives.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it would take noise of more than ten thousand votes.
+    """
+    epsilon = positive(epsilon, "epsilon", "local_gaussian_for")
+    probability(delta, "delta", "local_gaussian_for")
+    answers = integer_at_least(answers, 1, "answers", "local_gaussian_for")
+
+    def analytic(sigma: float) -> float:
+        return continuous_gaussian_composition(sigma, answers, delta)
+
+    def discrete(sigma: float) -> float:
+        return data_independent.epsilon(Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers), delta).epsilon
+
+    least, most = _LOCAL_NOISE
+    sigma = least
+    for cost, step in ((analytic, 2.0), (discrete, _LOCAL_STEP)):
+        sigma = _least(lambda noise, cost=cost: cost(noise) <= epsilon, sigma, step)
+        if sigma > most:
+            raise InvalidParameterError(
+                f"`epsilon` of local_gaussian_for is too small for {answers} answers: their noise would pass {most:g} "
+                f"votes. Got {epsilon:g}; ask fewer, or allow more."
+            )
+    return LocalGaussian(sigma)
+
+
+def _least(enough: Callable[[float], bool], start: float, step: float) -> float:
+    """Return the least local noise that is enough, bracketed by steps from `start`; above the most if none is."""
+    least, most = _LOCAL_NOISE
+    high = start
+    while high <= most and not enough(high):
+        high *= step
+    while most >= high > least and enough(high / step):
+        high /= step
+    low = high / step
+    while most >= high > low * (1 + _LOCAL_CLOSE):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

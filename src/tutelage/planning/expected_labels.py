@@ -7,8 +7,9 @@ from scipy import special
 
 from tutelage._typing import FloatArray, IntArray
 from tutelage.exceptions import UnsupportedEventError
-from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, Mechanism
-from tutelage.planning.teacher_model import TeacherModel
+from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
+from tutelage.planning.calibration import Sketch
+from tutelage.planning.teacher_model import TeacherModel, right_shares
 
 _QUANTILES: FloatArray = (np.arange(64) + 0.5) / 64  # the noise of the right class, in equally likely parts
 _MOST_COUNTS, _TYPICAL = 250, (5, 25)
@@ -32,8 +33,8 @@ class Expected(NamedTuple):
 
 
 def typical_votes(model: TeacherModel, n_teachers: int, rows_per_teacher: float) -> TypicalVotes:
-    """Return the votes that so many teachers of so many rows each are expected to cast."""
-    share = model.right_shares(rows_per_teacher)
+    """Return the votes that are expected of this many teachers of this size."""
+    share = right_shares(float(special.ndtri(model.limit)), model.half, rows_per_teacher, model.classes)
     others = model.classes - 2
     wrong = np.maximum(-np.expm1(-rows_per_teacher) - share, 0)  # a shard that the hash left empty abstains
     rival = wrong * (max(model.confusion, 1 / (others + 1)) if others else 1.0)
@@ -56,40 +57,36 @@ def expected_without_noise(votes: TypicalVotes) -> float:
     return float(_wins(votes, np.sqrt(votes.scatter + 1e-9), special.ndtri, special.ndtr).mean())
 
 
-def expected_labels(mechanism: Mechanism, votes: TypicalVotes) -> Expected:
+def expected_labels(sketch: Sketch, votes: TypicalVotes) -> Expected:
     """Return how many queries a mechanism answers, and how many of its answers are right.
 
     The noise is thought continuous and the teachers' own scatter part of it; from a few dozen votes on, that is right
     to a few tenths of a point.
-
-    Parameters
-    ----------
-    mechanism : GNMax, LNMax, ExponentialMax or ConfidentGNMax
-        How votes are released.
-    votes : TypicalVotes
-        Expected votes.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If it is another mechanism.
     """
-    match mechanism:
-        case GNMax(sigma=sigma):
-            right = _wins(votes, np.sqrt(sigma**2 + votes.scatter), special.ndtri, special.ndtr)
-        case LNMax(scale=scale):  # a Laplace variable of scale b has the variance 2b²
-            right = _wins(votes, np.sqrt(scale**2 + votes.scatter / 2), _laplace_quantile, _laplace_below)
-        case ExponentialMax(scale=scale):  # Gumbel noise of scale b has the variance π²b²/6
-            spread = np.sqrt(scale**2 + votes.scatter * 6 / np.pi**2)
-            right = 1 / (1 + _odds(votes.rival, votes, spread) + votes.others * _odds(votes.other, votes, spread))
-        case ConfidentGNMax(threshold=threshold, sigma_threshold=sigma, sigma_vote=sigma_vote):
-            most = np.maximum(votes.right, votes.rival)
-            passed = special.ndtr((most - threshold) / np.sqrt(sigma**2 + votes.scatter))
-            right = _wins(votes, np.sqrt(sigma_vote**2 + votes.scatter), special.ndtri, special.ndtr)
-            return Expected(float(passed.mean()), float((passed * right).sum() / max(passed.sum(), 1e-300)))
-        case _:
-            raise UnsupportedEventError(f"There is no plan for the mechanism {type(mechanism).__name__}.")
-    return Expected(1.0, float(right.mean()))
+    if sketch.kind not in _RIGHT:
+        raise UnsupportedEventError(f"There is no plan for the mechanism {sketch.kind.__name__}.")
+    right = _RIGHT[sketch.kind](votes, sketch.noise[-1])
+    if sketch.threshold is None:
+        return Expected(1.0, float(right.mean()))
+    most = np.maximum(votes.right, votes.rival)
+    passed = special.ndtr((most - sketch.threshold) / np.sqrt(sketch.noise[0] ** 2 + votes.scatter))
+    return Expected(float(passed.mean()), float((passed * right).sum() / max(passed.sum(), 1e-300)))
+
+
+def _gaussian(votes: TypicalVotes, sigma: float) -> FloatArray:
+    return _wins(votes, np.sqrt(sigma**2 + votes.scatter), special.ndtri, special.ndtr)
+
+
+def _laplace(votes: TypicalVotes, scale: float) -> FloatArray:  # a Laplace variable of scale b has the variance 2b²
+    return _wins(votes, np.sqrt(scale**2 + votes.scatter / 2), _laplace_quantile, _laplace_below)
+
+
+def _exponential(votes: TypicalVotes, scale: float) -> FloatArray:  # Gumbel noise of scale b has the variance π²b²/6
+    spread = np.sqrt(scale**2 + votes.scatter * 6 / np.pi**2)
+    return 1 / (1 + _odds(votes.rival, votes, spread) + votes.others * _odds(votes.other, votes, spread))
+
+
+_RIGHT = {GNMax: _gaussian, ConfidentGNMax: _gaussian, LNMax: _laplace, ExponentialMax: _exponential}
 
 
 def _wins(votes: TypicalVotes, spread: FloatArray, quantile, below) -> FloatArray:

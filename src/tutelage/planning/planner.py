@@ -1,7 +1,9 @@
-"""From a wished (ε, δ) to teachers, noise and queries, by public knowledge alone."""
+"""Find teachers, noise and queries for a target (ε, δ), from public knowledge alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from math import ceil, floor
+from typing import final
 
 import numpy as np
 
@@ -9,209 +11,37 @@ from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least, number_between, positive, probability
 from tutelage.accounting import data_independent
 from tutelage.accounting.curves import search_epsilon
-from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.exact import ExactCosts
-from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.lints import Finding, lint
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
-from tutelage.planning.calibration import Planned, calibrated, scaled
-from tutelage.planning.choices import (
-    Choice,
-    Wish,
-    best_right,
-    numbers_of_teachers,
-    right_without_noise,
-    what_would_help,
-    with_checks,
-    without_checks,
+from tutelage.planning.calibration import Planned, Sketch, calibrated, roughly_calibrated
+from tutelage.planning.expected_labels import (
+    TypicalVotes,
+    expected_labels,
+    expected_without_noise,
+    typical_counts,
+    typical_votes,
 )
-from tutelage.planning.expected_labels import Expected, expected_labels, expected_without_noise, typical_counts
+from tutelage.planning.options import NAMES, Option, Plan, PlanPoint
 from tutelage.planning.teacher_model import TeacherModel
 from tutelage.progress import progress_bar
 from tutelage.votes import VoteHistogram
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 _BELOW_NOISELESS = 0.02  # the goal where none is named, and
 _AS_GOOD = 0.01  # what more answers may cost where no number of them reaches it: shares of right labels
 _QUERIES = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tried where none are named
-_WITHOUT_CHECKS = (GNMax, ExponentialMax, LNMax)  # the first is kept unless another is better by
-_WORTH = 0.03  # this much, for a check prefers easy queries, from which there is less to learn
-_MARGIN = 1.25
-_FRONTIER: np.ndarray = np.geomspace(0.1, 10, 13)  # times the target ε
+_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # of the numbers of teachers, in every power of ten
+_FEWEST = 5
+_WORTH = 0.03  # GNMax is kept unless another is better by this much: a check prefers queries that teach less
+_MARGIN = 1.25  # noise at which the number of teachers is chosen, so as not to stand at an edge
+_THRESHOLDS, _CHECK_SHARES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9), (0.1, 0.25, 0.5)
+_MOST_ASKED, _TRIES = 5, 6
+_LARGEST_EPSILON, _MOST_FACTOR = 1e3, 1e6
+_FRONTIER: FloatArray = np.geomspace(0.1, 10, 13)  # times the target ε
 _ON_FRONTIER = 5
-_SHOWN = 11
-_NAMES = {GNMax: "gnmax", LNMax: "lnmax", ExponentialMax: "exponential", ConfidentGNMax: "confident"}
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One number of teachers with the noise that keeps the target; all of it is public.
-
-    Parameters
-    ----------
-    teachers : int
-        Number of teachers n.
-    rows_per_teacher : float
-        Private rows over n.
-    mechanism : Mechanism
-        How votes are released, its noise in votes.
-    queries : int
-        Public rows to ask about.
-    answers : float
-        Expected number of labels.
-    teacher_accuracy : float
-        Expected accuracy of one teacher.
-    right_without_noise : float
-        Expected share of right labels if there were no noise.
-    right : float
-        Expected share of right labels.
-    """
-
-    teachers: int
-    rows_per_teacher: float
-    mechanism: Planned
-    queries: int
-    answers: float
-    teacher_accuracy: float
-    right_without_noise: float
-    right: float
-
-    def in_short(self) -> str:
-        """Return the mechanism in one short line: threshold T, noise σ (of the check first) or b, all in votes."""
-        match self.mechanism:
-            case GNMax(sigma=sigma):
-                return f"gnmax σ {sigma:.4g}"
-            case ConfidentGNMax(threshold=threshold, sigma_threshold=check, sigma_vote=vote):
-                return f"confident T {threshold:g} σ {check:.4g}/{vote:.4g}"
-        return f"{_NAMES[type(self.mechanism)]} b {self.mechanism.scale:.4g}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the option as plain values, for JSON."""
-        name = _NAMES[type(self.mechanism)]
-        noise = {field: getattr(self.mechanism, field) for field in self.mechanism.__dataclass_fields__}
-        shown = {field: getattr(self, field) for field in self.__dataclass_fields__ if field != "mechanism"}
-        return {**shown, "mechanism": {"name": name, **noise}}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class PlanPoint:
-    """Expected share of right labels of so many teachers at an ε that is estimated to a few per cent."""
-
-    teachers: int
-    epsilon: float
-    right: float
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to do for a wished guarantee, and what to expect of it.
-
-    Parameters
-    ----------
-    target_epsilon : float
-        The ε that was wished for.
-    label_accuracy : float
-        The share of right labels that was wished for.
-    recommended : Option
-        What to do.
-    options : tuple of Option
-        Other numbers of teachers, and the mechanisms that were compared, at the same ε and number of answers.
-    epsilon : PublicEpsilon
-        Proved ε of the recommended option, whatever the votes turn out to be.
-    private_epsilon : float
-        What the exact ε by the votes would be if the votes were as expected. It is computed from public assumptions;
-        the same number of real votes must not be published.
-    frontier : tuple of PlanPoint
-        Accuracy against ε for several numbers of teachers.
-    assumptions : tuple of str
-        What the expectations rest on.
-    obstacle : str or None
-        Why the wish cannot be granted and what would make it possible, in one sentence; None where it can.
-    findings : tuple of Finding
-        What a privacy officer would object to.
-    """
-
-    target_epsilon: float
-    label_accuracy: float
-    recommended: Option
-    options: tuple[Option, ...]
-    epsilon: PublicEpsilon
-    private_epsilon: float
-    frontier: tuple[PlanPoint, ...]
-    assumptions: tuple[str, ...]
-    obstacle: str | None
-    findings: tuple[Finding, ...]
-
-    @property
-    def possible(self) -> bool:
-        """Whether the recommended option is expected to reach the wished share of right labels."""
-        return self.obstacle is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, for JSON."""
-        return {
-            "possible": self.possible,
-            "obstacle": self.obstacle,
-            "target_epsilon": self.target_epsilon,
-            "epsilon": self.epsilon.epsilon,
-            "delta": self.epsilon.delta,
-            "epsilon_method": self.epsilon.method,
-            "private_epsilon_if_votes_are_as_expected": self.private_epsilon,
-            "label_accuracy": self.label_accuracy,
-            "recommended": self.recommended.as_dict(),
-            "options": [option.as_dict() for option in self.options],
-            "frontier": [{"teachers": p.teachers, "epsilon": p.epsilon, "right": p.right} for p in self.frontier],
-            "assumptions": list(self.assumptions),
-            "findings": [
-                {"code": found.code, "severity": found.severity, "reason": found.reason} for found in self.findings
-            ],
-        }
-
-    def as_table(self) -> "Table":
-        """Return the options as a rich table, the recommended one in bold."""
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-
-        title = f"ε = {round_up(self.target_epsilon):g} at δ = {self.epsilon.delta:g}, whatever the votes are"
-        caption = (
-            "Expected to be right: one teacher, all together without noise, the labels released. Threshold T and noise "
-            "σ or b in votes; σ of the check, then of the answer."
-        )
-        table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD)
-        table.padding, table.pad_edge = (0, 1, 0, 0), False
-        for heading in ("teachers", "rows", "mechanism", "asked", "one", "all", "labels"):
-            table.add_column(heading, justify="left" if heading == "mechanism" else "right", no_wrap=True)
-        for option in _shown(self.options, self.recommended):
-            table.add_row(
-                f"{option.teachers:,}",
-                f"{option.rows_per_teacher:,.4g}",
-                option.in_short(),
-                f"{option.queries:,}",
-                f"{option.teacher_accuracy:.1%}",
-                f"{option.right_without_noise:.1%}",
-                f"{option.right:.1%}",
-                style="bold" if option == self.recommended else None,
-            )
-        return table
-
-    def as_config(self) -> str:
-        """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
-        settings = self.recommended.as_dict()["mechanism"]
-        if "sigma_vote" in settings:
-            settings["sigma"] = settings.pop("sigma_vote")
-        lines = [f'name = "{settings.pop("name")}"', *(f"{name} = {value}" for name, value in settings.items())]
-        return (
-            f"[teachers]\nnumber = {self.recommended.teachers}\n\n[mechanism]\n" + "\n".join(lines) + "\n\n"
-            f"[public]\nqueries = {self.recommended.queries}\n\n[privacy]\ndelta = {self.epsilon.delta}\n"
-        )
 
 
 def plan(
@@ -263,36 +93,81 @@ def plan(
         If a number is out of range, or the model is none or of another number of classes.
     """
     model = _checked_model(model, classes)
-    wish = _checked_wish(epsilon, delta, rows, classes, queries, public_rows, teachers, unit)
-    fewest = float(classes)  # rows per teacher
-    goal = _checked_goal(label_accuracy, wish, model, fewest)
-    wish = _with_answers(wish, queries, model, goal, fewest)
-    choices = [without_checks(wish, model, GNMax, n) for n in numbers_of_teachers(wish, fewest)]
-    best = _best(choices)
-    rivals = [without_checks(wish, model, kind, best.teachers) for kind in _WITHOUT_CHECKS[1:]]
-    checked = with_checks(wish, model, best.teachers)
-    rivals += [] if checked is None else [checked]
-    better = max(rivals, key=lambda choice: choice.expected.right)
-    reached = best.expected.right >= goal or better.expected.right < goal
-    taken = best if reached and better.expected.right <= best.expected.right + _WORTH else better
-    compared = [*choices, *rivals]
-    bar = progress_bar(compared, "Noise", len(compared), shown=progress)
-    options = tuple(_settled(wish, model, choice) for choice in bar)
-    recommended = next(o for o in options if (o.teachers, type(o.mechanism)) == (taken.teachers, type(taken.mechanism)))
+    target = _Target(
+        epsilon=positive(epsilon, "epsilon", "plan"),
+        delta=probability(delta, "delta", "plan"),
+        rows=integer_at_least(rows, 2, "rows", "plan"),
+        answers=_count(queries, "queries") or 1,
+        teachers=_count(teachers, "teachers"),
+        public_rows=_count(public_rows, "public_rows"),
+        model=model,
+    )
+    _check_sizes(target, queries)
+    goal = _checked_goal(label_accuracy, target)
+    target = target if queries is not None else _with_answers(target, goal)
+    compared, taken = _compared(target, goal)
+    sketches = list(dict.fromkeys(sketch for sketch, _ in compared))
+    bar = progress_bar(sketches, "Noise", len(sketches), shown=progress)
+    settled = {sketch: calibrated(sketch, target.epsilon, target.delta) for sketch in bar}
+    options = tuple(_option(target, settled[sketch], n) for sketch, n in compared)
+    recommended = options[compared.index(taken)]
     one = recommended.mechanism.event_of_one(classes, unit, simulated=False)
-    proved = data_independent.epsilon(Repeated(one, recommended.queries), delta)
+    proved = data_independent.epsilon(Repeated(one, recommended.queries), target.delta)
     return Plan(
         target_epsilon=epsilon,
         label_accuracy=goal,
         recommended=recommended,
         options=options,
         epsilon=proved,
-        private_epsilon=_by_expected_votes(recommended, taken, wish, classes),
-        frontier=_frontier(wish, model, choices, best),
+        private_epsilon=_by_expected_votes(target, recommended, unit),
+        frontier=_frontier(target, recommended.teachers),
         assumptions=model.assumptions,
-        obstacle=None if recommended.right >= goal else _obstacle(wish, model, recommended, goal, fewest),
-        findings=_findings(recommended, proved, wish, classes),
+        obstacle=None if recommended.right >= goal else _obstacle(target, recommended, goal),
+        findings=_findings(target, recommended, proved.epsilon),
     )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What is asked for, and what is known of the teachers; unchecked, so that a search can vary it."""
+
+    epsilon: float
+    delta: float
+    rows: int
+    answers: int
+    teachers: int | None
+    public_rows: int | None
+    model: TeacherModel
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of teachers to consider: round ones that leave each at least a row per class."""
+        if self.teachers is not None:
+            return [self.teachers]
+        most = max(1, floor(self.rows / self.model.classes))
+        numbers = {int(step * 10**power) for power in range(len(str(most)) + 1) for step in _STEPS}
+        return sorted(number for number in numbers if _FEWEST <= number <= most) or [most]
+
+    def votes(self, n: int) -> TypicalVotes:
+        """Return the votes to expect of n teachers."""
+        return typical_votes(self.model, n, self.rows / n)
+
+    def sketch(self, kind: type[Planned]) -> Sketch:
+        """Return a mechanism that answers every query, its noise by estimate."""
+        return roughly_calibrated(Sketch(kind, (1.0,), self.answers), self.epsilon, self.delta)
+
+    def right(self, sketch: Sketch, n: int) -> float:
+        """Return the expected share of right labels of n teachers."""
+        return expected_labels(sketch, self.votes(n)).right
+
+    def best_right(self) -> float:
+        """Return the largest expected share of right labels over the numbers of teachers, with Gaussian noise."""
+        plain = self.sketch(GNMax)
+        return max(self.right(plain, n) for n in self.numbers())
+
+    def right_without_noise(self) -> float:
+        """Return the largest expected share of right labels if there were no noise."""
+        return max(expected_without_noise(self.votes(n)) for n in self.numbers())
 
 
 def _checked_model(model: TeacherModel | None, classes: int) -> TeacherModel:
@@ -306,88 +181,97 @@ def _checked_model(model: TeacherModel | None, classes: int) -> TeacherModel:
     return model
 
 
-def _checked_goal(label_accuracy: float | None, wish: Wish, model: TeacherModel, fewest: float) -> float:
-    if label_accuracy is not None:
-        return number_between(label_accuracy, 1 / model.classes, 1, "label_accuracy", "plan")
-    return max(1 / model.classes, right_without_noise(wish, model, fewest) - _BELOW_NOISELESS)
+def _count(value: int | None, name: str) -> int | None:
+    return None if value is None else integer_at_least(value, 1, name, "plan")
 
 
-def _checked_wish(
-    epsilon: float,
-    delta: float,
-    rows: int,
-    classes: int,
-    queries: int | None,
-    public_rows: int | None,
-    teachers: int | None,
-    unit: PrivacyUnit,
-) -> Wish:
-    rows = integer_at_least(rows, 2, "rows", "plan")
-    for value, name in ((queries, "queries"), (public_rows, "public_rows"), (teachers, "teachers")):
-        if value is not None:
-            integer_at_least(value, 1, name, "plan")
+def _check_sizes(target: _Target, queries: int | None) -> None:
+    rows, classes, public_rows = target.rows, target.model.classes, target.public_rows
     if rows < classes:
         raise InvalidParameterError(f"`rows` of plan must be at least one for each of {classes:,} classes. Got {rows}.")
-    if teachers is not None and teachers > rows // classes:
+    if target.teachers is not None and target.teachers > rows // classes:
         raise InvalidParameterError(
             f"`teachers` of plan must be at most {rows // classes:,}, so that {rows:,} rows give each one row of every "
-            f"class. Got {teachers}."
+            f"class. Got {target.teachers}."
         )
     if queries is not None and public_rows is not None and queries > public_rows:
         raise InvalidParameterError(f"`queries` of plan must be at most the {public_rows} public rows. Got {queries}.")
-    return Wish(
-        epsilon=positive(epsilon, "epsilon", "plan"),
-        delta=probability(delta, "delta", "plan"),
-        rows=rows,
-        answers=queries or 1,
-        teachers=teachers,
-        public_rows=public_rows,
-        unit=unit,
-    )
 
 
-def _with_answers(wish: Wish, queries: int | None, model: TeacherModel, goal: float, fewest: float) -> Wish:
-    """Return the wish with its number of answers: the named one, the most that keep the goal, or the most as good."""
-    if queries is not None:
-        return wish
-    tried = [k for k in _QUERIES if wish.public_rows is None or k <= wish.public_rows] or [wish.public_rows or 1]
-    wishes = [replace(wish, answers=k) for k in tried]
-    right = [best_right(changed, model, fewest) for changed in wishes]
+def _checked_goal(label_accuracy: float | None, target: _Target) -> float:
+    chance = 1 / target.model.classes
+    if label_accuracy is not None:
+        return number_between(label_accuracy, chance, 1, "label_accuracy", "plan")
+    return max(chance, target.right_without_noise() - _BELOW_NOISELESS)
+
+
+def _with_answers(target: _Target, goal: float) -> _Target:
+    """Return the target with the most answers that keep the goal, or with the most that are about as good as any."""
+    most = target.public_rows
+    tried = [replace(target, answers=k) for k in _QUERIES if most is None or k <= most]
+    tried = tried or [replace(target, answers=most or 1)]
+    right = [changed.best_right() for changed in tried]
     least = goal if max(right) >= goal else max(right) - _AS_GOOD
-    return [changed for changed, share in zip(wishes, right, strict=True) if share >= least][-1]
+    return [changed for changed, share in zip(tried, right, strict=True) if share >= least][-1]
 
 
-def _best(choices: list[Choice]) -> Choice:
-    """Return the choice that would do best if there were a quarter more noise, so as not to stand at an edge."""
+def _compared(target: _Target, goal: float) -> tuple[list[tuple[Sketch, int]], tuple[Sketch, int]]:
+    """Return mechanisms to compare, each with a number of teachers, and the pair to recommend."""
+    numbers, plain = target.numbers(), target.sketch(GNMax)
+    best = max(numbers, key=lambda n: target.right(plain.scaled(_MARGIN), n))
+    rivals = [target.sketch(ExponentialMax), target.sketch(LNMax), *_with_check(target, best)]
+    better = max(rivals, key=lambda rival: target.right(rival, best))
+    right, more = target.right(plain, best), target.right(better, best)
+    keeps = (right >= goal or more < goal) and more <= right + _WORTH
+    return [*((plain, n) for n in numbers), *((rival, best) for rival in rivals)], (plain if keeps else better, best)
 
-    def with_more_noise(choice: Choice) -> float:
-        return expected_labels(scaled(choice.mechanism, _MARGIN), choice.votes).right
 
-    return max(choices, key=with_more_noise)
+def _with_check(target: _Target, n: int) -> list[Sketch]:
+    """Return the best Confident-GNMax that is expected to give as many answers, if there is one."""
+    votes = target.votes(n)
+    thresholds = [round(share * n) for share in _THRESHOLDS if round(share * n) * target.model.classes > n]
+    tried = (_enough_asked(target, votes, threshold, share) for threshold in thresholds for share in _CHECK_SHARES)
+    found = [sketch for sketch in tried if sketch is not None]
+    return [max(found, key=lambda sketch: expected_labels(sketch, votes).right)] if found else []
 
 
-def _settled(wish: Wish, model: TeacherModel, choice: Choice) -> Option:
-    """Return the choice with noise that is proved to keep the target."""
-    mechanism = calibrated(choice.mechanism, wish.epsilon, wish.delta, choice.asked, wish.unit)
-    expected: Expected = expected_labels(mechanism, choice.votes)
-    size = wish.rows / choice.teachers
+def _enough_asked(target: _Target, votes: TypicalVotes, threshold: int, share: float) -> Sketch | None:
+    """Return Confident-GNMax that spends a share of the cost on checks, asking until the answers are there."""
+    most = _MOST_ASKED * target.answers if target.public_rows is None else target.public_rows
+    ratio = ((1 - share) / (2 * share)) ** 0.5  # σ₁/σ₂, for a check costs λ/2σ₁² and an answer λ/σ₂²
+    asked = target.answers
+    for _ in range(_TRIES):
+        sketch = Sketch(ConfidentGNMax, (ratio, 1.0), asked, threshold)
+        sketch = roughly_calibrated(sketch, target.epsilon, target.delta)
+        needed = ceil(target.answers / max(expected_labels(sketch, votes).answered, 1e-9) - 1e-9)
+        if needed > most:
+            return None
+        if needed <= asked:
+            return sketch
+        asked = min(most, ceil(1.02 * needed))
+    return None
+
+
+def _option(target: _Target, sketch: Sketch, n: int) -> Option:
+    votes, size = target.votes(n), target.rows / n
+    expected = expected_labels(sketch, votes)
     return Option(
-        teachers=choice.teachers,
+        teachers=n,
         rows_per_teacher=size,
-        mechanism=mechanism,
-        queries=choice.asked,
-        answers=expected.answered * choice.asked,
-        teacher_accuracy=model.accuracy(size),
-        right_without_noise=expected_without_noise(choice.votes),
+        mechanism=sketch.mechanism(),
+        queries=sketch.queries,
+        answers=expected.answered * sketch.queries,
+        teacher_accuracy=target.model.accuracy(size),
+        right_without_noise=expected_without_noise(votes),
         right=expected.right,
     )
 
 
-def _by_expected_votes(option: Option, choice: Choice, wish: Wish, classes: int) -> float:
-    votes = VoteHistogram(typical_counts(choice.votes), option.teachers, wish.unit)
+def _by_expected_votes(target: _Target, option: Option, unit: PrivacyUnit) -> float:
+    votes = VoteHistogram(typical_counts(target.votes(option.teachers)), option.teachers, unit)
     middles = np.arange(votes.n_queries + 1) - 0.5
     parts = []
-    for part in flatten(option.mechanism.event_of_one(classes, wish.unit, simulated=False)):
+    for part in data_independent.flatten(option.mechanism.event_of_one(votes.n_classes, unit, simulated=False)):
         times = option.queries if isinstance(part.event, ConfidenceCheck) else max(1.0, option.answers)
         # Of all queries, each typical one stands for those around it; a check lets the easiest through.
         edges = np.clip(middles / (votes.n_queries - 1), 1 - times / option.queries, 1)
@@ -396,52 +280,98 @@ def _by_expected_votes(option: Option, choice: Choice, wish: Wish, classes: int)
     def total(orders: FloatArray) -> FloatArray:
         return np.sum([times @ costs.per_query(orders) for times, costs in parts], axis=0)
 
-    return search_epsilon(total, wish.delta).epsilon
+    return search_epsilon(total, target.delta).epsilon
 
 
-def _frontier(wish: Wish, model: TeacherModel, choices: list[Choice], best: Choice) -> tuple[PlanPoint, ...]:
+def _frontier(target: _Target, best: int) -> tuple[PlanPoint, ...]:
     """Return points of a few numbers of teachers around the best, at a tenth to ten times the target."""
-    middle, step = choices.index(best), max(1, len(choices) // (2 * _ON_FRONTIER))
-    places = range(middle - step * (_ON_FRONTIER // 2), middle + step * (_ON_FRONTIER // 2) + 1, step)
-    points = []
-    for n in [choices[place].teachers for place in places if 0 <= place < len(choices)]:
-        for epsilon in (wish.epsilon * _FRONTIER).tolist():
-            choice = without_checks(replace(wish, epsilon=epsilon), model, GNMax, n)
-            points.append(PlanPoint(n, epsilon, choice.expected.right))
-    return tuple(points)
+    numbers = target.numbers()
+    middle, step = numbers.index(best), max(1, len(numbers) // (2 * _ON_FRONTIER))
+    reach = step * (_ON_FRONTIER // 2)
+    places = [place for place in range(middle - reach, middle + reach + 1, step) if 0 <= place < len(numbers)]
+    sketches = {
+        epsilon: replace(target, epsilon=epsilon).sketch(GNMax) for epsilon in (target.epsilon * _FRONTIER).tolist()
+    }
+    return tuple(
+        PlanPoint(numbers[place], epsilon, target.right(sketch, numbers[place]))
+        for place in places
+        for epsilon, sketch in sketches.items()
+    )
 
 
-def _obstacle(wish: Wish, model: TeacherModel, option: Option, goal: float, fewest: float) -> str:
-    who = f"{option.teachers:,} teachers of {option.rows_per_teacher:,.4g} rows"
-    without = right_without_noise(wish, model, fewest)
+def _findings(target: _Target, option: Option, epsilon: float) -> tuple[Finding, ...]:
+    return lint(
+        epsilon=epsilon,
+        delta=target.delta,
+        entities=target.rows,
+        teachers=option.teachers,
+        classes=target.model.classes,
+        threshold=option.mechanism.threshold if isinstance(option.mechanism, ConfidentGNMax) else None,
+        stopping="fixed",
+        tuned_on="public",
+        mechanism=NAMES[type(option.mechanism)],
+    )
+
+
+def _obstacle(target: _Target, option: Option, goal: float) -> str:
+    without = target.right_without_noise()
     if without < goal:
         return (
             f"Even without noise such teachers would get at most {without:.1%} of the labels right, so {goal:.0%} is "
             "out of reach at any ε; it takes teachers that learn more from a row, by better public features, or a "
             "lower goal."
         )
-    needed = "; or ".join(what_would_help(wish, model, goal, fewest)) or "better teachers"
+    needed = "; or ".join(_what_would_help(target, goal)) or "better teachers"
     return (
-        f"{wish.answers:,} answers at ε = {wish.epsilon:g} take so much noise ({option.in_short()}) that {who} get "
-        f"{option.right:.1%} of the labels right and not {goal:.0%}; it would take {needed}."
+        f"{target.answers:,} answers at ε = {target.epsilon:g} take so much noise ({option.in_short()}) that "
+        f"{option.teachers:,} teachers of {option.rows_per_teacher:,.4g} rows get {option.right:.1%} of the labels "
+        f"right and not {goal:.0%}; it would take {needed}."
     )
 
 
-def _findings(option: Option, proved: PublicEpsilon, wish: Wish, classes: int) -> tuple[Finding, ...]:
-    return lint(
-        epsilon=proved.epsilon,
-        delta=wish.delta,
-        entities=wish.rows,
-        teachers=option.teachers,
-        classes=classes,
-        threshold=getattr(option.mechanism, "threshold", None),
-        stopping="fixed",
-        tuned_on="public",
-        mechanism=_NAMES[type(option.mechanism)],
-    )
+def _what_would_help(target: _Target, goal: float) -> list[str]:
+    """Return changes of the target that reach the goal, each by itself."""
+
+    def reaches(**changed: float) -> bool:
+        return replace(target, **changed).best_right() >= goal  # type: ignore[arg-type]
+
+    def larger(factor: float) -> dict[str, int]:
+        """Return `factor` times the rows, or as many more teachers of the same size if their number is fixed."""
+        if target.teachers is None:
+            return {"rows": ceil(target.rows * factor)}
+        teachers = ceil(target.teachers * factor)
+        return {"rows": ceil(target.rows * teachers / target.teachers), "teachers": teachers}
+
+    found = []
+    if answers := _largest(lambda k: reaches(answers=k), target.answers):
+        found.append(f"at most {answers:,} {'queries' if answers > 1 else 'query'}")
+    most = max(1.0, _LARGEST_EPSILON / target.epsilon)
+    if factor := _smallest(lambda x: reaches(epsilon=target.epsilon * x), most):
+        found.append(f"ε of at least {target.epsilon * factor:.3g}")
+    if factor := _smallest(lambda x: reaches(**larger(x)), _MOST_FACTOR):
+        wanted = larger(factor)
+        rows, teachers = f"{wanted['rows']:,} rows", f"{wanted.get('teachers', 0):,} teachers of as many rows each"
+        found.append(f"at least {rows if target.teachers is None else teachers}")
+    return found
 
 
-def _shown(options: tuple[Option, ...], recommended: Option) -> list[Option]:
-    """Return the options of plain Gaussian noise whose teachers are about as many as recommended, and all others."""
-    near = sorted(options, key=lambda option: abs(np.log(option.teachers / recommended.teachers)))[:_SHOWN]
-    return [option for option in options if option in near or not isinstance(option.mechanism, GNMax)]
+def _largest(holds: Callable[[int], bool], below: int) -> int:
+    """Return the largest number from 1 to `below` that holds, 0 where 1 does not, for what holds less and less."""
+    low, high = 0, below
+    while high - low > max(1, low // 50):
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _smallest(holds: Callable[[float], bool], most: float) -> float | None:
+    """Return about the smallest factor from 1 to `most` that holds, for what holds more and more; None if none does."""
+    low, high = 1.0, 2.0
+    while high <= most and not holds(high):
+        low, high = high, 2 * high
+    if high > most:
+        return None
+    while high / low > 1.02:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
