@@ -59,8 +59,8 @@ def _oil():
     pass
 ''',
     "src/shed/inner/__init__.py": "",
-    "src/shed/inner/deep.py": '"""Deep."""\nfrom .. import inner\nfrom . import deeper\ndeepest = deeper.DEPTH, inner\n',
-    "src/shed/inner/deeper.py": '"""Deeper."""\ntry:\n    import shed.inner.deep\nfinally:\n    DEPTH = 1\n',
+    "src/shed/inner/deep.py": '"""Deep."""\nfrom .. import inner\nfrom . import deeper\ndeepest = deeper.X, inner\n',
+    "src/shed/inner/deeper.py": '"""Deeper."""\ntry:\n    import shed.inner.deep\nfinally:\n    X = 1\n',
     "src/other/__init__.py": "a = 1\n",
     "tests/test_shed.py": "assert True\n",
 }
