@@ -445,7 +445,7 @@ class SummedNoise(Event):
     shares: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, Summable):
+        if not _is_summable(self.event):
             raise InvalidParameterError(
                 "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck. "
                 f"Got a {type(self.event).__name__}."
@@ -487,6 +487,10 @@ class SummedNoise(Event):
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
+
+
+def _is_summable(event: object) -> bool:
+    return isinstance(event, Summable)
 
 
 def without_shares(event: Event) -> Event:
@@ -556,6 +560,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
                 return Repeated(event_from_dict(fields["of"]), fields["count"])
             case "Composed":
                 return Composed(tuple(event_from_dict(part) for part in fields["of"]))
+            case _:
+                pass
         unit = fields["unit"]
         fields["unit"] = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
         return _BY_NAME[name](**fields)

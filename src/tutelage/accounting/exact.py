@@ -199,7 +199,7 @@ def _chunks(event: Event, known: IntArray, needed: IntArray) -> list[tuple[IntAr
     classes = known.shape[1]
     spread = known.max(axis=1) - known.min(axis=1)
     kept = np.full(len(known), classes) if law is None else _number_kept(event, known)
-    chunks = []
+    chunks: list[tuple[IntArray, int]] = []
     if law is None:
         width = 2.0 * np.abs(known - needed).max(axis=1)
     else:
@@ -248,7 +248,8 @@ def _noise_of(event: Event) -> NoiseLaw | None:
             return noise_grids.continuous_laplace(scale)
         case ContinuousArgmaxGaussian(sigma=sigma):
             return noise_grids.continuous_gaussian(sigma)
-    return None
+        case _:
+            return None
 
 
 def _law_of(event: Event, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:
@@ -259,10 +260,10 @@ def _law_of(event: Event, counts: IntArray, entering: np.ndarray, needed: IntArr
             return winner_laws.permute_and_flip(counts, entering, scale)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return winner_laws.check(counts, entering, needed, sigma)
-    law = _noise_of(event)
-    if law is None:
-        raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
-    return winner_laws.noisy_argmax(counts, entering, law, kept)
+        case _ if (law := _noise_of(event)) is not None:
+            return winner_laws.noisy_argmax(counts, entering, law, kept)
+        case _:
+            raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
 
 
 _KINDS = {
