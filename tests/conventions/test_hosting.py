@@ -1,4 +1,4 @@
-"""The files for the place that hosts the project: workflows, hooks and forms agree with the repository."""
+"""What a public project promises and how it is hosted: stability, workflows, hooks and forms agree with the code."""
 
 import re
 import tomllib
@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+import tutelage
 from conftest import REPOSITORY
 
 yaml = pytest.importorskip("yaml")
 
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
+SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
 WRITES = {
     "release.yml": {"attest": {"attestations", "id-token"}, "publish": {"id-token"}, "announce": {"contents"}},
     "site.yml": {"deploy": {"pages", "id-token"}},
@@ -63,9 +67,7 @@ def test_targets_of_make_exist(path):
 
 def test_every_supported_python_is_tested_and_must_pass():
     matrix = jobs(REPOSITORY / ".github" / "workflows" / "tests.yml")["tests"]["strategy"]["matrix"]
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    supported = {line.rpartition(" ")[2] for line in project["classifiers"] if re.search(r":: 3\.\d+$", line)}
-    assert set(matrix["python"]) == supported
+    assert matrix["python"] == SUPPORTED
     assert matrix["may-fail"] == [False]
 
 
@@ -73,8 +75,7 @@ def test_what_is_released_has_a_dated_section_in_the_changelog():
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
     first, *others = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
     assert first == "Unreleased"
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
-    assert re.fullmatch(rf"{re.escape(version)} - (not released yet|\d{{4}}-\d\d-\d\d)", others[0])
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - (not released yet|\d{{4}}-\d\d-\d\d)", others[0])
     for heading in others[1:]:
         assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading), heading
     kinds = re.findall(r"^### (.+)$", changelog, re.MULTILINE)
@@ -100,3 +101,19 @@ def test_forms_ask_for_something_and_keep_vulnerabilities_out():
     for name in ("bug", "privacy"):
         assert "SECURITY.md" in (REPOSITORY / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text()
     assert "SECURITY.md" in (REPOSITORY / ".github" / "PULL_REQUEST_TEMPLATE.md").read_text()
+
+
+def test_the_status_of_every_public_name_is_stated_once():
+    rows = re.findall(r"^\| (stable|provisional|internal) \| (.+?) \|", STABILITY, re.MULTILINE)
+    names = [name for _, described in rows for name in re.findall(r"`([\w.]+)`", described) if name != "tutelage"]
+    assert len(names) == len(set(names))
+    assert sorted(name for name in names if not name.startswith("tutelage")) == tutelage.__all__
+    folder = Path(tutelage.__file__).parent
+    units = {path.stem for path in folder.iterdir() if not path.name.startswith("_") and path.name != "py.typed"}
+    assert {name.removeprefix("tutelage.") for name in names if name.startswith("tutelage.")} == units
+
+
+def test_supported_versions_are_those_of_the_package():
+    assert f"| Python | {', '.join(SUPPORTED)} |" in STABILITY
+    (scikit_learn,) = (line for line in PROJECT["dependencies"] if line.startswith("scikit-learn"))
+    assert f"| scikit-learn | {scikit_learn.partition('>=')[2]} and later |" in STABILITY
