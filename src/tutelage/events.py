@@ -418,6 +418,10 @@ PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish a
 Summable = NoisyArgmaxGaussian | ConfidenceCheck | InteractiveCheck  # what may have its noise from several owners
 
 
+def _is_summable(event: object) -> bool:
+    return isinstance(event, Summable)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SummedNoise(Event):
@@ -487,10 +491,6 @@ class SummedNoise(Event):
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
-
-
-def _is_summable(event: object) -> bool:
-    return isinstance(event, Summable)
 
 
 def without_shares(event: Event) -> Event:
