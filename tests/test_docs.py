@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import doctest
+import importlib
 import io
 import re
 import runpy
@@ -13,15 +14,9 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, tutelage, write_rows
-from tutelage import classifier, labeling
-from tutelage.accounting import accountant
 from tutelage.accounting.release.reach import reach
 from tutelage.budget import round_up
 from tutelage.cli.config import load_config
-from tutelage.ledger import ledger
-from tutelage.students import self_training
-from tutelage.teachers import external
-from tutelage.testing import contract
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
@@ -125,12 +120,15 @@ def test_the_documented_mechanism_keeps_the_contract():
             getattr(suite(), name)()
 
 
-@pytest.mark.parametrize(
-    "module", [classifier, labeling, ledger, contract, accountant, external, self_training], ids=lambda it: it.__name__
-)
-def test_docstring_examples_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted >= 2
+SOURCE = REPOSITORY / "src"
+WITH_EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text())
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_docstring_examples_run(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    result = doctest.testmod(importlib.import_module(".".join(parts).removesuffix(".__init__")))
+    assert result.attempted == len(re.findall(r"^ *>>> ", path.read_text(), re.MULTILINE))
     assert result.failed == 0
 
 

@@ -418,6 +418,10 @@ PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish a
 Summable = NoisyArgmaxGaussian | ConfidenceCheck | InteractiveCheck  # what may have its noise from several owners
 
 
+def _is_summable(event: object) -> bool:
+    return isinstance(event, Summable)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class SummedNoise(Event):
@@ -445,7 +449,7 @@ class SummedNoise(Event):
     shares: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, Summable):
+        if not _is_summable(self.event):
             raise InvalidParameterError(
                 "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck. "
                 f"Got a {type(self.event).__name__}."
@@ -556,6 +560,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
                 return Repeated(event_from_dict(fields["of"]), fields["count"])
             case "Composed":
                 return Composed(tuple(event_from_dict(part) for part in fields["of"]))
+            case _:
+                pass
         unit = fields["unit"]
         fields["unit"] = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
         return _BY_NAME[name](**fields)

@@ -383,7 +383,7 @@ class Accountant:
         for costs, ballots in zip(all_costs, all_ballots, strict=True):
             by_source = costs.per_source(orders)
             sources = np.where(ballots == ABSTAIN, by_source.shape[1] - 1, ballots)
-            queries = np.arange(by_source.shape[0])
+            queries = np.arange(len(by_source))
             total += np.stack([by_source[queries, own].sum(axis=0) for own in sources])
         method = (
             "exact Rényi divergence over the moves of this teacher's ballots, conversion of CKS 2020 Proposition 12"

@@ -5,6 +5,8 @@ Theorem 6 bounds the divergence in one direction, from the data at hand to a nei
 as the paper's scripts do, by Theorem 3 of 2017. Letters and conditions: docs/proofs/bounds_2018.md.
 """
 
+from typing import cast
+
 import numpy as np
 from scipy import special
 
@@ -60,7 +62,8 @@ def costs(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma
             return check_costs(special.log_ndtr(above), special.log_ndtr(-above), sigma, orders)
-    raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
+        case _:
+            raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
 
 
 def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
@@ -140,4 +143,4 @@ def log_q_continuous(votes: VoteHistogram, sigma: float) -> FloatArray:
     """
     behind, _ = bounds_2017.gaps(votes)
     scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_continuous"))
-    return np.minimum(special.logsumexp(special.log_ndtr(-scaled), axis=1), 0)
+    return np.minimum(cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1)), 0)

@@ -104,7 +104,8 @@ def _narrow_in(
     def best_of(offsets: FloatArray) -> EpsilonAtOrder:
         return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
 
-    found, ratio, span = best_of(offsets), offsets[1] / offsets[0], offsets[-1] / offsets[0]
+    found, span = best_of(offsets), offsets[-1] / offsets[0]
+    ratio: float = offsets[1] / offsets[0]
     low, high = offsets[0], offsets[-1]
     while found.order == 1 + low > 1 + _SEARCHED[0] or found.order == 1 + high < 1 + _SEARCHED[1]:
         offsets = offsets * (span if found.order == 1 + high else 1 / span)

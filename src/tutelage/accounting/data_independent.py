@@ -217,7 +217,9 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     # p^λ q^(1−λ) + q^λ p^(1−λ) = cosh((λ−½)ε)/cosh(ε/2) for p = e^ε/(1+e^ε), q = 1 − p. Written by the product formula
     # for a difference of cosh where it is close to 1, so that nothing cancels.
     small = np.minimum(orders * epsilon, 1.0)
-    near_one = np.log1p(2 * np.sinh(small / 2) * np.sinh(small * (1 - 1 / orders) / 2) / np.cosh(min(epsilon, 1) / 2))
+    near_one: FloatArray = np.log1p(
+        2 * np.sinh(small / 2) * np.sinh(small * (1 - 1 / orders) / 2) / np.cosh(min(epsilon, 1) / 2)
+    )
     far = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
     divergence = np.where(orders * epsilon < 1, near_one, far) / (orders - 1)
     return np.minimum(divergence, epsilon)
@@ -343,7 +345,8 @@ def _rdp_by_search(event: Single, order: float) -> float:
         case SummedNoise(event=whole):
             surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), np.array([order]))
             return _rdp_by_search(whole, order) + float(surcharge[0])
-    return np.inf
+        case _:
+            return np.inf
 
 
 def _by_renyi(event: Event, delta: float) -> tuple[float, str, float | None]:

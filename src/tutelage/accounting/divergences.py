@@ -6,7 +6,7 @@ Proof and error budget: docs/proofs/exact.md, sections 2 and 4.
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from scipy import special
@@ -101,10 +101,14 @@ class _Terms:
         if some_huge:  # φ(t) ≤ e^{λt} for t ≥ 0
             upward = 1 + _EXPONENT_ROUNDING
             in_logs = np.where(huge, self.log_mass / upward + order * upward * self.log_ratio, -np.inf)
-            total = _add_in_logs(total, special.logsumexp(in_logs, axis=-1))
+            total = _add_in_logs(total, _log_sum_exp(in_logs, axis=-1))
         if log_remainder is not None:
             total = _add_in_logs(total, log_remainder[:, None, None])
         return total
+
+
+def _log_sum_exp(log_terms: FloatArray, axis: int) -> FloatArray:
+    return cast("FloatArray", special.logsumexp(log_terms, axis=axis))
 
 
 def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
@@ -119,7 +123,7 @@ def _remainder_from_here(remainder: Remainder | None, order: float) -> FloatArra
     if remainder is None:
         return None
     grown = np.logaddexp(order * remainder.log_more, np.log(order - 1))
-    return special.logsumexp(remainder.log_mass + grown, axis=1)
+    return _log_sum_exp(remainder.log_mass + grown, axis=1)
 
 
 def _remainder_to_here(remainder: Remainder | None, order: float) -> FloatArray | None:
@@ -127,4 +131,4 @@ def _remainder_to_here(remainder: Remainder | None, order: float) -> FloatArray 
     if remainder is None:
         return None
     grown = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
-    return special.logsumexp(remainder.log_mass + grown, axis=1)
+    return _log_sum_exp(remainder.log_mass + grown, axis=1)

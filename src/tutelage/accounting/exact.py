@@ -212,7 +212,7 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
         width = (law.below + law.above + spread) * law.points_per_vote(classes) + reach
     else:
         kept, width = np.full(len(known), classes), 2.0 * np.abs(known - needed).max(axis=1) + reach
-    chunks = []
+    chunks: list[tuple[IntArray, int]] = []
     for number in np.unique(kept):
         rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))
         rows = rows[np.argsort(spread[rows], kind="stable")]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, exp, log, log1p, pi, sqrt
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from scipy import special
@@ -110,8 +110,9 @@ def _gaussian_reach(sigma: float) -> tuple[float, float, float]:
 
 def _discrete_laplace_grid(scale: float, lowest: int, highest: int, _classes: int) -> NoiseGrid:
     x = np.arange(lowest, highest + 1, dtype=np.float64)
-    a, rest = exp(-1 / scale), -np.expm1(-1 / scale)  # rest = 1 − a
-    share = np.exp(-np.maximum(x, 0) / scale)  # a^x where x ≥ 0
+    a = exp(-1 / scale)
+    rest: float = -np.expm1(-1 / scale)  # 1 − a
+    share: FloatArray = np.exp(-np.maximum(x, 0) / scale)  # a^x where x ≥ 0
     below_zero = np.minimum(x, 0) / scale - log1p(a)  # F(x) = a^−x/(1+a) for x < 0
     return NoiseGrid(
         lo=lowest,
@@ -134,7 +135,7 @@ def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int, _classes: i
     reach = max(-lowest, highest + 1) + ceil(13 * sigma) + 2  # the mass beyond is below e^−84 of what is used
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     log_density = -(x**2) / (2 * sigma**2)
-    log_density -= special.logsumexp(log_density)
+    log_density -= cast("float", special.logsumexp(log_density))
     with np.errstate(over="ignore", divide="ignore"):
         fewer, more = np.expm1(-(2 * x + 1) / (2 * sigma**2)), np.expm1((2 * x - 1) / (2 * sigma**2))
         hazard = _reverse_hazard(more[:reach])  # f(x)/F(x) for x < 0
@@ -163,7 +164,7 @@ def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int, _classes: i
 
 def _reverse_hazard(more: FloatArray) -> FloatArray:
     """Return f(x)/F(x) from the left, by 1/h(x) = 1 + (f(x−1)/f(x))/h(x−1): positive terms, so nothing cancels."""
-    hazards = []
+    hazards: list[float] = []
     inverse = 1.0
     for ratio in (more + 1).tolist():
         inverse = 1.0 + inverse * ratio
@@ -195,7 +196,7 @@ def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: i
     def moved(step: int) -> FloatArray:  # F(x + step)/F(x) − 1: both on one side of zero, or on different ones
         near, far = np.exp(-np.abs(x) / scale), np.exp(-np.abs(x + step) / scale)
         crossing = np.where(x < 0, 1 - (near + far) / 2, (near + far) / 2 - 1)  # F(x + step) − F(x) across zero
-        beyond = -near * np.expm1(-step / scale) / (2 - near)
+        beyond: FloatArray = -near * np.expm1(-step / scale) / (2 - near)
         same_side = np.where(x < 0, np.expm1(step / scale), beyond)
         return np.where((x < 0) == (x + step < 0), same_side, crossing / np.exp(np.maximum(log_below, -1 / scale - 1)))
 
@@ -253,6 +254,6 @@ def _continuous_gaussian_grid(sigma: float, lowest: int, highest: int, classes: 
 def _normal_step(x: FloatArray, step: float, sigma: float) -> FloatArray:
     """Return Φ((x + step)/σ)/Φ(x/σ) − 1; on the left by scaled tails, whose logarithms are small."""
     here, there = np.minimum(x, 0) / (sigma * sqrt(2)), np.minimum(x + step, 0) / (sigma * sqrt(2))
-    tails = np.log(special.erfcx(-there) / special.erfcx(-here)) + (here - there) * (here + there)
+    tails: FloatArray = np.log(special.erfcx(-there) / special.erfcx(-here)) + (here - there) * (here + there)
     both_left = np.maximum(x, x + step) <= 0
     return np.expm1(np.where(both_left, tails, special.log_ndtr((x + step) / sigma) - special.log_ndtr(x / sigma)))

@@ -60,7 +60,9 @@ def confident_runs(
     if passed.ndim != 2 or passed.shape[1] != votes.n_queries:
         raise InvalidDataError(f"`passed` must have shape (runs, {votes.n_queries}). Got {passed.shape}.")
 
-    def runs_of(check_costs: FloatArray, answer_costs: FloatArray, conversion: Conversion, method: str) -> list:
+    def runs_of(
+        check_costs: FloatArray, answer_costs: FloatArray, conversion: Conversion, method: str
+    ) -> list[PrivateEpsilon]:
         totals = check_costs.sum(axis=0) + passed @ answer_costs
         found = [RenyiCurve(_ORDERS, total).to_epsilon(delta, conversion) for total in totals]
         return [PrivateEpsilon(epsilon, order, delta, votes.unit, method) for epsilon, order in found]

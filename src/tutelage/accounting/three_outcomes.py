@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, inf, pi, sqrt
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from scipy import special
@@ -245,7 +245,7 @@ def _cell_excess(
         largest = favours_gainer[0] - favours_gainer[1]
     smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)  # an outcome that cannot be there
     largest = np.where(np.isfinite(largest), largest, largest_ratio)
-    most = []
+    most: list[FloatArray] = []
     for time in (0, 1):
         mass = [favours_loser[time][0], favours_gainer[time][1]]
         most.append(np.stack(mass if favours_other is None else [*mass, favours_other[time][2]]))
@@ -335,7 +335,7 @@ def gaussian_noise(sigma: float, order: float) -> Noise | None:
 def _gaussian_to(sigma: float, reach: int) -> Noise:
     w = np.arange(-reach - 1, reach + 2)
     log_density = -(w**2) / (2 * sigma**2)
-    density = np.exp(log_density - special.logsumexp(log_density))
+    density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
     norm = max(1.0, sigma * sqrt(2 * pi))
 
     def beyond(distance: float) -> float:  # P(Z ≥ distance) at most, for noise around any real number

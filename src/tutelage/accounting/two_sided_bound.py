@@ -36,7 +36,7 @@ def answer_costs(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> 
     valid = log_q < -np.logaddexp(0, pure_epsilon)
     safe = np.where(valid, log_q, -np.inf)
     log_kept = np.log1p(-np.exp(safe))
-    logs = []
+    logs: list[FloatArray] = []
     for sign in (1, -1):
         moved = sign * pure_epsilon
         log_other = np.log1p(-np.exp(safe + moved))

@@ -9,8 +9,9 @@ classes far behind were put aside, for those classes too).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import log
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from scipy import special
@@ -66,7 +67,7 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
         Number of classes with the most votes that are outcomes of their own; the others are bounded together.
     """
     queries, classes = counts.shape
-    rows = np.arange(queries)[:, None]
+    rows = np.arange(len(counts))[:, None]
     order = np.argsort(-counts, axis=1, kind="stable")
     near = np.sort(order[:, :kept], axis=1)  # in class order, which decides ties
     gaps = counts.max(axis=1, keepdims=True) - counts
@@ -97,12 +98,12 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
     mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None, :], log_others), axis=-1)
     source, target, others = np.moveaxis(np.exp(mass), -1, 0)
     fewer, more = np.expm1(-1 / scale), np.expm1(1 / scale)
-    fewer_votes = np.where(np.arange(log_p.shape[1]) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
+    fewer_votes = np.where(np.arange(len(log_p.T)) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
     more_votes = -fewer_votes.swapaxes(1, 2)
     with np.errstate(divide="ignore"):
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
         change = source * fewer + target * more
-        whole = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
+        whole: FloatArray = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
         log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
     ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
     slack = 4e-15 * (1 / scale + np.abs(ratio))
@@ -271,11 +272,7 @@ class _Field:
             given = np.concatenate([one_less, np.zeros_like(weight)], axis=1) + 1
             taken = one_more + 1
             taken[:, kept] = 1
-
-            def expect(factor: FloatArray, given=given, taken=taken, weight=weight) -> FloatArray:
-                """Return E[factor · given · taken] over the value at which j wins, for all moves."""
-                return (given * (weight * factor[:, None, :])) @ taken.swapaxes(1, 2)
-
+            expect = partial(_expected, given, weight, taken)
             base = np.exp(ratio[:, :, :, j])
             with np.errstate(divide="ignore", invalid="ignore"):
                 held_here = (weights[:, j] * reached).sum(axis=1)[:, None, None]
@@ -328,6 +325,11 @@ def _follow_one_by_one(
             slack[row, source][lost] = (ROUNDING * (1 - log_there - log_here[row]))[lost]
 
 
+def _expected(given: FloatArray, weight: FloatArray, taken: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return E[factor · given · taken] over the value at which one class wins, for all moves."""
+    return (given * (weight * factor[:, None, :])) @ taken.swapaxes(1, 2)
+
+
 def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -342,13 +344,13 @@ def _with_abstention(by_class: FloatArray | IntArray, abstention: FloatArray | I
 
 
 def _all_sources(counts: IntArray) -> IntArray:
-    return np.tile(np.append(np.arange(counts.shape[1]), -1), (len(counts), 1))
+    return np.tile(np.append(np.arange(len(counts.T)), -1), (len(counts), 1))
 
 
 def _largest_of_the_others(values: IntArray) -> IntArray:
     """Return max_{i ≠ j} values_i for every j."""
     top_two = -np.partition(-values, 1, axis=1)[:, :2]
-    is_top = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
+    is_top = np.arange(len(values.T)) == values.argmax(axis=1)[:, None]
     return np.where(is_top, top_two[:, 1:], top_two[:, :1])
 
 
@@ -360,7 +362,7 @@ def _possible(counts: IntArray, may_enter: np.ndarray) -> np.ndarray:
 
 def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
     """Return an upper bound on log(1 − p_a − p_b) for all pairs that keeps its digits however little mass is left."""
-    is_top = np.arange(log_p.shape[1]) == log_p.argmax(axis=1)[:, None]
+    is_top = np.arange(len(log_p.T)) == log_p.argmax(axis=1)[:, None]
     behind_top = np.where(is_top, -np.inf, log_p)
     second = behind_top.max(axis=1, keepdims=True)
     p, behind = np.exp(log_p), np.exp(behind_top - second)
@@ -384,4 +386,4 @@ def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:
     log_share = (counts - counts.max(axis=1, keepdims=True)) / scale
     log_stay = np.log1p(-np.exp(log_share)[:, :, None] * u)
     log_joint = log_stay.sum(axis=1, keepdims=True) - log_stay + np.log(weights)
-    return log_share + special.logsumexp(log_joint, axis=2)
+    return log_share + cast("FloatArray", special.logsumexp(log_joint, axis=2))

@@ -57,7 +57,7 @@ class Entry:
         return cls(json.loads(text), text, _chained(last, text))
 
     @classmethod
-    def read(cls, last: "Entry | None", text: str, found: bytes) -> "Entry":
+    def read(cls, last: "Entry | None", text: object, found: object) -> "Entry":
         """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right.
 
         Raises

@@ -8,7 +8,7 @@ Costs are whole numbers of grains, rounded upward, so that sums are exact whatev
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, isfinite
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a prove
 _MOST_EPSILON = 1e5  # its grains fit 64-bit integers
 _MOST_ORDER = 1e6
 _MANY = 2**62
+_NUMBERS: Any = (int, float, np.number)
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 
@@ -128,8 +129,8 @@ def _grains(event: Event, order: float) -> int:
     return ceil(cost * _UPWARD / GRAIN)
 
 
-def _positive(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value <= _MOST_EPSILON:
+def _positive(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not 0 < value <= _MOST_EPSILON:
         raise InvalidParameterError(
             f"`{name}` of the budget must be a number above 0 and at most {_MOST_EPSILON:g}. Got {value!r}."
         )

@@ -47,7 +47,7 @@ def exposures(entries: list[dict[str, Any]]) -> tuple[Exposure, ...]:
     bound = [entry for entry in entries if entry["kind"] == Kind.BOUND and not entry.get("same")]
     changes = bound[1:]  # the first names the state that the ledger opened with
     began = [opening, *changes]
-    found = []
+    found: list[Exposure] = []
     for version, start in enumerate(began, start=1):
         reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
         after = [entry for entry in reserved if _ended(entry, settled) > start["number"]]

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -621,14 +621,14 @@ class Ledger:
             )
 
     @contextmanager
-    def _held(self, *, write: bool = False) -> Iterator[Transaction]:
+    def _held(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
         with self._store.transaction(write=write) as held:
             self._check_same(held)
             yield held
 
     @contextmanager
-    def _snapshot(self) -> Iterator[Transaction]:
+    def _snapshot(self) -> Generator[Transaction]:
         """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
         with self._store.snapshot() as read:
             self._check_same(read)

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import unicodedata
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
 _FLOAT_BYTES = 8
 _WHOLE: Any = (bool, np.bool_, Integral)
 _NUMBERS: Any = (*_WHOLE, float, np.floating)
+_ARRAY: Any = np.ndarray
 
 
 def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
@@ -70,7 +71,7 @@ def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     InvalidDataError
         If a cell is neither a number, text, bytes, nothing (None), nor an array of these.
     """
-    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
         raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
     shape = str(array.shape[1:]).encode()
@@ -110,8 +111,8 @@ def _cell(cell: Any) -> bytes:
         return b"s" + _joined(unicodedata.normalize("NFC", cell).encode("utf-8", "surrogatepass"))
     if isinstance(cell, bytes):
         return b"b" + _joined(cell)
-    if isinstance(cell, np.ndarray) and cell.ndim > 0:
-        return b"a" + _joined(*row_bytes(cell[None]))
+    if isinstance(cell, _ARRAY) and cell.ndim > 0:
+        return b"a" + _joined(*row_bytes(cast("npt.NDArray[Any]", cell)[None]))
     raise InvalidDataError(
         f"Rows must hold numbers, text, or None. Got a cell of type {type(cell).__name__}; write it as one of these."
     )

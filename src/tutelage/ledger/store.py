@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import final
@@ -239,7 +239,7 @@ class Store:
         return cls(path, timeout=timeout)
 
     @contextmanager
-    def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
+    def transaction(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
         with self._lock, _explained(self.path, self._timeout):
             before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
@@ -260,7 +260,7 @@ class Store:
         return None if self._file is None else Room(self._file, queries, labels)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Transaction]:
+    def snapshot(self) -> Generator[Transaction]:
         """Hold a copy of the file as it is now, in memory, so that nobody waits while it is read."""
         with closing(_connected(":memory:", 0)) as copy:
             with self.transaction() as read:
@@ -269,7 +269,7 @@ class Store:
                 yield Transaction(copy)
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Generator[sqlite3.Connection]:
         if self._memory is not None:
             if self._process != os.getpid():
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
@@ -347,7 +347,7 @@ def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> N
 
 
 @contextmanager
-def _explained(path: Path | None, timeout: float) -> Iterator[None]:
+def _explained(path: Path | None, timeout: float) -> Generator[None]:
     """Raise what SQLite raises as one sentence of a type that says what to do."""
     try:
         yield

@@ -208,6 +208,7 @@ def read_labels(text: str) -> list[int]:
     LedgerTamperedError
         If it is not in the form in which answers are written.
     """
+    labels: list[int] | None
     try:
         labels = json.loads(text)
     except (ValueError, RecursionError):

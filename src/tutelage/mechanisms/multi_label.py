@@ -38,7 +38,7 @@ class MultiLabel(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_findings", integer_at_least(self.n_findings, 1, "n_findings", "MultiLabel"))
         inner = self.mechanism
-        if not isinstance(inner, Mechanism) or inner.votes_per_query != 1 or inner.takes_predictions:
+        if not _answers_one_vote_at_a_time(inner):
             raise InvalidParameterError(
                 "`mechanism` of MultiLabel must answer one vote at a time without predictions, for example "
                 f"GNMax(sigma=40.0). Got {type(inner).__name__}."
@@ -73,3 +73,7 @@ class MultiLabel(Mechanism):
         released = self.mechanism.release(votes, noise)
         labels = released.labels.reshape(votes.n_queries // self.n_findings, self.n_findings)
         return Release(labels, released.event, by_vote=released.voted)
+
+
+def _answers_one_vote_at_a_time(given: object) -> bool:
+    return isinstance(given, Mechanism) and given.votes_per_query == 1 and not given.takes_predictions

@@ -1,5 +1,6 @@
 """Which road to a published ε to take: decided by public votes, before anyone sees the private ones."""
 
+from functools import partial
 from math import ceil
 
 from tutelage.accounting.accountant import Accountant
@@ -38,7 +39,7 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []
-    for road in (_tested, lambda proxy, delta: _noised(proxy, delta, ledger_order)):
+    for road in (_tested, partial(_noised, ledger_order=ledger_order)):
         try:
             found.append(road(proxy, delta))
         except (NothingToGainError, UnsupportedEventError) as refusal:

@@ -121,7 +121,8 @@ def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> Flo
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
-    worst, columns = np.maximum(excess[at], excess[at - 1]), []
+    worst = np.maximum(excess[at], excess[at - 1])
+    columns: list[FloatArray] = []
     for step in range(steps + 1):
         worst = np.maximum(worst, np.maximum(excess[at + step], excess[at - 1 - step]))
         columns.append(worst)

@@ -113,7 +113,8 @@ def tail_of(event: Event) -> Tail:
             return _gaussian(sigma * 2**0.5, 2, parity)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma) if sigma <= _WIDEST:
             return _gaussian(sigma, 1, [1.0, 1.0])
-    raise unsupported(event)
+        case _:
+            raise unsupported(event)
 
 
 def unsupported(event: Event) -> UnsupportedEventError:

@@ -135,6 +135,8 @@ class Proposal:
         InvalidParameterError
             If the text is of no proposal.
         """
+        caps: list[float]
+        chances: list[int]
         try:
             fields = json.loads(text)
             name, relation = fields["unit"]["name"], NeighboringRelation(fields["unit"]["neighboring"])

@@ -166,7 +166,8 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             # One count moves by one where two do in an argmax: docs/proofs/bounds_2018.md.
             return bounds_2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
-    raise unsupported(event)
+        case _:
+            raise unsupported(event)
 
 
 def _terms(event: Event) -> int:

@@ -48,7 +48,8 @@ def argmax_reach(
     by_gap = _exact_by_gap(event, n_teachers, unit, order)
     at = counts[:, 0] - counts[:, 1] + n_teachers
     widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
-    return np.stack([ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths], axis=1)
+    highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+    return np.stack(highest, axis=1)
 
 
 @lru_cache(maxsize=8)

@@ -100,7 +100,7 @@ def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
         )
     if reports.size and (reports.min() < ABSTAIN or reports.max() >= outcomes):
         raise InvalidBallotError(f"A report must be {ABSTAIN} (not taking part) or an integer below {outcomes}.")
-    queries = reports.shape[1]
+    queries: int = reports.shape[1]
     places = reports.astype(np.int64) + np.arange(queries) * outcomes
     return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(queries, outcomes)
 

@@ -1,0 +1,119 @@
+"""What a public project promises and how it is hosted: stability, workflows, hooks and forms agree with the code."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tutelage
+from conftest import REPOSITORY
+
+yaml = pytest.importorskip("yaml")
+
+WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
+SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+WRITES = {
+    "release.yml": {"attest": {"attestations", "id-token"}, "publish": {"id-token"}, "announce": {"contents"}},
+    "site.yml": {"deploy": {"pages", "id-token"}},
+}
+
+
+def read(path: Path) -> dict[Any, Any]:
+    return yaml.safe_load(path.read_text())
+
+
+def jobs(path: Path) -> dict[str, dict[str, Any]]:
+    return read(path)["jobs"]
+
+
+def written_by(permissions: dict[str, str]) -> set[str]:
+    return {name for name, access in permissions.items() if access != "read"}
+
+
+def test_there_is_a_workflow_for_each_purpose():
+    assert {path.name for path in WORKFLOWS} == {"tests.yml", "site.yml", "scheduled.yml", "release.yml"}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_write_only_what_its_job_is_for(path):
+    assert not written_by(read(path)["permissions"])
+    found = {name: written_by(job.get("permissions", {})) for name, job in jobs(path).items()}
+    assert {name: written for name, written in found.items() if written} == WRITES.get(path.name, {})
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_and_jobs_end(path):
+    for job in jobs(path).values():
+        assert job["timeout-minutes"] <= 300
+        for step in job["steps"]:
+            uses = step.get("uses", "")
+            assert not uses or re.search(r"@(v\d+|release/v\d+|[0-9a-f]{40})$", uses), uses
+            if uses.startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+            assert "${{" not in step.get("run", ""), "what others chose reaches a shell as a variable only"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_targets_of_make_exist(path):
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for target in re.findall(r"\bmake (\S+)", path.read_text()):
+        assert re.search(rf"^{re.escape(target.replace('.venv', '$(VENV)'))}:", makefile, re.MULTILINE), target
+
+
+def test_every_supported_python_is_tested_and_must_pass():
+    matrix = jobs(REPOSITORY / ".github" / "workflows" / "tests.yml")["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == SUPPORTED
+    assert matrix["may-fail"] == [False]
+
+
+def test_what_is_released_has_a_dated_section_in_the_changelog():
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    first, *others = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+    assert first == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - (not released yet|\d{{4}}-\d\d-\d\d)", others[0])
+    for heading in others[1:]:
+        assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading), heading
+    kinds = re.findall(r"^### (.+)$", changelog, re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_hooks_run_the_versions_that_are_pinned():
+    pins = dict(line.split("==") for line in (REPOSITORY / "constraints.txt").read_text().split() if "==" in line)
+    revisions = {hook["repo"]: hook["rev"] for hook in read(REPOSITORY / ".pre-commit-config.yaml")["repos"]}
+    assert revisions["https://github.com/astral-sh/ruff-pre-commit"] == f"v{pins['ruff']}"
+    assert revisions["https://github.com/codespell-project/codespell"] == f"v{pins['codespell']}"
+
+
+def test_forms_ask_for_something_and_keep_vulnerabilities_out():
+    forms = {path.stem: read(path) for path in FORMS}
+    assert set(forms) == {"bug", "config", "feature", "privacy"}
+    assert forms.pop("config") == {"blank_issues_enabled": False}
+    for form in forms.values():
+        assert form["name"]
+        assert form["description"]
+        identifiers = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+        assert len(identifiers) == len(set(identifiers)) >= 1
+    for name in ("bug", "privacy"):
+        assert "SECURITY.md" in (REPOSITORY / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text()
+    assert "SECURITY.md" in (REPOSITORY / ".github" / "PULL_REQUEST_TEMPLATE.md").read_text()
+
+
+def test_the_status_of_every_public_name_is_stated_once():
+    rows = re.findall(r"^\| (stable|provisional|internal) \| (.+?) \|", STABILITY, re.MULTILINE)
+    names = [name for _, described in rows for name in re.findall(r"`([\w.]+)`", described) if name != "tutelage"]
+    assert len(names) == len(set(names))
+    assert sorted(name for name in names if not name.startswith("tutelage")) == tutelage.__all__
+    folder = Path(tutelage.__file__).parent
+    units = {path.stem for path in folder.iterdir() if not path.name.startswith("_") and path.name != "py.typed"}
+    assert {name.removeprefix("tutelage.") for name in names if name.startswith("tutelage.")} == units
+
+
+def test_supported_versions_are_those_of_the_package():
+    assert f"| Python | {', '.join(SUPPORTED)} |" in STABILITY
+    (scikit_learn,) = (line for line in PROJECT["dependencies"] if line.startswith("scikit-learn"))
+    assert f"| scikit-learn | {scikit_learn.partition('>=')[2]} and later |" in STABILITY
