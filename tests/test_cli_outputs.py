@@ -11,7 +11,7 @@ import pytest
 from test_cli import configure, refusal, write_rows
 from tutelage.cli import outputs, reproduce, run
 from tutelage.report import read_card
-from tutelage.reproductions.record import Record, Row
+from tutelage_reproductions.record import Record, Row
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)

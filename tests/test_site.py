@@ -308,7 +308,7 @@ def test_every_page_is_reached_from_the_readme():
 def external_links() -> dict[str, set[str]]:
     """Every address that pages and docstrings name, and where."""
     found: dict[str, set[str]] = {}
-    for path in [*PAGES, *sorted((REPOSITORY / "src").rglob("*.py"))]:
+    for path in [*PAGES, *(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
         for address in re.findall(r"https?://[^\s<>\"'`\])]+(?:\([^\s)]*\))?", path.read_text()):
             found.setdefault(address.rstrip(".,;"), set()).add(str(path.relative_to(REPOSITORY)))
     return found
