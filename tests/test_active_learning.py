@@ -93,7 +93,7 @@ def linear(n_classes: int):
 
 def distilled(**parameters):
     pytest.importorskip("torch")
-    from tutelage.students.networks.distillation import DistilledStudent
+    from tutelage_reproductions.distillation import DistilledStudent
 
     return DistilledStudent(linear, **({"steps": 400, "learning_rate": 0.1, "random_state": 0} | parameters))
 

@@ -106,7 +106,7 @@ def logistic(X: Matrix, labels: IntArray, seed: int) -> Any:  # noqa: ARG001  it
 def network(X: Matrix, labels: IntArray, seed: int) -> Any:
     """Return a small convolutional network."""
     from tutelage.networks import TwoConvolutions
-    from tutelage.students.networks.distillation import DistilledStudent
+    from tutelage_reproductions.distillation import DistilledStudent
 
     factory = TwoConvolutions(shift=0, scale=1.0)
     return DistilledStudent(factory, steps=_NETWORK_STEPS, random_state=seed).fit(X, np.eye(_CLASSES)[labels])

@@ -135,7 +135,7 @@ def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progre
 
 def _accuracy(mnist: ImageSplit, temperature: float, targets: FloatArray, n: int, steps: int, seed: int) -> float:
     from tutelage.networks import TwoConvolutions
-    from tutelage.students.networks.distillation import DistilledStudent
+    from tutelage_reproductions.distillation import DistilledStudent
 
     rows = np.random.default_rng(seed).permutation(len(mnist.X_test))
     public, held = rows[:n], rows[_PUBLIC:]

@@ -228,7 +228,7 @@ def _cost_rows(votes: VoteHistogram) -> Iterator[Row]:
 
 def _student_rows(data: ImageSplit, labels: IntArray, size: _Size) -> Iterator[Row]:
     """Yield how right the tutorial's student is: its network, taught by every noisy label."""
-    from tutelage.students.networks.distillation import DistilledStudent
+    from tutelage_reproductions.distillation import DistilledStudent
 
     student = DistilledStudent(
         TutorialNetwork(data.image_shape),
