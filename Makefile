@@ -19,7 +19,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/codespell docs examples src tools *.md
+	$(BIN)/codespell docs examples reproductions src tools *.md
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -29,8 +29,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PIP) --editable .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) --editable ".[dev]"
+$(VENV)/.installed-dev: $(VENV)/.installed reproductions/pyproject.toml
+	$(PIP) --editable ".[dev]" --editable ./reproductions
 	touch $@
 
 clean:

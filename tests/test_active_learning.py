@@ -5,10 +5,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.reproductions import active_learning, fig5
-from tutelage.reproductions.active_learning import Plan, Pool, answered, coverage, learned
-from tutelage.reproductions.fig5 import plurality, summed
 from tutelage.students.selection import LeastConfident, Medoids, PublicKnowledge, RandomRows
+from tutelage_reproductions import active_learning, fig5
+from tutelage_reproductions.active_learning import Plan, Pool, answered, coverage, learned
+from tutelage_reproductions.fig5 import plurality, summed
 
 
 def small_pool(seed: int = 0) -> Pool:
@@ -93,7 +93,7 @@ def linear(n_classes: int):
 
 def distilled(**parameters):
     pytest.importorskip("torch")
-    from tutelage.students.networks.distillation import DistilledStudent
+    from tutelage_reproductions.distillation import DistilledStudent
 
     return DistilledStudent(linear, **({"steps": 400, "learning_rate": 0.1, "random_state": 0} | parameters))
 

@@ -10,9 +10,9 @@ from tutelage.cli.objections import objections_before
 from tutelage.cli.private_warnings import private_warnings
 from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
-from tutelage.reproductions import adult
-from tutelage.reproductions.record import Record
 from tutelage.teachers import EstimatorTeachers
+from tutelage_reproductions import adult
+from tutelage_reproductions.record import Record
 
 REPOSITORY = Path(__file__).parents[1]
 

@@ -6,8 +6,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets import load_adult
 from tutelage.figures import Figure
-from tutelage.reproductions import adult, adult_sweep
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import adult, adult_sweep
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tutelage import ConfidentGNMax, GNMax, SimulationNoise
 from tutelage.audit import checklist
 from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.classifier import PATEClassifier
-from tutelage.testing import faulty
-from tutelage.testing.faulty import FaultyArgmax
+from tutelage_reproductions.planted_faults import faulty
+from tutelage_reproductions.planted_faults.faulty import FaultyArgmax
 
 QUICK = "--draws", 2_000, "--entities", 1
 

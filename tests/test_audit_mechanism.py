@@ -14,7 +14,6 @@ from tutelage import (
     PermuteAndFlip,
     SimulationNoise,
 )
-from tutelage.audit.configurations import audit_configurations, random_configurations
 from tutelage.audit.intervals import at_least, at_most, refuted_epsilon
 from tutelage.audit.law import audit_law
 from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
@@ -23,11 +22,11 @@ from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.reproductions import mechanism_audits
-from tutelage.reproductions.mechanism_audits import TIGHT
-from tutelage.testing import faulty
-from tutelage.testing.faulty import FaultyArgmax, FaultyCheck, Untold
 from tutelage.testing.laws import label_law
+from tutelage_reproductions import mechanism_audits
+from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations, random_configurations
+from tutelage_reproductions.planted_faults import faulty
+from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, Untold
 
 TIE = Neighbours((1, 1), (0, 2))
 

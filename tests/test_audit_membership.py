@@ -20,10 +20,10 @@ from tutelage.datasets import load_adult
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.reproductions import membership as reproduction
 from tutelage.students import fit_student
 from tutelage.teachers import EstimatorTeachers
 from tutelage.votes import tally
+from tutelage_reproductions import membership as reproduction
 
 ROWS = 300
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from test_cli import configure, refusal, write_rows
-from tutelage.cli import outputs, reproduce, run
+from tutelage.cli import outputs, run
 from tutelage.report import read_card
-from tutelage.reproductions.record import Record, Row
+from tutelage_reproductions import Record, Row, command
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -227,7 +227,7 @@ def test_files_of_members_and_mailboxes_are_no_outputs(tmp_path):
 
 def test_a_plan_and_a_record_replace_only_their_own(tmp_path, called, monkeypatch):
     record = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
-    monkeypatch.setattr(reproduce, "run", lambda *_, **__: record)
+    monkeypatch.setattr(command, "run", lambda *_, **__: record)
     planned = ("plan", "--epsilon", 3, "--rows", 20_000, "--classes", 2, "--output", "out")
     recorded = ("reproduce", "epsilons", "--output", "out")
     for given, name in ((planned, "plan.json"), (recorded, "epsilons.csv")):
@@ -241,6 +241,6 @@ def test_a_plan_and_a_record_replace_only_their_own(tmp_path, called, monkeypatc
 
 def test_records_saved_without_a_list_are_recognised(tmp_path, called, monkeypatch):
     record = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
-    monkeypatch.setattr(reproduce, "run", lambda *_, **__: record)
+    monkeypatch.setattr(command, "run", lambda *_, **__: record)
     record.save(tmp_path)
     assert called("reproduce", "epsilons", "--output", ".", cwd=tmp_path).returncode == 0

@@ -114,7 +114,8 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
 
 
 def test_only_the_plain_console_is_used():
-    for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"):
+    command_line = REPOSITORY / "src" / "tutelage" / "cli"
+    for path in [*command_line.glob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
         assert path.name == "text.py" or "rich.console" not in path.read_text()
 
 

@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets.diabetes import CLASSES, FEATURES, HospitalStays
 from tutelage.mechanisms import LNMax
-from tutelage.reproductions import diabetes
+from tutelage_reproductions import diabetes
 
 HOME = 1  # where a patient went who can return
 

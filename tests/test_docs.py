@@ -208,7 +208,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 def test_every_proof_and_test_that_the_source_names_exists():
     named = set()
-    for source in (REPOSITORY / "src").rglob("*.py"):
+    for source in [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
         named |= set(re.findall(r"\b(?:docs|tests|tools)/[\w/]+\.(?:md|py)", source.read_text()))
     assert "docs/proofs/data_independent.md" in named
     for path in named:

@@ -10,10 +10,10 @@ from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
 from tutelage.figures import Figure, Series
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.reproductions import ensembles, fig2, fig3, mnist_baseline, svhn_baseline
-from tutelage.reproductions.ensembles import Networks, TeacherBallots
-from tutelage.reproductions.record import Record, Row
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import fig2, fig3, mnist_baseline, protocol, svhn_baseline
+from tutelage_reproductions.protocol import Networks, TeacherBallots
+from tutelage_reproductions.record import Record, Row
 
 
 def made_up(shape: tuple[int, ...], n_train: int, n_test: int) -> ImageSplit:
@@ -143,9 +143,9 @@ def test_networks_are_trained_once_in_a_process(monkeypatch):
         return fit(self, X, *arguments)
 
     monkeypatch.setattr(NetworkTeachers, "fit_ballots", counted)
-    found = ensembles.ballots_of(images, Networks(4, 1), progress=False)
-    assert ensembles.ballots_of(images, Networks(4, 1), progress=False) is found
-    part = ensembles.ballots_of(images, Networks(4, 1, trained=2), progress=False)
+    found = protocol.ballots_of(images, Networks(4, 1), progress=False)
+    assert protocol.ballots_of(images, Networks(4, 1), progress=False) is found
+    part = protocol.ballots_of(images, Networks(4, 1, trained=2), progress=False)
     assert fits[0] == 120 > fits[1]
     assert len(fits) == 2
     assert np.array_equal(part.ballots, found.ballots[:2])
@@ -154,12 +154,12 @@ def test_networks_are_trained_once_in_a_process(monkeypatch):
 
 
 def test_labels_that_are_not_svhns_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(ensembles, "search_folders", lambda folder: (tmp_path,))
-    monkeypatch.setattr(ensembles, "load_svhn", lambda download: made_up((32, 32, 3), 10, 10))
-    assert np.array_equal(ensembles.svhn_test_labels(download=False), np.arange(10))
+    monkeypatch.setattr(protocol, "search_folders", lambda folder: (tmp_path,))
+    monkeypatch.setattr(protocol, "load_svhn", lambda download: made_up((32, 32, 3), 10, 10))
+    assert np.array_equal(protocol.svhn_test_labels(download=False), np.arange(10))
     np.savez(tmp_path / "svhn_labels.npz", y_test=np.zeros(26_032, dtype=np.uint8))
     with pytest.raises(InvalidDataError, match=r"y_test in .* is not SVHN's"):
-        ensembles.svhn_test_labels(download=False)
+        protocol.svhn_test_labels(download=False)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from conftest import GOLDEN
 from tutelage.accounting import bounds_2018
 from tutelage.accounting.curves import DEFAULT_ORDERS
 from tutelage.partition import Shards
-from tutelage.reproductions import epsilons, exact_costs, publishable
-from tutelage.reproductions.dots import DotChart, Dots
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import epsilons, exact_costs, publishable
+from tutelage_reproductions.epsilons import DotChart, Dots
 
 BY_VOTES = {
     "2017 MNIST, 100 answers, δ = 1e-05", "2017 MNIST, 1,000 answers, δ = 1e-05", "2017 SVHN, 500 answers, δ = 1e-06",

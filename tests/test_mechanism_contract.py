@@ -5,7 +5,8 @@ import pytest
 
 from tutelage import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, MultiLabel, PermuteAndFlip
 from tutelage.exceptions import TutelageError
-from tutelage.testing import MechanismContract, faulty_mechanisms, label_law, right_controls
+from tutelage.testing import MechanismContract, label_law
+from tutelage_reproductions.planted_faults import faulty_mechanisms, right_controls
 
 CONTRACT = [name for name in dir(MechanismContract) if name.startswith("test_")]
 

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_bytes
 from email.message import Message
@@ -23,10 +24,10 @@ PACKAGE = REPOSITORY / "src" / "tutelage"
 OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
 
 
-def build(folder: Path, *options: str) -> Path:
+def build(folder: Path, *options: str, project: Path = REPOSITORY) -> Path:
     """Build in `folder`, and return the one file that came of it."""
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder), *options]
-    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
     (built,) = folder.iterdir()
     return built
 
@@ -47,17 +48,27 @@ def metadata(wheel) -> Message:
     return message_from_bytes(zipfile.ZipFile(wheel).read(name))
 
 
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Path:
-    """A folder with the package as pip installs it, without what it needs, which is here."""
-    folder = tmp_path_factory.mktemp("installed")
+def install(wheel: Path, folder: Path) -> Path:
+    """Install a package into a folder as pip does, without what it needs, which is here."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
     subprocess.run([*pip, "--no-compile", "--target", str(folder), str(wheel)], check=True, capture_output=True)
     return folder
 
 
-def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None = None):
-    """Call the installed command line in a process, where what is in `without` is not installed."""
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    return install(wheel, tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def reproductions(tmp_path_factory) -> Path:
+    """A folder with the package of reproductions alone."""
+    wheel = build(tmp_path_factory.mktemp("wheel"), "--target", "wheel", project=REPOSITORY / "reproductions")
+    return install(wheel, tmp_path_factory.mktemp("reproductions"))
+
+
+def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None = None, beside: Path | None = None):
+    """Call the installed command line in a process, where what is in `without` is not installed, and `beside` is."""
     script = f"""if True:
         import sys
         from importlib.machinery import PathFinder
@@ -67,6 +78,11 @@ def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None =
             def find_spec(cls, name, path=None, target=None):
                 return None if name.split(".")[0] in {without or set()!r} else super().find_spec(name, path, target)
 
+            @classmethod
+            def find_distributions(cls, context):
+                found = super().find_distributions(context)
+                return (one for one in found if one.name.replace("-", "_") not in {without or set()!r})
+
         sys.meta_path[sys.meta_path.index(PathFinder)] = Without
         import tutelage
         assert tutelage.__file__.startswith({str(installed)!r}), tutelage.__file__
@@ -74,7 +90,8 @@ def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None =
         sys.argv = ["tutelage", *{arguments!r}]
         main()
     """
-    surroundings = {**os.environ, "PYTHONPATH": str(installed)}
+    folders = [str(folder) for folder in (installed, beside) if folder is not None]
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-c", script]
     return subprocess.run(command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
 
@@ -131,6 +148,9 @@ def test_the_version_is_the_same_everywhere(metadata):
     citation = (REPOSITORY / "CITATION.cff").read_text()
     assert f"\nversion: {tutelage.__version__}\n" in citation
     assert f"\nlicense: {metadata['License-Expression']}\n" in citation
+    project = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())["project"]
+    assert project["version"] == tutelage.__version__
+    assert project["dependencies"] == [f"tutelage=={tutelage.__version__}"]
 
 
 def test_the_badges_are_drawn_from_what_is_here():
@@ -158,6 +178,8 @@ def test_the_source_archive_is_enough_to_test_and_to_document(tmp_path):
         "SECURITY.md",
         "CONTRIBUTING.md",
         "examples/adult.toml",
+        "reproductions/pyproject.toml",
+        "reproductions/src/tutelage_reproductions/command.py",
         "docs/architecture.md",
         "src/tutelage/datasets/adult.npz",
         "tests/conftest.py",
@@ -200,6 +222,18 @@ def test_a_verb_whose_extra_is_missing_says_which(extra, arguments, installed, t
     assert f"pip install 'tutelage[{extra}]'" in sentence
     assert refused.stdout == ""
     assert not (tmp_path / "demo").exists(), "nothing is spent before it is known that the student can be trained"
+
+
+def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_path):
+    alone = call(installed, tmp_path, "reproduce", "--list", without={"tutelage_reproductions"})
+    assert alone.returncode == 1
+    assert alone.stderr == (
+        "tutelage: `tutelage reproduce` needs the package tutelage-reproductions: run `pip install ./reproductions` in "
+        "a checkout of tutelage.\n"
+    )
+    both = call(installed, tmp_path, "reproduce", "--list", without=OF_AN_EXTRA, beside=reproductions)
+    assert both.returncode == 0, both.stderr
+    assert both.stdout.startswith("mnist-baseline ")
 
 
 def test_a_plan_is_written_without_its_figure_where_nothing_can_draw(installed, tmp_path):

@@ -27,8 +27,8 @@ from tutelage.planning.expected_labels import (
     typical_counts,
     typical_votes,
 )
-from tutelage.reproductions import plan_check, protocol
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import plan_check, protocol
 
 MNIST_MEDOIDS: dict[float, float] = {
     60: 0.981,

@@ -17,12 +17,12 @@ from tutelage.accounting import (
     winner_laws,
 )
 from tutelage.accounting.exact import ExactCosts
-from tutelage.audit.planted_faults import FAULTS as PUBLISHED_FAULTS
-from tutelage.audit.planted_faults import Fault
 from tutelage.events import NoisyArgmaxLaplace
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.reproductions import planted_faults
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import planted_faults
+from tutelage_reproductions.planted_faults import FAULTS as PUBLISHED_FAULTS
+from tutelage_reproductions.planted_faults import Fault
 
 SCALE, ORDER = 2.0, 3.0
 EVENT = NoisyArgmaxLaplace(SCALE, 3, ONE_TEACHER)

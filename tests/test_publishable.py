@@ -2,7 +2,7 @@
 
 import pytest
 
-from tutelage.reproductions import load, publishable
+from tutelage_reproductions import load, publishable
 
 
 @pytest.fixture(scope="module")

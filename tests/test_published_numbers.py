@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY
-from tutelage.reproductions import epsilons
-from tutelage.reproductions.record import Record, Row
-from tutelage.reproductions.registry import NAMES
-from tutelage.reproductions.results import records_of
-from tutelage.reproductions.tables import ours
+from tutelage_reproductions import epsilons
+from tutelage_reproductions.page import ours, records_of
+from tutelage_reproductions.record import Record, Row
+from tutelage_reproductions.running import NAMES
 
 RESULTS = REPOSITORY / "docs" / "results"
 
@@ -155,7 +154,7 @@ def test_the_gap_of_figure_3_is_held_against_what_the_paper_says_of_it(records):
 @pytest.mark.parametrize("name", [*PUBLISHED, "fig3"])
 def test_modules_have_the_numbers_of_the_papers(name):
     """A record is of the day on which it was made; what the next one will have stands in the module."""
-    module = import_module(f"tutelage.reproductions.{name.replace('-', '_')}")
+    module = import_module(f"tutelage_reproductions.{name.replace('-', '_')}")
     written = numbers_in(Path(str(module.__file__)))
     wanted = {LARGER_THAN} if name == "fig3" else set(PUBLISHED[name].values())
     for computed, parts in COMPUTED.get(name, {}).items():

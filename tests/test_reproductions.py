@@ -9,7 +9,8 @@ from conftest import GOLDEN
 from test_cli import refusal
 from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reproductions import (
+from tutelage.votes import VoteHistogram
+from tutelage_reproductions import (
     NAMES,
     Record,
     Row,
@@ -22,8 +23,7 @@ from tutelage.reproductions import (
     repeat_attack,
     zhao,
 )
-from tutelage.reproductions.record import mean, mean_share, share
-from tutelage.votes import VoteHistogram
+from tutelage_reproductions.record import mean, mean_share, share
 
 
 def test_every_reproduction_says_what_it_is(called):
@@ -216,10 +216,14 @@ def test_rows_of_a_record_have_names_of_their_own():
         Record(name="a", source="b", rows=(row, row), quick=False)
 
 
+def defines_one(source: str) -> bool:
+    return "\ndef reproduce(*, quick: bool, download: bool, progress: bool) -> Record:" in source
+
+
 def test_every_reproduction_is_listed():
     folder = Path(exact_costs.__file__).parent
-    modules = {path.stem.replace("_", "-") for path in folder.glob("*.py") if "def reproduce(" in path.read_text()}
-    assert modules - {"registry"} == set(NAMES)
+    found = {path.relative_to(folder).parts[0] for path in folder.rglob("*.py") if defines_one(path.read_text())}
+    assert {name.removesuffix(".py").replace("_", "-") for name in found} == set(NAMES)
 
 
 def test_folds_are_disjoint_and_leave_the_rest():

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+import tutelage
+import tutelage_reproductions as reproductions
 from test_cli import refusal
-from tutelage import reproductions
-from tutelage.cli import reproduce as cli
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.figures import Figure, Series
-from tutelage.reproductions import Record, Row, circumstances, running
-from tutelage.reproductions.circumstances import Circumstances
-from tutelage.reproductions.results import page, records_of
-from tutelage.reproductions.tables import asked, duration, number, ours
+from tutelage_reproductions import Record, Row, command, running
+from tutelage_reproductions import record as recording
+from tutelage_reproductions.page import asked, duration, number, ours, page, records_of
+from tutelage_reproductions.record import Circumstances
 
 REPOSITORY = Path(__file__).parent.parent
 ON = Circumstances(date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+")
@@ -134,7 +134,7 @@ def two(monkeypatch):
                 raise WHY_NOT[len(ran) % len(WHY_NOT)]
             return Record(name=self.name, source="A paper", rows=(FINE,), quick=quick)
 
-    for module in (cli, reproductions):
+    for module in (command, reproductions):
         monkeypatch.setattr(module, "NAMES", ("fig2", "adult"))
     monkeypatch.setattr(running, "load", Found)
     return ran
@@ -172,19 +172,22 @@ def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_running(two, called, 
 def test_the_commit_is_of_the_checkout_and_says_when_files_differ(monkeypatch, tmp_path):
     package = tmp_path / "package"
     package.mkdir()
-    (package / "circumstances.py").write_text("")
-    monkeypatch.setattr(circumstances, "__file__", str(package / "circumstances.py"))
-    assert circumstances.commit.__wrapped__() is None
+    for module, name in ((tutelage, "tutelage.py"), (recording, "record.py")):
+        (package / name).write_text("")
+        monkeypatch.setattr(module, "__file__", str(package / name))
+    assert recording.commit.__wrapped__() is None
     git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "--quiet"], check=True)
-    assert circumstances.commit.__wrapped__() is None  # a checkout, but not of this file
+    assert recording.commit.__wrapped__() is None  # a checkout, but not of these files
+    subprocess.run([*git, "add", "package/record.py"], check=True)
+    assert recording.commit.__wrapped__() is None  # of one of them
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "--quiet", "-m", "All"], check=True)
-    clean = circumstances.commit.__wrapped__()
+    clean = recording.commit.__wrapped__()
     assert clean is not None
     assert re.fullmatch("[0-9a-f]{7,}", clean)
-    (package / "circumstances.py").write_text("changed")
-    assert circumstances.commit.__wrapped__() == f"{clean}+"
+    (package / "record.py").write_text("changed")
+    assert recording.commit.__wrapped__() == f"{clean}+"
 
 
 def test_a_record_whose_figure_was_not_drawn_is_not_kept(tmp_path):

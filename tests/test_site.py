@@ -161,7 +161,8 @@ def test_every_public_unit_has_its_page_and_every_page_its_units():
     folder = Path(package.__file__).parent
     units = {path.stem if path.suffix else path.name for path in folder.iterdir() if not path.name.startswith("_")}
     units -= {"py", "cli", "progress"}  # a marker; the command line, which has its own page; how work is shown
-    assert {module.split(".")[1] for module in documented} == units
+    assert {module.split(".")[1] for module in documented if module.startswith("tutelage.")} == units
+    assert "tutelage_reproductions" in documented
     for page in (REPOSITORY / "docs" / "reference").glob("[a-z]*.md"):
         if page.stem in units:
             assert f"names of tutelage.{page.stem} " in page.read_text()
@@ -308,7 +309,7 @@ def test_every_page_is_reached_from_the_readme():
 def external_links() -> dict[str, set[str]]:
     """Every address that pages and docstrings name, and where."""
     found: dict[str, set[str]] = {}
-    for path in [*PAGES, *sorted((REPOSITORY / "src").rglob("*.py"))]:
+    for path in [*PAGES, *(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
         for address in re.findall(r"https?://[^\s<>\"'`\])]+(?:\([^\s)]*\))?", path.read_text()):
             found.setdefault(address.rstrip(".,;"), set()).add(str(path.relative_to(REPOSITORY)))
     return found

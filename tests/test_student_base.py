@@ -13,9 +13,9 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent
-from tutelage.students.networks.distillation import DistilledStudent
 from tutelage.students.propagation import LabelPropagationStudent
 from tutelage.students.self_training import SelfTrainingStudent
+from tutelage_reproductions.distillation import DistilledStudent
 
 X, Y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
 

@@ -4,8 +4,8 @@ import pytest
 from conftest import GOLDEN
 from tutelage.datasets.images import ImageSplit
 from tutelage.datasets.releases import DIGIT_NAMES
-from tutelage.reproductions import svhn_student
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions import svhn_student
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tutelage.datasets import load_digits
 from tutelage.datasets.images import ImageSplit
 from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
-from tutelage.reproductions import protocol, table4
+from tutelage_reproductions import protocol, table4
 
 POOL, HELD_OUT = 400, 100
 

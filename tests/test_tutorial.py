@@ -14,8 +14,8 @@ from tutelage.datasets import load_digits
 from tutelage.datasets.images import ImageSplit
 from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
-from tutelage.reproductions import tutorial
-from tutelage.reproductions.networks import TutorialNetwork
+from tutelage_reproductions import tutorial
+from tutelage_reproductions.tutorial import TutorialNetwork
 
 PAGE = REPOSITORY / "docs" / "tutorial-errors.md"
 SIZE = tutorial._Size(epochs=10, pool=200, steps=2)

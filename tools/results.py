@@ -6,7 +6,7 @@ python tools/results.py
 
 from pathlib import Path
 
-from tutelage.reproductions.results import page, records_of
+from tutelage_reproductions.page import page, records_of
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "docs" / "results"

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import tutelage
+import tutelage_reproductions
 from tutelage import exceptions
 
 PACKAGE = Path(tutelage.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"))
 
 ROOT_WORDS = {
     "exceptions", "events", "budget", "neighboring", "progress", "tables",
@@ -69,15 +71,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": {
         "accounting",
         "classifier",
-        "compat",
         "figures",
-        "labeling",
-        "ledger",
         "lints",
         "mechanisms",
         "noise",
         "partition",
-        "students",
         "teachers",
         "testing",
         "votes",
@@ -100,27 +98,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "private_report",
         "publishing",
         "report",
-        "reproductions",
-        "students",
-        "teachers",
-        "votes",
-    },
-    "reproductions": {
-        "accounting",
-        "audit",
-        "compat",
-        "datasets",
-        "features",
-        "figures",
-        "labeling",
-        "ledger",
-        "mechanisms",
-        "networks",
-        "noise",
-        "partition",
-        "planning",
-        "publishing",
-        "rounds",
         "students",
         "teachers",
         "votes",
@@ -208,6 +185,11 @@ def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_sh
     assert not [name for name in names if name.startswith("mpc")]
 
 
+def test_the_package_does_without_its_reproductions():
+    for path in SOURCES:
+        assert not re.search(r"^\s*(import|from) tutelage_reproductions", path.read_text(), re.MULTILINE), path
+
+
 def test_mechanisms_and_accounting_meet_in_events_only():
     for one, other in (("mechanisms", "accounting"), ("accounting", "mechanisms")):
         assert not any(other in imported_units(path) for path in SOURCES if unit_of(path) == one)
@@ -248,6 +230,9 @@ def test_torch_is_an_extra_that_only_networks_import():
     for path in SOURCES:
         if path.parent.name != "networks":
             assert not re.search(r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
+    for path in REPRODUCTIONS:
+        if path.name != "distillation.py":
+            assert not re.search(r"^(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
 
 
 def test_teachers_and_the_command_line_do_without_torch():
@@ -279,7 +264,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_the_source_never_uses(what):
-    for path in SOURCES:
+    for path in [*SOURCES, *REPRODUCTIONS]:
         if path.name == "_streams.py":
             continue  # keeps estimators that draw from the process's own streams from sharing them
         found = re.search(FORBIDDEN[what], path.read_text(), re.MULTILINE)
@@ -288,9 +273,9 @@ def test_the_source_never_uses(what):
 
 def test_privacy_noise_is_drawn_in_one_module_and_is_no_float():
     draws = r"\.(normal|laplace|gumbel|exponential|standard_normal|uniform)\("
-    for path in SOURCES:
+    for path in [*SOURCES, *REPRODUCTIONS]:
         assert not re.search(draws, path.read_text()), path
-        if unit_of(path) != "noise":
+        if path != PACKAGE / "noise.py":
             assert not re.search(r"^\s*(import|from) opendp", path.read_text(), re.MULTILINE), path
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from io import TextIOWrapper
 from types import FrameType
 from typing import Annotated, Any, NamedTuple
@@ -64,7 +64,7 @@ class _Completion(NamedTuple):
 
 
 class _Verbs(TyperGroup):
-    """Finds the verb ``x`` as the function or group ``x`` of `tutelage.cli.x`, so that one verb loads no other."""
+    """Loads a verb when it is called, and no other with it."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
         return list(_VERBS)
@@ -72,7 +72,7 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         if cmd_name not in _VERBS:
             return None
-        found = getattr(import_module(f"tutelage.cli.{cmd_name}"), cmd_name)
+        found = _load(cmd_name)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name = cmd_name
@@ -108,6 +108,19 @@ class _Verbs(TyperGroup):
                 fg=typer.colors.YELLOW,
             )
             raise typer.Exit(_INTERRUPTED) from None
+
+
+def _load(verb: str) -> Any:
+    """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
+    if verb != "reproduce":
+        return getattr(import_module(f"tutelage.cli.{verb}"), verb)
+    for command in entry_points(group="tutelage.reproductions", name=verb):
+        return command.load()
+    raise ModuleNotFoundError(
+        "`tutelage reproduce` needs the package tutelage-reproductions: run `pip install ./reproductions` in a "
+        "checkout of tutelage.",
+        name="tutelage_reproductions",
+    )
 
 
 app = typer.Typer(
@@ -196,6 +209,6 @@ def main() -> None:
     except MemoryError:
         _refuse("There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.", 1)
     except ModuleNotFoundError as error:
-        if "tutelage[" not in str(error):  # ours name the extra to install
+        if "pip install" not in str(error):  # ours say what to install
             raise
         _refuse(str(error), 1)

@@ -1,0 +1,141 @@
+"""``tutelage reproduce``: a table of the papers, recomputed, with the published numbers beside ours."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage.cli.text import plain_console
+from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
+from tutelage_reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
+from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, records_of
+
+_PAGE = "RESULTS.md"
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Which one; --list names them.", show_default=False, autocompletion=lambda: list(NAMES)),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them, in turn: 1.5 h on two cores.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do less: about a minute each.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --all one per line.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Folder for json, csv, figures and, with --all, a page of all."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="With --all: leave out what --output holds.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
+) -> None:
+    """Recompute a table or figure of the papers. Data are looked for in TUTELAGE_DATA and in the cache."""
+    if list_all:
+        for known in NAMES:
+            typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")
+        return
+    if every == (name is not None):
+        raise ConfigError("Name one reproduction, or give --all; `tutelage reproduce --list` lists them.")
+    if keep and (output is None or not every):
+        raise ConfigError("--keep leaves out what --all has saved before; give --all and --output with it.")
+    progress = sys.stderr.isatty() and not as_json
+    results = None if output is None else _results_folder(output, NAMES if name is None else [name])
+    if name is not None:
+        record = run(name, quick=quick, download=download, progress=progress)
+        _show(record, results, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
+        return
+    names = still_to_run(NAMES, output, quick=quick) if keep and output is not None else NAMES
+    complete = True
+    for found in run_all(names, quick=quick, download=download, progress=progress):
+        because = found.because if isinstance(found, Refused) else _shown_or_not(found, results, as_json=as_json)
+        if because is not None:
+            complete = False
+            typer.secho(f"tutelage: {found.name}: {because}", err=True, fg=typer.colors.YELLOW)
+    if results is not None:
+        _write_page(results)
+    if not complete:
+        raise typer.Exit(1)
+
+
+def _results_folder(output: Path, names: Iterable[str]) -> ResultsFolder:
+    """Return where records go, once nothing but earlier records is in the way."""
+    if output.exists() and not output.is_dir():
+        raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
+    results = ResultsFolder(output, "name another folder with --output", _is_record)
+    results.check([_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg"))], ())
+    output.mkdir(parents=True, exist_ok=True)
+    require_writable(output)
+    return results
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is a saved record or of one, or the page of all."""
+    try:
+        if path.name == _PAGE:
+            return ABOUT in path.read_text(encoding="utf-8")
+        return Record.load(path.with_suffix(".json")).name == path.stem
+    except (InvalidDataError, OSError, UnicodeDecodeError):
+        return False
+
+
+def _shown_or_not(record: Record, results: ResultsFolder | None, *, as_json: bool) -> str | None:
+    """Show one of all records; return why not all of it could be saved, such as a figure without matplotlib."""
+    try:
+        _show(record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
+    except TutelageError as error:
+        return str(error)
+    return None
+
+
+def _show(record: Record, results: ResultsFolder | None, as_json: str | None) -> None:
+    if as_json is None:
+        _print(record)
+    else:
+        typer.echo(as_json)
+    if results is None:
+        return
+    undrawn = None
+    with results.replacing() as staging:
+        try:
+            record.save(staging)
+        except InvalidParameterError as error:  # matplotlib is missing; what else was written is kept
+            undrawn = error
+        written = sorted(staging.iterdir())
+    for path in written:
+        typer.echo(f"Wrote {results.path / path.name}", err=True)
+    if undrawn is not None:
+        raise undrawn
+
+
+def _write_page(results: ResultsFolder) -> None:
+    records = records_of(results.path)
+    if records:
+        drawn = {path.stem: path.name for path in results.path.glob("*.png")}
+        with results.replacing() as staging:
+            (staging / _PAGE).write_text(page(records, drawn), encoding="utf-8")
+        typer.echo(f"Wrote {results.path / _PAGE}", err=True)
+
+
+def _print(record: Record) -> None:
+    title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "published", "asked", "ours", "95 % interval", "time"):
+        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
+    for row in record.rows:
+        table.add_row(row.name, number(row.published), asked(row), ours(row), interval(row), duration(row.seconds))
+    console = plain_console()
+    console.print(table)
+    for row in record.rows:
+        if row.why is not None:
+            console.print(f"{row.name}: {row.why}", highlight=False)
+    for note in record.notes:
+        console.print(note, highlight=False)
+    if record.circumstances is not None:
+        on = record.circumstances
+        console.print(f"{duration(on.seconds)} on {on.processor}; commit {on.commit or 'unknown'}.", highlight=False)

@@ -1,0 +1,201 @@
+"""What several reproductions share: splits of PATE 2017 on MNIST, votes that were published, votes of networks."""
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from tutelage import datasets
+from tutelage._files import read_arrays
+from tutelage._typing import Ballots, IntArray
+from tutelage.datasets import ImageSplit, load_svhn
+from tutelage.datasets.releases import SVHN_CONTENTS
+from tutelage.datasets.sources import VARIABLE, search_folders
+from tutelage.exceptions import InvalidDataError
+from tutelage.neighboring import PrivacyUnit
+from tutelage.partition import Shards
+from tutelage.votes import VoteHistogram, tally
+
+HELD_OUT = 1_000
+# Of `ConsistencyStudent` on SVHN, wherever one is trained here.
+SVHN_STUDENT: dict[str, Any] = {
+    "confidence": 0.9,
+    "robustness": 0.5,
+    "batch_size": 32,
+    "unlabelled_ratio": 4,
+    "averaging": 0.995,
+    "learning_rate": 2e-3,
+    "bfloat16": True,
+}
+_VOTES = "pate2018_votes.npz"
+_IMAGES = 10_000
+_ORDER = 20170224  # seed of the shuffle
+KEY = b"partition of the reproduction of MNIST"
+# Passes over a shard, by the number of teachers: those of few rows need more to come to as many steps.
+EPOCHS = {10: 10, 25: 10, 50: 15, 100: 20, 250: 30}
+_SVHN_LABELS = "svhn_labels.npz"
+
+
+class Split(NamedTuple):
+    """Row numbers of the test images."""
+
+    name: str
+    pool: IntArray  # public, without labels
+    held_out: IntArray
+
+
+def paper_split(n_images: int = _IMAGES, held_out: int = HELD_OUT) -> Split:
+    """Return the split of the paper: the last images are held out."""
+    rows = np.arange(n_images)
+    return Split("test[9000:]", rows[:-held_out], rows[-held_out:])
+
+
+def shuffled_folds(count: int = 5, n_images: int = _IMAGES, held_out: int = HELD_OUT) -> list[Split]:
+    """Return splits whose held-out images are drawn at random and disjoint: one thousand resolve ±0.4 points only."""
+    order = np.random.default_rng(_ORDER).permutation(n_images)
+    parts = [np.sort(order[fold * held_out : (fold + 1) * held_out]) for fold in range(count)]
+    return [Split(f"fold {fold}", np.setdiff1d(order, part), part) for fold, part in enumerate(parts)]
+
+
+def published_votes() -> Path:
+    """Return the file of the votes that the authors of PATE published, counts of 250 teachers on MNIST and SVHN.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is in none of the folders that are searched.
+    """
+    folders = search_folders(None)
+    for folder in folders:
+        if (folder / _VOTES).is_file():
+            return folder / _VOTES
+    searched = ", ".join(str(folder) for folder in folders)
+    raise InvalidDataError(
+        f"{_VOTES}, the votes that the authors of PATE published, is in none of {searched}. Put it into one, or name "
+        f"its folder in {VARIABLE}."
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """Which networks.
+
+    Parameters
+    ----------
+    n_teachers : int
+        Shards of the training images.
+    epochs : int
+        Passes over a shard.
+    trained : int, optional
+        How many of them are trained. Default: all.
+    """
+
+    n_teachers: int
+    epochs: int
+    trained: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TeacherBallots:
+    """What the networks voted on the test images.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, images)
+        Class index per teacher and image.
+    unit : PrivacyUnit
+        Whose rows lie in one shard.
+    seconds : float
+        Time on the clock to train and vote.
+    """
+
+    ballots: Ballots = field(repr=False)
+    unit: PrivacyUnit
+    seconds: float
+
+    def votes(self, n_classes: int) -> VoteHistogram:
+        """Return the ballots counted."""
+        return tally(self.ballots, n_classes, self.unit)
+
+
+@cache
+def load_mnist(*, download: bool) -> ImageSplit:
+    """Return MNIST, in one process always the same object, by which `ballots_of` knows it again.
+
+    Parameters
+    ----------
+    download : bool
+        Fetch the files if they are not found.
+    """
+    return datasets.load_mnist(download=download)
+
+
+@cache
+def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> TeacherBallots:
+    """Return the ballots of networks of two convolutions on the test images, trained at the first call in a process.
+
+    Parameters
+    ----------
+    images : ImageSplit
+        The training images are private, the test images are voted on.
+    networks : Networks
+        Which networks.
+    progress : bool
+        Show a progress bar.
+    """
+    from tutelage.networks import TwoConvolutions
+    from tutelage.teachers import Network, NetworkTeachers
+
+    shards = Shards.of_rows(len(images.X_train), networks.n_teachers, key=KEY)
+    X, y = images.X_train, images.y_train
+    if networks.trained is not None:
+        mine = shards.assignment < networks.trained
+        shards = Shards(shards.assignment[mine], networks.trained, shards.unit)
+        X, y = X[mine], y[mine]
+    factory = TwoConvolutions.for_svhn() if len(images.image_shape) == 3 else TwoConvolutions(images.image_shape)
+    network = Network(factory, epochs=networks.epochs)
+    teachers = NetworkTeachers(network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress)
+    started = time.perf_counter()
+    ballots = teachers.fit_ballots(X, y, shards, images.X_test)
+    return TeacherBallots(ballots, shards.unit, time.perf_counter() - started)
+
+
+def published_mnist_votes() -> VoteHistogram:
+    """Return the votes of 250 networks on the first 9,000 test images of MNIST that PATE's authors published."""
+    return VoteHistogram.load(published_votes(), array="mnist_250_teachers")
+
+
+def published_svhn_votes() -> VoteHistogram:
+    """Return the votes of 250 networks on all test images of SVHN that PATE's authors published."""
+    return VoteHistogram.load(published_votes(), array="svhn_250_teachers")
+
+
+def svhn_test_labels(*, download: bool) -> IntArray:
+    """Return the labels of SVHN's test images, from a file of labels alone or from SVHN itself.
+
+    Parameters
+    ----------
+    download : bool
+        Fetch SVHN if neither is found.
+
+    Raises
+    ------
+    InvalidDataError
+        If SVHN is not found or cannot be downloaded, or the labels are not its own.
+    """
+    for folder in search_folders(None):
+        path = folder / _SVHN_LABELS
+        if path.is_file():
+            arrays, content = read_arrays(path), SVHN_CONTENTS["y_test"]
+            known = "y_test" in arrays and arrays.form("y_test").shape == content.shape
+            labels = arrays["y_test"] if known else None
+            if labels is None or hashlib.sha256(labels.tobytes()).hexdigest() != content.sha256:
+                raise InvalidDataError(f"y_test in {path} is not SVHN's. Replace the file, or remove it.")
+            return labels.astype(np.int64)
+    return load_svhn(download=download).y_test

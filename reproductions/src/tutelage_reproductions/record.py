@@ -1,0 +1,303 @@
+"""What a reproduction found: each published number beside ours, and where, when and with what it was run."""
+
+import csv
+import json
+import math
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from shutil import which
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+from joblib import cpu_count
+from scipy import stats
+
+import tutelage
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+
+Better = Literal["higher", "lower"]
+Interval = tuple[float, float]
+
+
+class Drawing(Protocol):
+    """A figure that can write itself; a dataclass of plain numbers."""
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write the figure as png and svg into `folder`, and return the paths."""
+        ...
+
+
+_CONFIDENCE = 0.95
+_FEWEST = 3
+_AS_PRINTED = 0.005  # papers print two digits after the point
+_PROCESSORS = Path("/proc/cpuinfo")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number.
+
+    Parameters
+    ----------
+    name : str
+        What it is, with its unit.
+    ours : float
+        The value found.
+    published : float, optional
+        What the paper prints.
+    at_least, at_most : float, optional
+        What this project asks of itself.
+    interval : tuple of two floats, optional
+        95 % confidence interval of `ours`; the notes of the record say over what.
+    seconds : float, optional
+        Time on the clock that it took to get it, with what else came of the same work.
+    better : {"higher", "lower"}, optional
+        Which values are better than others. Default: neither, the value is a fact, and may be off either way.
+    why : str, optional
+        In one sentence, why ours is not what was published. A value that falls short needs one.
+    """
+
+    name: str
+    ours: float
+    published: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    interval: Interval | None = None
+    seconds: float | None = None
+    better: Better | None = None
+    why: str | None = None
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether it is what an attack showed ε to be at least."""
+        audited = self.better is None and self.at_most is not None and ", δ = " in self.name
+        return audited or self.name.endswith(": ε disproved")
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether it is worse than published, printed digits allowed for, or than this project asks of itself."""
+        missed = (self.at_least is not None and self.ours < self.at_least) or (
+            self.at_most is not None and self.ours > self.at_most
+        )
+        if self.published is None or self.better is None:
+            return missed
+        behind = self.published - self.ours if self.better == "higher" else self.ours - self.published
+        return missed or behind > _AS_PRINTED
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a run was run on.
+
+    Parameters
+    ----------
+    date : str
+        Day on which it ended, ISO 8601, UTC.
+    seconds : float
+        On the clock, the whole run.
+    processor : str
+        Model, and how many threads of it the process may use.
+    python : str
+        Version of the interpreter, and the operating system.
+    tutelage : str
+        Its version.
+    commit : str, optional
+        Of the checkout that both packages were imported from, with ``+`` where files differ from it; none where it is
+        no checkout.
+    """
+
+    date: str
+    seconds: float
+    processor: str
+    python: str
+    tutelage: str
+    commit: str | None
+
+    @classmethod
+    def now(cls, seconds: float) -> "Circumstances":
+        """Return those of this process.
+
+        Parameters
+        ----------
+        seconds : float
+            How long the run took.
+        """
+        return cls(
+            date=datetime.now(UTC).date().isoformat(),
+            seconds=round(seconds, 1),
+            processor=f"{_processor()}, {cpu_count()} threads",
+            python=f"Python {platform.python_version()}, {platform.system()}",
+            tutelage=version("tutelage"),
+            commit=commit(),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All numbers of one reproduction.
+
+    Parameters
+    ----------
+    name : str
+        As in ``tutelage reproduce NAME``.
+    source : str
+        Paper, version and place.
+    rows : tuple of Row
+        The numbers.
+    quick : bool
+        Whether less was done than the paper did.
+    notes : tuple of str
+        What a reader must know to compare: seeds, data, what was left out and why.
+    figure : Drawing, optional
+        The same as a picture.
+    circumstances : Circumstances, optional
+        What it was run on.
+    """
+
+    name: str
+    source: str
+    rows: tuple[Row, ...]
+    quick: bool
+    notes: tuple[str, ...] = ()
+    figure: Drawing | None = None
+    circumstances: Circumstances | None = None
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if len(set(names)) < len(names):
+            raise InvalidParameterError("`rows` of Record must have names of their own.")
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.
+
+        Parameters
+        ----------
+        folder : path
+            Where to; made if it is not there.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is a figure and matplotlib is not installed.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        as_json, as_csv = folder / f"{self.name}.json", folder / f"{self.name}.csv"
+        as_json.write_text(json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with as_csv.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [column.name for column in fields(Row)])
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in self.rows)
+        drawn = [] if self.figure is None else self.figure.save(folder, self.name)  # last: it may lack matplotlib
+        return [as_json, as_csv, *drawn]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, path: Path) -> "Record":
+        """Return a record that was saved as json, without its figure, which was drawn beside it.
+
+        Parameters
+        ----------
+        path : path
+            Of the json file.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is no such record.
+        """
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            rows = tuple(Row(**row | {"interval": _pair(row["interval"])}) for row in saved["rows"])
+            on = saved["circumstances"] and Circumstances(**saved["circumstances"])
+            known = {"rows": rows, "notes": tuple(saved["notes"]), "circumstances": on, "figure": None}
+            return cls(**saved | known)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidDataError(f"{path} is not a record of `tutelage reproduce --output`.") from error
+
+
+def _pair(ends: list[float] | None) -> Interval | None:
+    return None if ends is None else (ends[0], ends[1])
+
+
+def _processor() -> str:
+    if _PROCESSORS.is_file():
+        for line in _PROCESSORS.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def commit() -> str | None:
+    """Return the commit of the checkout that this package and tutelage are imported from, as of the first call.
+
+    Files may change while a run goes on; modules were read before.
+    """
+    # Of these very files: an environment may lie in the working tree of some other project.
+    if _git("ls-files", "--error-unmatch", __file__, tutelage.__file__) is None:
+        return None
+    return _git("describe", "--always", "--exclude=*", "--dirty=+")
+
+
+def _git(*words: str) -> str | None:
+    git = which("git")
+    if git is None:
+        return None
+    command = [git, "-C", str(Path(__file__).parent), *words]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  fixed words
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def share(right: npt.ArrayLike) -> tuple[float, Interval]:
+    """Return a share in per cent and its exact (Clopper–Pearson) confidence interval.
+
+    Parameters
+    ----------
+    right : boolean array
+        One entry per case.
+    """
+    right = np.asarray(right)
+    found = stats.binomtest(int(right.sum()), right.size)
+    low, high = found.proportion_ci(_CONFIDENCE, method="exact")
+    return 100 * found.statistic, (100 * low, 100 * high)
+
+
+def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:
+    """Return the mean of shares in per cent and its confidence interval, cut to 0 and 100.
+
+    Parameters
+    ----------
+    percents : array of shape (repetitions,)
+        At least one, from 0 to 100.
+    """
+    centre, interval = mean(percents)
+    return centre, None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
+
+
+def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
+    """Return a mean and its confidence interval by Student's distribution.
+
+    Parameters
+    ----------
+    values : array of shape (repetitions,)
+        At least one; of fewer than three there is no interval, for it would say next to nothing.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    centre = float(values.mean())
+    if len(values) < _FEWEST:
+        return centre, None
+    spread = float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
+    return centre, (centre - half, centre + half)

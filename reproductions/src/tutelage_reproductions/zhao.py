@@ -1,0 +1,181 @@
+"""Teachers at different owners without a trusted curator (Zhao): labels right by local mechanism, decoder and ε.
+
+The paper prints equations and no numbers; the first rows are its equations evaluated.
+"""
+
+import time
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tutelage._typing import IntArray
+from tutelage.accounting.data_independent import basic_epsilon, epsilon
+from tutelage.accounting.exact_composition import pure_dp_composition
+from tutelage.events import RandomizedResponse, Repeated
+from tutelage.exceptions import AsPrintedWarning
+from tutelage.figures import Figure, Series
+from tutelage.mechanisms import (
+    ClassResponse,
+    Decoder,
+    GNMax,
+    KRandomizedResponse,
+    LNMax,
+    LocalGaussian,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+    decode,
+)
+from tutelage.mechanisms.local import count_reports, invert_channel, maximise_likelihood
+from tutelage.neighboring import ONE_ENTITY
+from tutelage.noise import SimulationNoise
+from tutelage.planning import local_gaussian_for
+from tutelage.progress import progress_bar
+from tutelage.votes import tally
+from tutelage_reproductions.record import Record, Row, share
+
+_ENTITIES, _CLASSES, _AGREEMENT = 250, 10, 0.8
+_EPSILONS = (0.5, 1.0, 2.0, 4.0)
+_DELTA = 1e-5
+_QUERIES, _QUICK_QUERIES, _AT_ONCE = 40_000, 2_000, 1_000
+_RESPONSES, _SMALL = 100, 0.1
+_DRAWN_AS = {  # how each curve looks: colour and dashes
+    "k-RR, plurality": (0, 0),
+    "local Gaussian, sum": (2, 0),
+    "truncated geometric, likelihood": (1, 0),
+    "truncated geometric, inverse": (1, 1),
+    "truncated geometric, plurality": (1, 3),
+    "as printed, plurality": (3, 3),
+    "central: GNMax": (6, 1),
+}
+
+
+_Cell = tuple[str, float]  # mechanism with decoder, and ε
+
+
+class _Batch(NamedTuple):
+    truth: IntArray
+    ballots: IntArray
+
+
+def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  there are no data
+    """Return the share of right labels of every mechanism and decoder; `quick` asks 2,000 queries."""
+    queries = _QUICK_QUERIES if quick else _QUERIES
+    right, seconds = _measure(queries, progress=progress)
+    rows = list(equations())
+    for (name, value), found in right.items():
+        ours, interval = share(found)
+        took = seconds[name, value]
+        rows.append(Row(name=f"{name}, ε = {value:g}: right, %", ours=ours, interval=interval, seconds=took))
+    return Record(
+        name="zhao",
+        source="Zhao, Distributed Deep Learning under Differential Privacy with the Teacher-Student Paradigm",
+        rows=tuple(rows),
+        quick=quick,
+        notes=(
+            f"{_ENTITIES} entities, {_CLASSES} classes: a vote is right with probability {_AGREEMENT:g}, or else any "
+            f"other class, all equally likely; {queries:,} queries, each with a right class of its own. Intervals are "
+            "over queries.",
+            "ε is that of one label for an entity's whole data. Gaussian mechanisms have it at δ = 1e-05, GNMax with "
+            "the σ of the local Gaussian: one noise on all votes together, where every entity adds the local one.",
+            "Plurality of the truncated geometric is the paper's equation (4), which `decode` refuses where it elects "
+            "a wrong class. What is published of equation (2) is that equation evaluated.",
+            "Noise is simulated, from fixed seeds.",
+        ),
+        figure=_figure(right),
+    )
+
+
+def equations() -> Iterator[Row]:
+    """Yield what the paper's equations come to, beside what is true."""
+    printed, corrected = _as_printed(1.0), TruncatedGeometric(1.0)
+    law = printed.channel(_CLASSES)
+    yield Row(name="equation (2), ε = 1: chance that class 1 is reported as 0", ours=law[0, -1], published=0.475)
+    loss = float(np.log(law.max(axis=0) / law.min(axis=0)).max())
+    yield Row(name="equation (2), ε = 1: largest privacy loss", ours=loss, published=1.0)
+    law = corrected.channel(_CLASSES)
+    loss = float(np.log(law.max(axis=0) / law.min(axis=0)).max())
+    yield Row(name="corrected, ε = 1: largest privacy loss", ours=loss, at_most=1.0 + 1e-9)
+    kept = corrected.channel(2)[0, 0]
+    yield Row(name="corrected, 2 classes, ε = 1: chance to keep the class", ours=kept, published=np.e / (1 + np.e))
+    responses = Repeated(RandomizedResponse(_SMALL, _CLASSES, ONE_ENTITY), _RESPONSES)
+    name = f"{_RESPONSES} responses at ε = {_SMALL:g}"
+    basic = basic_epsilon(responses).epsilon
+    yield Row(name=f"{name}: T·ε", ours=basic, published=_RESPONSES * _SMALL, better="lower")
+    optimal = pure_dp_composition(_SMALL, _RESPONSES, _DELTA)
+    yield Row(name=f"{name}: any pure mechanism, δ = {_DELTA:g}", ours=optimal, better="lower")
+    exact = epsilon(responses, _DELTA).epsilon
+    yield Row(name=f"{name}: k-RR over {_CLASSES} classes, δ = {_DELTA:g}", ours=exact, at_most=optimal, better="lower")
+
+
+def _measure(queries: int, *, progress: bool) -> tuple[dict[_Cell, IntArray], dict[_Cell, float]]:
+    """Return which labels are right and how long it took, by mechanism with decoder, and ε."""
+    found: dict[_Cell, list[IntArray]] = {}
+    seconds: dict[_Cell, float] = {}
+    gaussians = {value: local_gaussian_for(value, _DELTA, 1) for value in _EPSILONS}
+    starts = range(0, queries, _AT_ONCE)
+    for start in progress_bar(starts, "queries", len(starts), shown=progress):
+        batch = _votes(min(_AT_ONCE, queries - start), start)
+        noise = SimulationNoise(start + 1)
+        for value in _EPSILONS:
+            started = time.perf_counter()
+            for name, labels in _labels(batch, value, gaussians[value], noise):
+                found.setdefault((name, value), []).append(labels == batch.truth)
+                now = time.perf_counter()
+                seconds[name, value] = seconds.get((name, value), 0.0) + now - started
+                started = now
+    return {key: np.concatenate(parts) for key, parts in found.items()}, seconds
+
+
+def _votes(queries: int, seed: int) -> _Batch:
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(_CLASSES, size=queries)
+    others = (truth + generator.integers(1, _CLASSES, size=(_ENTITIES, queries))) % _CLASSES
+    agree = generator.random((_ENTITIES, queries)) < _AGREEMENT
+    return _Batch(truth, np.where(agree, truth, others))
+
+
+def _labels(
+    batch: _Batch, value: float, gaussian: LocalGaussian, noise: SimulationNoise
+) -> Iterator[tuple[str, IntArray]]:
+    """Yield the labels of every mechanism and decoder at this ε per label."""
+    kinds: dict[str, ClassResponse] = {
+        "k-RR": KRandomizedResponse(value),
+        "truncated geometric": TruncatedGeometric(value),
+        "as printed": _as_printed(value),
+    }
+    for name, mechanism in kinds.items():
+        channel = mechanism.channel(_CLASSES)
+        counts = count_reports(mechanism.perturb(batch.ballots, _CLASSES, noise), channel.shape[1])
+        yield f"{name}, {Decoder.PLURALITY}", counts[:, :_CLASSES].argmax(axis=1)
+        yield f"{name}, {Decoder.INVERSE}", invert_channel(counts, channel).argmax(axis=1)
+        yield f"{name}, {Decoder.LIKELIHOOD}", maximise_likelihood(counts, channel).argmax(axis=1)
+    reports = gaussian.perturb(batch.ballots, _CLASSES, noise)
+    yield "local Gaussian, sum", decode(reports, gaussian, _CLASSES)
+    votes = tally(batch.ballots.astype(np.int16), _CLASSES, ONE_ENTITY)
+    yield "central: LNMax", LNMax(2 / value).release(votes, noise).labels
+    yield "central: GNMax", GNMax(gaussian.sigma).release(votes, noise).labels
+
+
+def _as_printed(value: float) -> TruncatedGeometricAsPrinted:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AsPrintedWarning)  # what is wrong with it is what is shown
+        return TruncatedGeometricAsPrinted(value)
+
+
+def _figure(right: dict[_Cell, IntArray]) -> Figure:
+    curves = []
+    for name, (colour, dashes) in _DRAWN_AS.items():
+        accuracy = tuple(100 * float(np.mean(right[name, value])) for value in _EPSILONS)
+        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, colour=colour, dashes=dashes))
+    return Figure(
+        title=f"{_ENTITIES} entities of {100 * _AGREEMENT:g} % agreement",
+        x_label="ε of one label, for an entity's whole data",
+        y_label="labels right, %",
+        series=tuple(curves),
+        logarithmic=True,
+        y_range=(0, 103),
+        ticks=_EPSILONS,
+        legend_beside=True,
+    )
