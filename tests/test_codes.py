@@ -193,6 +193,13 @@ def test_every_setting_has_a_key_of_its_own():
     assert Mine(1, later=2.0).key() == "Mine(setting=1,later=2.0)"
 
 
+def test_a_default_is_left_out_by_kind_and_value():
+    assert Mine(1, later=math.inf).key() == "Mine(setting=1)"
+    assert Mine(1, later=1).key() != Mine(1, later=True).key()
+    with pytest.raises(InvalidParameterError, match="A ndarray cannot"):
+        Mine(1, later=np.zeros(2)).key()
+
+
 @pytest.mark.parametrize("setting", [np.zeros(3), abs, {1}, Fraction(1, 3), object()])
 def test_a_setting_without_one_spelling_is_refused(setting):
     with pytest.raises(InvalidParameterError, match="cannot be part of what answers are remembered by"):

@@ -498,11 +498,12 @@ def settings_of(record: Any) -> dict[str, Any]:
 
     What a file or a key holds of a record so stays the same when a later version adds a field.
     """
-    return {
-        item.name: getattr(record, item.name)
-        for item in fields(record)
-        if item.default is MISSING or getattr(record, item.name) != item.default
-    }
+    found = ((item, getattr(record, item.name)) for item in fields(record))
+    return {item.name: value for item, value in found if not _is_default(value, item.default)}
+
+
+def _is_default(value: object, default: object) -> bool:
+    return default is not MISSING and type(value) is type(default) and value == default
 
 
 def without_shares(event: Event) -> Event:

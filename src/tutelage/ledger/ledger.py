@@ -337,6 +337,7 @@ class Ledger:
         LateProposalError
             If a label was reserved before, whether it was answered or not.
         """
+        proposal = coded(proposal)
         text = canonical(proposal)
         with self._held(write=True) as write:
             if any(canonical(known) == text for known in _proposals(write)):
