@@ -494,11 +494,11 @@ class SummedNoise(Event):
 
 
 def settings_of(record: Any) -> dict[str, Any]:
-    """Return the fields of a frozen record, without those that are as they are by default.
+    """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
 
     What a file or a key holds of a record so stays the same when a later version adds a field.
     """
-    found = ((item, getattr(record, item.name)) for item in fields(record))
+    found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
     return {item.name: value for item, value in found if not _is_default(value, item.default)}
 
 

@@ -66,7 +66,7 @@ class Mechanism(ABC):
 
         Settings are numbers, text, tuples and frozen records of these; define it anew for others. A field that is as
         it is by default is left out, so that a field that a later version adds changes no key: defaults never change.
-        A mechanism that is no dataclass is remembered by its `repr`.
+        So is a field with ``repr=False``. A mechanism that is no dataclass is remembered by its `repr`.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """From a wished (ε, δ) to teachers, noise and queries, by public knowledge alone."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -94,9 +94,8 @@ class Option:
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
         name = _NAMES[type(self.mechanism)]
-        noise = {field: getattr(self.mechanism, field) for field in self.mechanism.__dataclass_fields__}
         shown = {field: getattr(self, field) for field in self.__dataclass_fields__ if field != "mechanism"}
-        return {**shown, "mechanism": {"name": name, **noise}}
+        return {**shown, "mechanism": {"name": name, **asdict(self.mechanism)}}
 
 
 @final
