@@ -107,7 +107,7 @@ def test_the_json_card_names_everything_an_officer_asks_for(tmp_path):
         "mechanism": "LNMax(scale=20.0)", "unit": "patient_id", "student_accuracy": 0.8346, "private": True,
     }  # fmt: skip
     assert {name: filed[name] for name in expected} == expected
-    assert filed["neighbouring"] == str(PATIENT.neighboring)
+    assert filed["neighboring"] == "entity"
     assert filed["event"]["of"]["unit"]["name"] == "patient_id"
 
 

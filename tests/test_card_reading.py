@@ -13,6 +13,7 @@ from test_card import HOSTILE, PATIENT, Outline, card, full_card
 from tutelage.budget import PublicEpsilon
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.report import PrivacyCard, read_card
+from tutelage.report.card import FORMAT
 from tutelage.report.reading import card_from_dict
 
 RECORD = full_card().as_dict()
@@ -93,8 +94,8 @@ def test_every_entry_is_checked(name, tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({**RECORD, "format": 3}, "later format"),
-        ({**RECORD, "neighbouring": "none"}, "no neighbouring relation"),
+        ({**RECORD, "format": FORMAT + 1}, "later format"),
+        ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
         ({**RECORD, "delta": 1.5}, "from 0 to 1"),
         ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
         ({**RECORD, "statements": {"legal": "It is anonymous."}}, "does not make true"),

@@ -222,7 +222,7 @@ def test_the_card_holds_known_public_entries_only(folder):
     card = json.loads((folder / "out" / "card.json").read_text())
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
-        "neighbouring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
+        "neighboring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
         "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions", "noise",
         "epsilon_order", "sanitised", "proposal", "alone", "majority_share",

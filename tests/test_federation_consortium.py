@@ -101,6 +101,7 @@ OTHERS: dict[str, Any] = {
     "colluding": 2,
     "unit": PATIENTS,
     "identifier": "0" * 32,
+    "format": 1,
 }
 
 
@@ -240,7 +241,7 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
     ("changes", "why"),
     [
         ({"file": "batch"}, "no complete consortium file"),
-        ({"format": 2}, "format 2"),
+        ({"format": 3}, "format 3"),
         ({"format": True}, "no complete consortium file"),
         ({"more": 1}, "no complete consortium file"),
         ({"members": {}}, "no complete consortium file"),
@@ -253,9 +254,9 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
         ({"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
         ({"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
         ({"mechanism": {"kind": []}}, "`mechanism` of Consortium"),
-        ({"unit": None}, "no complete consortium file"),
-        ({"unit": {"name": "row", "neighboring": "NEAR"}}, "no complete consortium file"),
-        ({"unit": {"name": "row", "neighboring": []}}, "no complete consortium file"),
+        ({"unit": None}, "consortium.json must be a text `name`"),
+        ({"unit": {"name": "row", "neighboring": "NEAR"}}, "consortium.json must be one of row"),
+        ({"unit": {"name": "row", "neighboring": []}}, "consortium.json must be one of row"),
         ({"identifier": ""}, "identifier"),
         ({"quorum": "4"}, "quorum"),
     ],

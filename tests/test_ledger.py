@@ -51,7 +51,7 @@ from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.history import exposures
 from tutelage.ledger.queries import query_hashes, row_bytes
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 
 ANSWER = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
@@ -492,7 +492,7 @@ def test_a_ledger_of_an_earlier_format_still_opens_adds_up_and_goes_on(version, 
     expected = json.loads((GOLDEN / f"ledger-format-{version}.json").read_text())
     for old in (Ledger.open(stored, read_only=True), Ledger.open(stored)):
         assert old.state() == old.verify(expected["head"])
-        assert old.state().as_dict() == expected
+        assert old.state().as_dict() == coded(expected)
     key = bytes.fromhex("aa" * 32)
     assert old.recall([key]) == {key: (2,)}
     old.reserve(NoisyArgmaxGaussian(40.0, 10, old.unit), 5)

@@ -11,7 +11,7 @@ import pytest
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
 from tutelage.ledger.checkpoint import Checkpoint
-from tutelage.ledger.entries import Entry, canonical
+from tutelage.ledger.entries import FORMAT, Entry, canonical
 from tutelage.neighboring import ONE_TEACHER
 
 _RANGE = 16  # bytes overwritten at a time
@@ -168,14 +168,17 @@ def test_the_helper_of_the_next_test_rewrites_faithfully(path):
         {10: {"spent": 0}},
         {10: {"kind": "opened"}},
         {10: {"kind": "erased"}},
-        {10: {"format": 3}},
+        {10: {"format": FORMAT + 1}},
         {10: {"queries": 1000}},
         {10: {"number": 9}},
         {2: {"queries": 0}},
         {2: {"queries": True}},
         {0: {"format": 0.5}},
-        {0: {"unit": {"name": ["x"], "neighboring": "one teacher's ballots change arbitrarily"}}},
-        {0: {"unit": {"name": "patient", "neighboring": "one teacher's ballots change arbitrarily"}}},
+        {0: {"unit": {"name": ["x"], "neighboring": "ballot"}}},
+        {0: {"unit": {"name": "patient", "neighboring": "ballot"}}},
+        {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "row"}}},
+        {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "one row has other contents"}}},
+        {0: {"unit": {"name": ONE_TEACHER.name, "neighbouring": "ballot"}}},
         {0: {"epsilon": 10.0}},
         {3: {"happened": GNMax(sigma=400.0).event_of_one(3, ONE_TEACHER, simulated=False).as_dict()}},
     ],

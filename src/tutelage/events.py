@@ -7,15 +7,15 @@ meaning, and a new field has a default under which old records stay true.
 Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says: one ballot moves.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, nextafter, sqrt
 from typing import Any, final
 
 from tutelage._validation import integer_at_least, local_epsilon, noise_scale, number_of_votes, positive, probability
-from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.neighboring import PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
@@ -32,8 +32,12 @@ class Event:
         return bool(getattr(self, "simulated", False))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
-        return {"event": type(self).__name__, **asdict(self)}
+        """Return the event as plain JSON-ready values, with its class name under ``"event"``.
+
+        A field that a later version adds is left out where it is as it is by default.
+        """
+        written = settings_of(self).keys() | {"simulated"}  # the one default there was when events were first stored
+        return {"event": type(self).__name__, **{name: v for name, v in asdict(self).items() if name in written}}
 
 
 @final
@@ -493,6 +497,19 @@ class SummedNoise(Event):
         return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
 
 
+def settings_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
+
+    What a file or a key holds of a record so stays the same when a later version adds a field.
+    """
+    found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
+    return {item.name: value for item, value in found if not _is_default(value, item.default)}
+
+
+def _is_default(value: object, default: object) -> bool:
+    return default is not MISSING and type(value) is type(default) and value == default
+
+
 def without_shares(event: Event) -> Event:
     """Return the event as if its noise were drawn whole: what is inside a `SummedNoise`, or the event itself."""
     return event.event if isinstance(event, SummedNoise) else event
@@ -552,19 +569,20 @@ def event_from_dict(record: dict[str, Any]) -> Event:
         If the record is of no event that this version knows.
     """
     try:
-        name, fields = record["event"], {key: value for key, value in record.items() if key != "event"}
+        name, values = record["event"], {key: value for key, value in record.items() if key != "event"}
         match name:
             case "SummedNoise":
-                return SummedNoise(event_from_dict(fields["of"]), fields["shares"])  # type: ignore[arg-type]
+                return SummedNoise(event_from_dict(values["of"]), values["shares"])  # type: ignore[arg-type]
             case "Repeated":
-                return Repeated(event_from_dict(fields["of"]), fields["count"])
+                return Repeated(event_from_dict(values["of"]), values["count"])
             case "Composed":
-                return Composed(tuple(event_from_dict(part) for part in fields["of"]))
+                return Composed(tuple(event_from_dict(part) for part in values["of"]))
             case _:
                 pass
-        unit = fields["unit"]
-        fields["unit"] = PrivacyUnit(unit["name"], NeighboringRelation(unit["neighboring"]))
-        return _BY_NAME[name](**fields)
+        values["unit"] = PrivacyUnit.from_dict(values["unit"])
+        return _BY_NAME[name](**values)
+    except InvalidDataError as error:
+        raise UnsupportedEventError(f"A stored event cannot be read: {error}") from None
     except (KeyError, TypeError, ValueError):
         raise UnsupportedEventError("A stored event is of no kind that this version of tutelage knows.") from None
 

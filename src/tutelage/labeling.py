@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -28,6 +28,7 @@ from tutelage.mechanisms import (
     PermuteAndFlip,
     Release,
 )
+from tutelage.neighboring import spelled_out
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.teachers import TeacherEnsemble
 from tutelage.votes import VoteHistogram, tally, tally_findings
@@ -425,7 +426,8 @@ def _hashes(
     predictions: npt.ArrayLike | None,
 ) -> list[bytes]:
     beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
-    return ledger.query_hashes(_context(mechanism, event_of_one, question), X_public, *beside)
+    context = _context(mechanism, event_of_one, question)
+    return ledger.query_hashes(context, X_public, *beside, former=_former_context(mechanism, event_of_one, question))
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:
@@ -437,9 +439,25 @@ def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArr
 
 
 def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
-    # repr: class and parameters. What an answer is remembered by must never change, or it would be drawn anew; a golden
-    # hash in tests/test_labeling.py holds it fixed.
-    return {"question": question, "mechanism": repr(mechanism), "event": event_of_one.as_dict()}
+    # What an answer is remembered by must never change, or it would be drawn anew; a golden hash in
+    # tests/test_labeling.py holds it fixed.
+    return {"question": question, "mechanism": mechanism.key(), "event": event_of_one.as_dict()}
+
+
+def _former_context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
+    """Return the context of a ledger of format 1 or 2; tests/golden/spelled-out holds it fixed."""
+    return {"question": question, "mechanism": _former_name(mechanism), "event": spelled_out(event_of_one.as_dict())}
+
+
+def _former_name(mechanism: Mechanism) -> str:
+    """Return the `repr` that a mechanism had in format 2, without settings that were added since."""
+    if type(_inner(mechanism)) not in _NOISES_VOTES_AS_GIVEN:
+        return repr(mechanism)
+    settings = (
+        f"{name}={_former_name(value) if isinstance(value, Mechanism) else repr(value)}"
+        for name, value in settings_of(mechanism).items()
+    )
+    return f"{type(mechanism).__qualname__}({', '.join(settings)})"
 
 
 def _inner(mechanism: Mechanism) -> Mechanism:
@@ -448,8 +466,9 @@ def _inner(mechanism: Mechanism) -> Mechanism:
 
 def _require_name_of_its_own(mechanism: Mechanism) -> None:
     """Refuse what the ledger, which remembers answers by what a mechanism is called, would take for another one."""
-    kind = type(_inner(mechanism))
-    if kind not in _NOISES_VOTES_AS_GIVEN and kind.__qualname__ in {known.__name__ for known in _NOISES_VOTES_AS_GIVEN}:
+    kind, name = type(_inner(mechanism)), _inner(mechanism).key().partition("(")[0]
+    taken = {name for known in (*_NOISES_VOTES_AS_GIVEN, MultiLabel) for name in (known.__name__, known.key_name)}
+    if kind not in _NOISES_VOTES_AS_GIVEN and taken & {kind.__qualname__, name}:
         raise InvalidParameterError(
             f"`mechanism` of LabelingSession must have a name of its own. Got another class named {kind.__qualname__}; "
             "rename it."

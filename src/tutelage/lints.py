@@ -132,7 +132,7 @@ def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | No
         meaning = "ε is infinite: there is no guarantee."
     else:
         number_between(epsilon, 0, float("inf"), "epsilon", "lint")
-        changed = "" if unit is None else f" ({unit.neighboring}; unit of privacy: {unit.name})"
+        changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
         meaning = (
             f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as on "
             f"neighboring data{changed}."

@@ -13,9 +13,9 @@ from tutelage._files import Form, StoredArrays, name_in, open_private, read_arra
 from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import ONE_TEACHER, PrivacyUnit, stored_relation
 
-_FORMAT = 1
+_FORMAT = 2  # 1 stored the name of a relation in place of its code
 _MOST_ABOUT = 2**16  # bytes of whatever is said about the counts
 _MOST_COUNTS = 2**28  # 2 GiB once they are 64-bit integers
 _MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers
@@ -113,7 +113,7 @@ class VoteHistogram:
                 format=np.int64(_FORMAT),
                 counts=self.counts,
                 n_teachers=np.int64(self.n_teachers),
-                unit=np.array([self.unit.name, self.unit.neighboring.name]),
+                unit=np.array([self.unit.name, self.unit.neighboring.value]),
             )
 
     @classmethod
@@ -158,12 +158,12 @@ class VoteHistogram:
             if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
                 raise ValueError
             found = int(arrays["format"])
-            if found != _FORMAT:
+            if not 1 <= found <= _FORMAT:
                 raise InvalidDataError(
-                    f"{path} has vote format {found}; this version reads {_FORMAT}. Upgrade tutelage."
+                    f"{path} has vote format {found}; this version reads up to {_FORMAT}. Upgrade tutelage."
                 )
             name, relation = (str(word) for word in arrays["unit"])
-            unit = PrivacyUnit(name, NeighboringRelation[relation])
+            unit = PrivacyUnit(name, stored_relation(relation, str(path)))
             counts, n_teachers = _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"])
         except InvalidDataError:
             raise

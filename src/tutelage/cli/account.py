@@ -127,7 +127,7 @@ def _print_json(shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, t
         "delta": delta,
         "mechanism": title,
         "unit": votes.unit.name,
-        "neighbouring": str(votes.unit.neighboring),
+        "neighboring": votes.unit.neighboring.value,
     }
     typer.echo(json.dumps({**shown, **about}, indent=2))
 
@@ -136,7 +136,7 @@ def _print_table(
     shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float, *, reveal: bool
 ) -> None:
     sizes = f"{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
-    caption = f"delta = {delta:g}; {votes.unit.neighboring}"
+    caption = f"delta = {delta:g}; {votes.unit.neighboring.sentence}"
     table = Table("epsilon", "at order", "publish?", "proved by", title=f"{title} on {sizes}", caption=caption)
     for cost in shown.values():
         if cost is not None:

@@ -66,7 +66,7 @@ def describe(consortium: Consortium) -> None:
     table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
     table.add_row("mechanism", Text(repr(consortium.mechanism)))
     table.add_row("classes", f"{consortium.n_classes}")
-    table.add_row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring}"))
+    table.add_row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)

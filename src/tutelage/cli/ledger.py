@@ -201,7 +201,7 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     table.add_row("unit of privacy", state.unit.name)
-    table.add_row("neighbouring data", str(state.unit.neighboring))
+    table.add_row("neighbouring data", state.unit.neighboring.sentence)
     table.add_row("limit kept at", f"Rényi order {state.order:.4g}")
     table.add_row("entries", f"{state.entries:,}")
     table.add_row("answers remembered", f"{state.answers:,}")

@@ -157,6 +157,6 @@ def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
     """
     if proposal.unit != unit:
         raise ConfigError(
-            f"The proposal protects {proposal.unit.name} ({proposal.unit.neighboring}), the ledger {unit.name} "
-            f"({unit.neighboring}). Propose again with the --ledger that will pay."
+            f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again with the --ledger that "
+            "will pay."
         )

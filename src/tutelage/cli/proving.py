@@ -19,6 +19,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, is_publication
+from tutelage.neighboring import stored_relation
 from tutelage.publishing.coverage import check_complete, check_covered, counted, event_of, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import TESTED, proposal_of, record_of
@@ -212,7 +213,8 @@ def _check_budget_of(card: PrivacyCard, where: str, entries: list[dict[str, Any]
         "remaining": limit.share(limit.capacity - entries[-1]["spent"]), "entries": len(entries),
         "unsettled": unsettled, "answers": sum(entry.get("answers", 0) for entry in entries),
         "opened": opening["written"], "unit": opening["unit"]["name"],
-        "neighbouring": opening["unit"]["neighboring"], "bound": any(one["kind"] == Kind.BOUND for one in entries),
+        "neighboring": stored_relation(opening["unit"]["neighboring"]).value,
+        "bound": any(one["kind"] == Kind.BOUND for one in entries),
         "simulated": any(event_from_dict(one["event"]).is_simulated for one in entries if "event" in one),
     }  # fmt: skip
     for name, right in then.items():

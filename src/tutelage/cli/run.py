@@ -279,7 +279,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("unit of privacy", card.epsilon.unit.name)
-    row("neighbouring data", str(card.epsilon.unit.neighboring))
+    row("neighbouring data", card.epsilon.unit.neighboring.sentence)
     console = plain_console()
     console.print(table)
     if settings.published:

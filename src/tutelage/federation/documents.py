@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -137,8 +137,12 @@ def read_within(path: Path, most: int) -> bytes:
     return data
 
 
-def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[str, Any]:
+def parse(
+    data: bytes, file: str, version: int, damaged: TutelageError, earlier: Collection[int] = ()
+) -> dict[str, Any]:
     """Return the entries of a JSON document that says it is a `file` of format `version`, without these two.
+
+    Where `earlier` formats are read too, its format stays among the entries.
 
     Raises
     ------
@@ -156,11 +160,11 @@ def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[
     found = content.pop("format", None)
     if type(found) is not int:
         raise damaged
-    if found != version:
+    if found != version and found not in earlier:
         raise InvalidDataError(
             f"A {file} file of format {_short(found)} was given; this version reads {version}. Upgrade."
         )
-    return content
+    return {**content, "format": found} if earlier else content
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
-FORMAT = 2  # 1 had no proposals
+FORMAT = 3  # 1 had no proposals, 2 spelled relations out and remembered answers by what `repr` said
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 

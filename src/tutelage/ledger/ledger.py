@@ -38,9 +38,10 @@ from tutelage.ledger.history import is_publication
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import read_labels, terms_of, verified
-from tutelage.neighboring import PrivacyUnit
+from tutelage.neighboring import KEY, PrivacyUnit, coded
 
 _TIMEOUT = 60.0
+_KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
 
@@ -134,7 +135,7 @@ class LedgerState:
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "unit": self.unit.name, "neighbouring": str(self.unit.neighboring)}
+        return {**state, "unit": self.unit.name, KEY: self.unit.neighboring.value}
 
 
 @final
@@ -165,7 +166,7 @@ class Ledger:
             self._key, opening, self._newest = read.key(), read.opening(), read.last()
             read.checkpoint()
         self._filter, self._unit = terms_of(opening, self._key)
-        self._opened = opening.content["written"]
+        self._opened, self._format = opening.content["written"], opening.content["format"]
         self._owner = opening.content.get("owner")
 
     @classmethod
@@ -336,6 +337,7 @@ class Ledger:
         LateProposalError
             If a label was reserved before, whether it was answered or not.
         """
+        proposal = coded(proposal)
         text = canonical(proposal)
         with self._held(write=True) as write:
             if any(canonical(known) == text for known in _proposals(write)):
@@ -525,14 +527,19 @@ class Ledger:
 
         Such as that of the test of a proposal. A reservation that was interrupted has none.
         """
-        text = canonical(event.as_dict())
         with self._held() as read:
             reserved = [entry for entry, _ in read.entries() if entry.kind is Kind.RESERVED]
-            numbers = {entry.number for entry in reserved if canonical(entry.content["event"]) == text}
+            numbers = {entry.number for entry in reserved if event_from_dict(entry.content["event"]) == event}
             found = {number: read_labels(labels) for number, _, labels in read.answers() if number in numbers}
         return {number: labels[0] for number, labels in found.items()}
 
-    def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+    def query_hashes(
+        self,
+        context: dict[str, Any],
+        rows: npt.ArrayLike,
+        *beside: npt.ArrayLike,
+        former: dict[str, Any] | None = None,
+    ) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
         Parameters
@@ -543,8 +550,16 @@ class Ledger:
             Public rows.
         *beside : arrays of shape (queries, ...)
             More public values that the answers depend on.
+        former : dict, optional
+            What `context` was in a ledger of format 2 or before. A query that such a ledger remembers by it keeps its
+            hash, and with it its answer.
         """
-        return query_hashes(self._key, context, rows, *beside)
+        hashes = query_hashes(self._key, context, rows, *beside)
+        if former is None or self._format >= _KEYED:
+            return hashes
+        formerly = query_hashes(self._key, former, rows, *beside)
+        remembered = self.recall(formerly)
+        return [old if old in remembered else new for old, new in zip(formerly, hashes, strict=True)]
 
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
@@ -615,9 +630,8 @@ class Ledger:
         if any(part.event.unit != self.unit for part in flatten(event)):
             other = flatten(event)[0].event.unit
             raise LedgerMismatchError(
-                f"{self._name} protects one '{self.unit.name}' ({self.unit.neighboring}), these votes one "
-                f"'{other.name}' ({other.neighboring}). Use the ledger of their data set, or a vote file that says "
-                "whose votes it holds."
+                f"{self._name} protects one {self.unit}, these votes one {other}. Use the ledger of their data set, or "
+                "a vote file that says whose votes it holds."
             )
 
     @contextmanager
@@ -668,7 +682,7 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes, owner: str | None 
         delta=limit.delta,
         order=limit.order,
         capacity=limit.capacity,
-        unit={"name": unit.name, "neighboring": str(unit.neighboring)},
+        unit=unit.as_dict(),
         key=hashlib.sha256(key).hexdigest(),
         **named,
     )
@@ -683,7 +697,7 @@ def _proposals(read: Transaction) -> Iterator[dict[str, Any]]:
     """Yield the proposals, which are all before the first label."""
     for entry, _ in read.entries():
         if entry.kind is Kind.PROPOSED:
-            yield entry.content["proposal"]
+            yield coded(entry.content["proposal"])
         elif entry.kind is Kind.RESERVED and not is_publication(entry.content):
             return
 
@@ -702,7 +716,11 @@ def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
     number = read.number_of_batch(batch)
     if number is None:
         return None
-    content, found = json.loads(read.text_of(number) or "{}"), read.hash_of(number) or b""
+    return _reservation(number, read.hash_of(number) or b"", read.text_of(number))
+
+
+def _reservation(number: int, found: bytes, text: str | None) -> Reservation:
+    content = json.loads(text or "{}")
     return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
 
 
@@ -710,9 +728,8 @@ def _is_open(read: Transaction, reservation: Reservation) -> bool:
     """Return whether this very reservation is in the ledger and not settled yet."""
     if read.hash_of(reservation.number) != reservation.hash or read.is_settled(reservation.number):
         return False
-    stored = json.loads(read.text_of(reservation.number) or "{}")
-    known = {"event": reservation.event.as_dict(), "queries": reservation.queries, "cost": reservation.grains}
-    return canonical({name: stored.get(name) for name in known}) == canonical(known)
+    stored = _reservation(reservation.number, reservation.hash, read.text_of(reservation.number))
+    return stored == reservation
 
 
 def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:

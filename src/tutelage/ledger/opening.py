@@ -90,7 +90,7 @@ class LedgerTerms:
                 )
         if ledger.unit != self.unit:
             raise LedgerMismatchError(
-                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), this release another unit, "
-                f"'{self.unit.name}' ({self.unit.neighboring}). Partition the data as before."
+                f"The ledger protects one {ledger.unit}, this release another unit, {self.unit}. Partition the data as "
+                "before."
             )
         return ledger

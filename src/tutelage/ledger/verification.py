@@ -21,7 +21,7 @@ from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.store import Transaction
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import PrivacyUnit
 
 _HASH_BYTES = 32
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
@@ -44,12 +44,12 @@ def terms_of(opening: Entry, key: bytes) -> Terms:
     """
     content = opening.content
     try:
-        unit = PrivacyUnit(content["unit"]["name"], NeighboringRelation(content["unit"]["neighboring"]))
+        unit = PrivacyUnit.from_dict(content["unit"])
         found = Terms(RenyiFilter(content["epsilon"], content["delta"], content["order"]), unit)
         capacity, commitment = _whole(content["capacity"]), content["key"]
     except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
         raise LedgerTamperedError("Entry 0 is not in the form in which entries are written.") from None
-    if type(unit.name) is not str or not _SLACK <= capacity / found.filter.capacity <= 1 / _SLACK:
+    if not _SLACK <= capacity / found.filter.capacity <= 1 / _SLACK:
         raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
     if hashlib.sha256(key).hexdigest() != commitment:
         raise LedgerTamperedError("The ledger's key is not the one it was made with.")

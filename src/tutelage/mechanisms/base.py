@@ -1,19 +1,24 @@
 """What every mechanism is, and what it releases."""
 
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from math import nan
-from typing import final
+from numbers import Integral, Rational, Real
+from typing import TYPE_CHECKING, ClassVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
-from tutelage.events import Event, Repeated
-from tutelage.exceptions import InvalidDataError
+from tutelage.events import Event, Repeated, settings_of
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @final
@@ -57,6 +62,21 @@ class Mechanism(ABC):
     """
 
     __slots__ = ()
+    key_name: ClassVar[str]
+
+    def key(self) -> str:
+        """Return what a ledger remembers answers by: the name and version of the mechanism, and its settings.
+
+        Settings are numbers, text, tuples and frozen records of these; define it anew for others. A field that is as
+        it is by default is left out, so that a field that a later version adds changes no key: defaults never change.
+        So is a field with ``repr=False``. A mechanism that is no dataclass is remembered by its `repr`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a setting is of another kind.
+        """
+        return _key_of_record(self) if is_dataclass(self) else repr(self)
 
     @property
     def takes_predictions(self) -> bool:
@@ -125,3 +145,34 @@ class Mechanism(ABC):
         """Return the most that answering all queries of `votes` can be, from its shape and unit, never its counts."""
         one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
         return Repeated(one, votes.n_queries // self.votes_per_query)
+
+
+def _key_of(value: object) -> str:
+    """Return the one spelling of a setting, in which numbers, text and records can be told apart."""
+    match value:
+        case Mechanism():
+            return value.key()
+        case bool() | None:
+            return str(value)
+        case Integral():
+            return str(int(value))
+        case Real() if not isinstance(value, Rational):
+            return repr(float(value))
+        case str():
+            return json.dumps(value)
+        case tuple() | list():
+            return f"[{','.join(map(_key_of, cast('Sequence[object]', value)))}]"
+        case _ if is_dataclass(value):
+            return _key_of_record(value)
+        case _:
+            pass
+    raise InvalidParameterError(
+        f"A {type(value).__name__} cannot be part of what answers are remembered by. Take numbers, text, tuples or "
+        "frozen dataclasses of these as settings, or define `key` of the mechanism."
+    )
+
+
+def _key_of_record(record: object) -> str:
+    settings = ",".join(f"{name}={_key_of(setting)}" for name, setting in settings_of(record).items())
+    kind = type(record)
+    return f"{vars(kind).get('key_name', kind.__qualname__)}({settings})"  # never an inherited one

@@ -4,7 +4,7 @@ Every query pays for its check; only a query that passes pays for an answer. Whi
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ class ConfidentGNMax(Mechanism):
     threshold is a number of votes, not a share: teachers that do not vote make it harder to reach and cost nothing.
     """
 
+    key_name: ClassVar[str] = "confident:v1"
     threshold: float
     sigma_threshold: float
     sigma_vote: float
@@ -88,6 +89,7 @@ class InteractiveGNMax(Mechanism):
     enter the check as public values: `offsets` says which.
     """
 
+    key_name: ClassVar[str] = "interactive:v1"
     threshold: float
     sigma_threshold: float
     sigma_vote: float

@@ -1,7 +1,7 @@
 """Several yes-or-no findings per query, as in medical images: each finding is a vote of its own."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from tutelage._typing import FloatArray
 from tutelage._validation import integer_at_least
@@ -32,6 +32,7 @@ class MultiLabel(Mechanism):
     (queries, n_findings).
     """
 
+    key_name: ClassVar[str] = "multi-label:v1"
     mechanism: Mechanism
     n_findings: int
 

@@ -1,7 +1,7 @@
 """Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), and two with other noise."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class LNMax(Mechanism):
     and Theorem 2). The noise is integer-valued; ties after noise go to the lowest class index.
     """
 
+    key_name: ClassVar[str] = "lnmax:v1"
     scale: float
 
     def __post_init__(self) -> None:
@@ -62,6 +63,7 @@ class GNMax(Mechanism):
     section 4.1). The noise is integer-valued; ties after noise go to the lowest class index.
     """
 
+    key_name: ClassVar[str] = "gnmax:v1"
     sigma: float
 
     def __post_init__(self) -> None:
@@ -94,6 +96,7 @@ class ExponentialMax(Mechanism):
     Durfee and Rogers 2020, arXiv:1909.13830), which composes better than Laplace noise of the same pure loss.
     """
 
+    key_name: ClassVar[str] = "exponential:v1"
     scale: float
 
     def __post_init__(self) -> None:
@@ -126,6 +129,7 @@ class PermuteAndFlip(Mechanism):
     arXiv:2010.12603), but its losses are not of bounded range, so many answers compose worse.
     """
 
+    key_name: ClassVar[str] = "permute-and-flip:v1"
     scale: float
 
     def __post_init__(self) -> None:

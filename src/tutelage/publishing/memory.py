@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
+from tutelage.neighboring import spelled_out
 from tutelage.publishing.earlier import Published, check_share
 
 
@@ -31,7 +32,7 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
     rows = np.asarray(queries)
     if rows.ndim == 0 or not len(rows):
         raise InvalidDataError("`queries` of a publication must hold the public rows that were asked. Got none.")
-    return ledger.query_hashes(about, rows[None])[0]
+    return ledger.query_hashes(about, rows[None], former=spelled_out(about))[0]
 
 
 def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:

@@ -34,8 +34,8 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
     """
     if road.unit != ledger.unit:
         raise LedgerMismatchError(
-            f"The proposal protects {road.unit.name} ({road.unit.neighboring}), the ledger {ledger.unit.name} "
-            f"({ledger.unit.neighboring}). Propose again for the unit of the ledger."
+            f"The proposal protects one {road.unit}, the ledger one {ledger.unit}. Propose again for the unit of the "
+            "ledger."
         )
     check_share(ledger, road.delta)
     recorded, mine = ledger.proposals(), record_of(road)

@@ -23,10 +23,10 @@ from tutelage.report.publishable import (
     check_public,
     check_table,
 )
-from tutelage.report.sections import NOT_PROTECTED, kind_of, pages_of
+from tutelage.report.sections import NOT_PROTECTED, pages_of
 from tutelage.report.statements import check_statements, check_words
 
-FORMAT = 2
+FORMAT = 3  # 1 and 2 spelled relations out
 
 
 @final
@@ -220,14 +220,14 @@ class PrivacyCard:
             "noise": "simulated" if epsilon.simulated else "real",
             "public_epsilon": epsilon.epsilon,
             "delta": epsilon.delta,
-            "epsilon_kind": kind_of(epsilon),
+            "epsilon_kind": "none" if epsilon.simulated else "data-independent",
             "epsilon_method": epsilon.method,
             "epsilon_order": epsilon.order,
             "sanitised": None if sanitised is None else _epsilon_as_dict(sanitised),
             "proposal": self.proposal,
             "alone": None if alone is None else _epsilon_as_dict(alone),
             "unit": epsilon.unit.name,
-            "neighbouring": str(epsilon.unit.neighboring),
+            "neighboring": epsilon.unit.neighboring.value,
             "mechanism": self.mechanism,
             "noise_source": self.noise_source,
             "event": self.event.as_dict(),

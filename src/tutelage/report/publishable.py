@@ -26,7 +26,7 @@ _RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
 # What a ledger says of itself; the first five are needed.
 BUDGET: dict[str, tuple[type, ...]] = {
     "budget": (float, int), "delta": (float, int), "spent": (float, int), "entries": (int,), "head": (str,),
-    "remaining": (float, int), "order": (float, int), "unit": (str,), "neighbouring": (str,), "opened": (str,),
+    "remaining": (float, int), "order": (float, int), "unit": (str,), "neighboring": (str,), "opened": (str,),
     "answers": (int,), "unsettled": (int,), "bound": (bool,), "simulated": (bool,),
 }  # fmt: skip
 _NEEDED = tuple(BUDGET)[:5]

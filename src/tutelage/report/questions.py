@@ -31,7 +31,7 @@ def publishable(card: "PrivacyCard") -> str:
 
 def _unit(card: "PrivacyCard") -> str:
     unit = card.epsilon.unit
-    return f"{unit.name}; neighbouring data differ so: {unit.neighboring}."
+    return f"{unit.name}; neighbouring data differ so: {unit.neighboring.sentence}."
 
 
 def _leaves(card: "PrivacyCard") -> str:

@@ -12,7 +12,7 @@ from tutelage.budget import PublicEpsilon
 from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.lints import Finding
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import KEY, PrivacyUnit, coded, stored_relation
 from tutelage.report.card import FORMAT, PrivacyCard
 from tutelage.report.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.report.publishable import BUDGET
@@ -63,11 +63,11 @@ def card_from_dict(record: object) -> PrivacyCard:
     TutelageError
         If it is not of that form; the message names the entry.
     """
-    card = _Entries(record, "the card")
+    card = _Entries(coded(record), "the card")
     if card.count("format") > FORMAT:
         raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")
     event = event_from_dict(card.one("event", dict))
-    unit = PrivacyUnit(card.one("unit", str), _relation(card.one("neighbouring", str)))
+    unit = PrivacyUnit(card.one("unit", str), stored_relation(card.one(KEY, str)))
     noise = card.one("noise", str, otherwise="real")
     if noise not in ("real", "simulated"):
         raise InvalidDataError("`noise` must be real or simulated.")
@@ -164,13 +164,6 @@ class _Entries:
         values = self.one(name, list, dict, NoneType, otherwise=None)
         listed = values if isinstance(values, list) else [] if values is None else [values]
         return [_Entries(value, f"`{name}`") for value in listed]
-
-
-def _relation(text: str) -> NeighboringRelation:
-    try:
-        return NeighboringRelation(text)
-    except ValueError:
-        raise InvalidDataError("`neighbouring` is no neighbouring relation that this version knows.") from None
 
 
 def _budget(values: _Entries) -> dict[str, Any]:

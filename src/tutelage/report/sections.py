@@ -77,7 +77,7 @@ def pages_of(card: "PrivacyCard") -> Page:
     )
 
 
-def kind_of(epsilon: PublicEpsilon) -> str:
+def _kind_of(epsilon: PublicEpsilon) -> str:
     """Return why the ε of a card may be published."""
     return "none: simulated noise" if epsilon.simulated else "data-independent: may be published"
 
@@ -91,7 +91,7 @@ def _highlights(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
     left = max(0.0, budget["budget"] - round_up(budget["spent"]))
     return (
         ("Unit of privacy", card.epsilon.unit.name),
-        ("Kind of ε", kind_of(card.epsilon)),
+        ("Kind of ε", _kind_of(card.epsilon)),
         ("Budget left", f"{left:.4g} of {round_up(budget['budget'])}"),
         ("Queries", _queries(card)),
         ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
@@ -148,7 +148,7 @@ def _budget(card: "PrivacyCard") -> Section:
 
 def _unit(card: "PrivacyCard") -> Section:
     unit = card.epsilon.unit
-    rows = (("Unit of privacy", unit.name), ("Neighbouring data", str(unit.neighboring)))
+    rows = (("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence))
     return Section("Unit of privacy", (Facts(rows),))
 
 

@@ -17,14 +17,15 @@ import numpy as np
 from tutelage._typing import FloatArray
 from tutelage._validation import probability
 from tutelage.events import CERTAIN, PublicationTest
-from tutelage.exceptions import InvalidParameterError
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.neighboring import PrivacyUnit
 
 FORMAT = 1
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
+_NO_PROPOSAL = "A Proposal could not be read: the text is not one that was written."
 
 
 @final
@@ -123,7 +124,7 @@ class Proposal:
             "order": self.order,
             "caps": list(self.caps),
             "chances": list(self.chances),
-            "unit": {"name": self.unit.name, "neighboring": str(self.unit.neighboring)},
+            "unit": self.unit.as_dict(),
         }
 
     @classmethod
@@ -139,15 +140,16 @@ class Proposal:
         chances: list[int]
         try:
             fields = json.loads(text)
-            name, relation = fields["unit"]["name"], NeighboringRelation(fields["unit"]["neighboring"])
+            unit = PrivacyUnit.from_dict(fields["unit"])
             delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
-            plain = type(name) is str and type(caps) is list and type(chances) is list and fields["format"] == FORMAT
+            plain = type(caps) is list and type(chances) is list and fields["format"] == FORMAT
             plain = plain and all(type(number) is float for number in (delta, order, *caps))
+        except InvalidDataError as error:
+            raise InvalidParameterError(f"A Proposal could not be read: {error}") from None
         except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
-            plain, name, relation, delta, order, caps, chances = False, "", None, 0.0, 0.0, [], []
-        if not plain or relation is None:
-            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.")
-        unit = PrivacyUnit(name, relation)
+            raise InvalidParameterError(_NO_PROPOSAL) from None
+        if not plain:
+            raise InvalidParameterError(_NO_PROPOSAL)
         return cls(delta=delta, order=order, caps=tuple(caps), chances=tuple(chances), unit=unit)
 
 

@@ -5,7 +5,7 @@ the value an ε by itself: no confidence interval, and no second release of the 
 docs/proofs/smooth_sensitivity.md, sections 3 and 4.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from math import expm1, inf, isfinite, sinh, sqrt
 from typing import Any, NamedTuple, final
@@ -19,7 +19,7 @@ from tutelage.accounting.accountant import Accountant
 from tutelage.accounting.curves import RenyiCurve
 from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
 from tutelage.budget import PublicEpsilon
-from tutelage.events import NoisedCost
+from tutelage.events import NoisedCost, settings_of
 from tutelage.exceptions import InvalidParameterError, NothingToGainError
 from tutelage.neighboring import PrivacyUnit
 
@@ -128,7 +128,7 @@ class SmoothPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain JSON-ready values."""
-        return asdict(self)
+        return {**settings_of(self), "unit": self.unit.as_dict()}
 
 
 def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> SmoothPlan:

@@ -4,11 +4,12 @@ import hashlib
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._validation import integer_at_least
+from tutelage.events import settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, QuorumError
 from tutelage.federation.documents import (
     MOST_BYTES_OF_A_DOCUMENT,
@@ -30,9 +31,9 @@ from tutelage.mechanisms.local import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.neighboring import ONE_ENTITY, NeighboringRelation, PrivacyUnit
+from tutelage.neighboring import KEY, ONE_ENTITY, NeighboringRelation, PrivacyUnit, former_name
 
-_FORMAT = 1
+_FORMAT = 2  # 1 stored the name of a relation in place of its code
 _MOST_CLASSES = 2**20
 _MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
 
@@ -76,6 +77,8 @@ class Consortium:
         Whose change moves one ballot of one entity.
     identifier : str
         32 hexadecimal digits. Default: random.
+    format : int
+        Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint.
 
     Raises
     ------
@@ -92,6 +95,7 @@ class Consortium:
     colluding: int
     unit: PrivacyUnit
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
+    format: int = _FORMAT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
@@ -150,17 +154,21 @@ class Consortium:
         """Return the agreement as plain values, with the format of its file."""
         return {
             "file": "consortium",
-            "format": _FORMAT,
+            "format": self.format,
             "name": self.name,
             "identifier": self.identifier,
             "members": [member.as_dict() for member in self.members],
             "n_classes": self.n_classes,
-            "mechanism": {"kind": type(self.mechanism).__name__, **_parameters(self.mechanism)},
+            "mechanism": {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)},
             "teachers_per_entity": self.teachers_per_entity,
             "quorum": self.quorum,
             "colluding": self.colluding,
-            "unit": {"name": self.unit.name, "neighboring": self.unit.neighboring.name},
+            "unit": self._unit_as_dict(),
         }
+
+    def _unit_as_dict(self) -> dict[str, str]:
+        relation = {KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}
+        return self.unit.as_dict() | relation
 
     def require_unit(self, ledger: Ledger) -> None:
         """Refuse a ledger that protects another unit than these terms.
@@ -172,8 +180,7 @@ class Consortium:
         """
         if ledger.unit != self.unit:
             raise LedgerMismatchError(
-                f"The ledger protects one '{ledger.unit.name}' ({ledger.unit.neighboring}), the consortium one "
-                f"'{self.unit.name}' ({self.unit.neighboring}). Make a ledger for that."
+                f"The ledger protects one {ledger.unit}, the consortium one {self.unit}. Make a ledger for that."
             )
 
     def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:
@@ -223,11 +230,12 @@ class Consortium:
             If what it says is no consortium.
         """
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
-        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", _FORMAT, damaged)
+        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", _FORMAT, damaged, (1,))
         if set(content) != set(cls.__dataclass_fields__) or not isinstance(content["members"], list):
             raise damaged
         members = tuple(Member.from_dict(member) for member in content.pop("members"))
-        mechanism, unit = _mechanism_from(content.pop("mechanism"), damaged), _unit_from(content.pop("unit"), damaged)
+        mechanism = _mechanism_from(content.pop("mechanism"), damaged)
+        unit = PrivacyUnit.from_dict(content.pop("unit"), str(path))
         return cls(**content, members=members, mechanism=mechanism, unit=unit)
 
     def _with(self, role: Role) -> tuple[Member, ...]:
@@ -239,6 +247,7 @@ class Consortium:
             ("teachers_per_entity", 1, 1 if self.is_local else _MOST_TEACHERS),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, 0 if self.is_local else len(self.entities)),
+            ("format", 1, _FORMAT),
         )
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")
@@ -310,10 +319,6 @@ def _check_mechanism(mechanism: object) -> None:
     raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{why}")
 
 
-def _parameters(mechanism: Any) -> dict[str, Any]:
-    return asdict(mechanism)
-
-
 def _mechanism_from(content: object, damaged: InvalidDataError) -> FederatedMechanism:
     if not isinstance(content, dict):
         raise damaged
@@ -323,13 +328,4 @@ def _mechanism_from(content: object, damaged: InvalidDataError) -> FederatedMech
     try:
         return _BY_NAME[kind](**content)
     except TypeError:
-        raise damaged from None
-
-
-def _unit_from(content: object, damaged: InvalidDataError) -> PrivacyUnit:
-    try:
-        if not isinstance(content, dict) or set(content) != {"name", "neighboring"}:
-            raise damaged
-        return PrivacyUnit(content["name"], NeighboringRelation[content["neighboring"]])
-    except (KeyError, TypeError):
         raise damaged from None

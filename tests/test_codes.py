@@ -1,0 +1,305 @@
+"""What files and keys hold are codes: rewording a sentence, or adding a field, changes nothing that is stored."""
+
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from test_old_files import COUNTS, MECHANISMS, OLD, PATIENT, ROWS, copied, session
+from tutelage import events, labeling, neighboring
+from tutelage.accounting import Proposal
+from tutelage.events import Composed, NoisyArgmaxGaussian, PublicationTest, Repeated, event_from_dict
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.federation import Consortium
+from tutelage.labeling import new_queries
+from tutelage.ledger import Ledger
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
+from tutelage.neighboring import NeighboringRelation, PrivacyUnit, coded, spelled_out
+from tutelage.publishing.recording import record_of
+from tutelage.report.reading import card_from_dict, read_card
+from tutelage.votes import VoteHistogram
+
+SENTENCES = [relation.sentence for relation in NeighboringRelation]
+UNKNOWN = "galaxy"
+
+
+def test_the_codes_never_change():
+    assert {relation.name: relation.value for relation in NeighboringRelation} == {
+        "CHANGE_ONE_ROW": "row",
+        "ADD_REMOVE_OR_CHANGE_ONE_ENTITY": "entity",
+        "ADD_REMOVE_OR_CHANGE_WITHIN_SILO": "silo",
+        "CHANGE_ONE_BALLOT": "ballot",
+    }
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_what_was_spelled_out_becomes_the_code_and_back(relation):
+    unit = PrivacyUnit("patient", relation)
+    old = {"of": [{"unit": {"name": "patient", "neighboring": spelled_out(unit.as_dict())["neighboring"]}}]}
+    assert coded(old) == {"of": [{"unit": unit.as_dict()}]}
+    assert spelled_out(coded(old)) == old
+    for spelling in (old["of"][0]["unit"]["neighboring"], relation.name, relation.value):
+        assert PrivacyUnit.from_dict({"name": "patient", "neighboring": spelling}) == unit
+        assert coded({"neighbouring": spelling}) == {"neighboring": relation.value}
+
+
+def written_today(folder: Path) -> str:
+    """Return the text of everything that this version writes of a unit."""
+    ledger = Ledger.create(folder / "today.ledger", epsilon=8.0, delta=1e-5, unit=PATIENT)
+    session(GNMax(40.0), ledger).ask(ROWS)
+    votes = VoteHistogram(COUNTS, 100, PATIENT)
+    votes.save(folder / "votes.npz")
+    proposal, card = Proposal.from_json((OLD / "proposal.json").read_text()), read_card(OLD / "card.json")
+    consortium = Consortium.load(OLD / "consortium.json")
+    agreed = {name: getattr(consortium, name) for name in Consortium.__dataclass_fields__ if name != "format"}
+    with np.load(folder / "votes.npz") as stored:
+        unit = stored["unit"].tolist()
+    parts = (
+        ledger.export(),
+        ledger.state().as_dict(),
+        record_of(proposal),
+        card.as_dict(),
+        Consortium(**agreed).as_dict(),
+    )
+    return json.dumps([*parts, unit], ensure_ascii=False)
+
+
+def test_nothing_that_is_written_today_spells_a_relation_out(tmp_path):
+    written = written_today(tmp_path)
+    assert not [sentence for sentence in SENTENCES if f'"{sentence}"' in written]
+    assert not [relation for relation in NeighboringRelation if f'"{relation.name}"' in written]
+    assert "neighbouring" not in written
+    assert '"neighboring": "entity"' in written
+
+
+def test_sentences_can_be_reworded(tmp_path, monkeypatch):
+    Ledger.create(tmp_path / "before.ledger", epsilon=8.0, delta=1e-5, unit=PATIENT)
+    session(GNMax(40.0), Ledger.open(tmp_path / "before.ledger")).ask(ROWS)
+    reworded = {relation: f"words about {number}" for number, relation in enumerate(NeighboringRelation)}
+    monkeypatch.setattr(neighboring, "_SENTENCES", reworded)
+    assert str(PATIENT) == "'patient' (words about 1)"
+    for ledger in (Ledger.open(tmp_path / "before.ledger"), copied("answers.ledger", tmp_path)):
+        before = ledger.verify()
+        assert before.unit == PATIENT
+        assert session(GNMax(40.0), ledger).ask(ROWS).cost == 0
+        assert ledger.state() == before
+    assert (
+        Consortium.load(OLD / "consortium.json").fingerprint
+        == json.loads((OLD / "expected.json").read_text())["consortium"]
+    )
+
+
+def with_unit(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "unit": {"name": "patient", "neighboring": UNKNOWN}}
+
+
+def read_votes(folder: Path) -> None:
+    with np.load(OLD / "votes-change-one-row.npz") as stored:
+        np.savez(folder / "votes.npz", **{**stored, "unit": np.array(["row", UNKNOWN])})
+    VoteHistogram.load(folder / "votes.npz")
+
+
+def read_consortium(folder: Path) -> None:
+    found = json.loads((OLD / "consortium.json").read_text())
+    (folder / "consortium.json").write_text(canonical(with_unit(found)) + "\n")
+    Consortium.load(folder / "consortium.json")
+
+
+READERS = {
+    "event": lambda _: event_from_dict(with_unit(NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict())),
+    "proposal": lambda _: Proposal.from_json(json.dumps(with_unit(json.loads((OLD / "proposal.json").read_text())))),
+    "card": lambda _: card_from_dict({**json.loads((OLD / "card.json").read_text()), "neighbouring": UNKNOWN}),
+    "votes": read_votes,
+    "consortium": read_consortium,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_an_unknown_code_is_refused_in_one_sentence(read, tmp_path):
+    with pytest.raises(TutelageError, match="must be one of row, entity, silo, ballot; if a later version") as caught:
+        read(tmp_path)
+    assert UNKNOWN not in str(caught.value)
+    assert str(caught.value).count(". ") == 0
+
+
+@pytest.mark.parametrize("record", [None, "row", {"name": "x"}, {"name": 1, "neighboring": "row"}, {"neighboring": []}])
+def test_what_is_no_unit_is_refused(record):
+    with pytest.raises(InvalidDataError, match="in a file must be a text `name` and a `neighboring`"):
+        PrivacyUnit.from_dict(record)
+
+
+def test_the_keys_of_mechanisms_never_change():
+    assert [mechanism.key() for mechanism in MECHANISMS] == [
+        "lnmax:v1(scale=20.0)",
+        "gnmax:v1(sigma=40.0)",
+        "exponential:v1(scale=20.0)",
+        "permute-and-flip:v1(scale=20.0)",
+        "confident:v1(threshold=60.0,sigma_threshold=20.0,sigma_vote=20.0)",
+        "interactive:v1(threshold=50.0,sigma_threshold=20.0,sigma_vote=20.0,confidence=0.9)",
+        "multi-label:v1(mechanism=gnmax:v1(sigma=40.0),n_findings=3)",
+    ]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A record that is a setting."""
+
+    depth: int
+    name: str = "tree"
+
+
+@dataclass(frozen=True)
+class Mine(Mechanism):
+    """A mechanism of somebody else's, with one setting of any kind."""
+
+    setting: Any
+    later: float = math.inf
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return NoisyArgmaxGaussian(40.0, n_classes, unit, simulated)
+
+    def release(self, votes, noise, predictions=None):
+        return GNMax(40.0).release(votes, noise)
+
+
+def test_every_setting_has_a_key_of_its_own():
+    settings = [
+        1,
+        1.0,
+        True,
+        None,
+        "1",
+        "None",
+        "1,later=2.0",
+        (1, 2),
+        (1, (2,)),
+        "[1,2]",
+        0.1,
+        0.1 + 1e-16,
+        0.1 + 1e-17,
+    ]
+    settings += [Settings(3), Settings(3, "forest"), GNMax(40.0), GNMax(20.0), NeighboringRelation.CHANGE_ONE_ROW]
+    keys = [Mine(setting).key() for setting in settings]
+    assert len(set(keys)) == len(settings)
+    assert Mine(np.float64(0.1)).key() == Mine(0.1).key() == "Mine(setting=0.1)"
+    assert Mine(np.int64(1)).key() == Mine(1).key()
+    assert Mine(Settings(3)).key() == "Mine(setting=Settings(depth=3))"
+    assert Mine(1, later=2.0).key() == "Mine(setting=1,later=2.0)"
+
+
+def test_a_default_is_left_out_by_kind_and_value():
+    assert Mine(1, later=math.inf).key() == "Mine(setting=1)"
+    assert Mine(1, later=1).key() != Mine(1, later=True).key()
+    with pytest.raises(InvalidParameterError, match="A ndarray cannot"):
+        Mine(1, later=np.zeros(2)).key()  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("setting", [np.zeros(3), abs, {1}, Fraction(1, 3), object()])
+def test_a_setting_without_one_spelling_is_refused(setting):
+    with pytest.raises(InvalidParameterError, match="cannot be part of what answers are remembered by"):
+        Mine(setting).key()
+
+
+class Renamed(Mine):
+    """A mechanism that calls itself as another one is called."""
+
+    key_name: ClassVar[str] = "gnmax:v1"
+
+
+class Overriding(Mine):
+    """A mechanism that answers for another one."""
+
+    def key(self):
+        return GNMax(40.0).key()
+
+
+@pytest.mark.parametrize("kind", [Renamed, Overriding])
+@pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: MultiLabel(one, 3)], ids=["alone", "of findings"])
+def test_no_mechanism_answers_by_the_key_of_another(kind, wrapped):
+    ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
+    with pytest.raises(InvalidParameterError, match="must have a name of its own"):
+        session(wrapped(kind(1)), ledger)
+
+
+def test_a_subclass_has_a_key_of_its_own():
+    inheriting = type("Another", (Renamed,), {})
+    assert inheriting(1).key() == "Another(setting=1)"
+
+
+@dataclass(frozen=True, repr=False)
+class Later(Mechanism):
+    """`GNMax` as a later version may have it: with one more setting."""
+
+    key_name: ClassVar[str] = "gnmax:v1"
+    sigma: float
+    clip: float = math.inf
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return GNMax(self.sigma).event_of_one(n_classes, unit, simulated=simulated)
+
+    def release(self, votes, noise, predictions=None):
+        return GNMax(self.sigma).release(votes, noise)
+
+
+Later.__qualname__ = "GNMax"
+
+
+@pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: MultiLabel(one, 3)], ids=["alone", "of findings"])
+@pytest.mark.parametrize("old", [True, False], ids=["remembered by repr", "remembered by key"])
+def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, old, tmp_path, monkeypatch):
+    ledger = copied("answers.ledger", tmp_path) if old else Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
+    today = session(wrapped(GNMax(40.0)), ledger).ask(ROWS).labels.tolist()
+    before = ledger.state()
+    monkeypatch.setattr(labeling, "_NOISES_VOTES_AS_GIVEN", (*labeling._NOISES_VOTES_AS_GIVEN, Later))
+    release = session(wrapped(Later(40.0)), ledger).ask(ROWS)
+    assert (release.labels.tolist(), release.cost) == (today, 0.0)
+    assert ledger.state() == before
+    other = wrapped(Later(40.0, clip=3.0))
+    one = other.event_of_one(2, PATIENT, simulated=False)
+    assert new_queries(ledger, other, one, ROWS, "ill?") == len(ROWS)
+
+
+@dataclass(frozen=True)
+class LaterEvent(events.Event):
+    """`NoisyArgmaxGaussian` as a later version may have it."""
+
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+    clip: float = math.inf
+
+
+LaterEvent.__name__ = "NoisyArgmaxGaussian"
+
+
+def test_a_field_that_a_later_version_adds_to_an_event_changes_no_record(monkeypatch):
+    today = NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict()
+    monkeypatch.setitem(events._BY_NAME, "NoisyArgmaxGaussian", LaterEvent)
+    later = LaterEvent(40.0, 3, PATIENT)
+    assert event_from_dict(today) == later
+    assert later.as_dict() == today
+    clipped = LaterEvent(40.0, 3, PATIENT, clip=2.0)
+    assert event_from_dict(clipped.as_dict()) == clipped != later
+    whole = Composed((Repeated(later, 3),))
+    assert event_from_dict(json.loads(json.dumps(whole.as_dict()))) == whole
+
+
+def test_an_outcome_is_found_by_what_its_event_means(tmp_path):
+    ledger = copied("proposal.ledger", tmp_path)
+    test = Proposal.from_json((OLD / "proposal.json").read_text()).event()
+    assert list(ledger.outcomes_of(test).values()) == [1]
+    assert ledger.outcomes_of(PublicationTest(test.chances, test.delta, PATIENT)) == {}
+
+
+def test_a_new_ledger_is_read_by_keys_only():
+    """The spelling of earlier versions is looked up only where such a version may have answered."""
+    ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
+    context, former = {"mechanism": "new"}, {"mechanism": "old"}
+    assert ledger.query_hashes(context, ROWS, former=former) == ledger.query_hashes(context, ROWS)
