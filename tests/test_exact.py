@@ -418,3 +418,10 @@ class _Unknown(Event):
 def test_what_does_not_fit_is_refused(event, offsets, error, message):
     with pytest.raises(error, match=message):
         ExactCosts(event, VoteHistogram(np.array([[3, 4]]), 7), offsets)
+
+
+def test_what_is_derived_from_a_known_event_has_no_known_cost():
+    derived = type("OfClippedVotes", (NoisyArgmaxGaussian,), {})
+    votes = VoteHistogram(np.array([[60, 40]]), 100)
+    with pytest.raises(UnsupportedEventError, match="No exact cost is known for the event OfClippedVotes"):
+        ExactCosts(derived(40.0, 2, votes.unit), votes)

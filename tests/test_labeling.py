@@ -298,6 +298,7 @@ def test_a_session_that_asked_nothing_has_nothing_to_account_for(ledger):
         LabelingSession(VOTES, GNMax(40.0), ledger).accountant().exact(DELTA)
 
 
+@dataclass(frozen=True)
 class Liar(Mechanism):
     """Runs more than it announced."""
 
@@ -331,6 +332,7 @@ def test_an_interrupted_draw_stays_spent_and_leaves_a_whole_ledger(ledger):
     assert ledger.state().spent > 0
 
 
+@dataclass(frozen=True)
 class Interrupted(Mechanism):
     """Is interrupted once its noise is drawn."""
 
@@ -412,6 +414,7 @@ def test_queries_are_remembered_under_the_same_hash_for_ever(context, known):
     assert hashlib.sha256(b"".join(hashes)).hexdigest() == known
 
 
+@dataclass(frozen=True)
 class Reversing(Mechanism):
     """Noises counts in another order than the votes have them."""
 

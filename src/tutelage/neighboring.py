@@ -29,6 +29,11 @@ class NeighboringRelation(StrEnum):
         """How neighboring data sets differ, for people; no file is read by it."""
         return _SENTENCES[self]
 
+    @classmethod
+    def _missing_(cls, value: object) -> "NeighboringRelation | None":
+        """Read what earlier versions pickled."""
+        return cls(_CODES[value]) if isinstance(value, str) and value in _CODES else None
+
 
 _ROW, _ENTITY, _SILO, _BALLOT = NeighboringRelation
 _SENTENCES = {
@@ -101,11 +106,18 @@ def coded(record: Any) -> Any:
     """Return plain values of any version with codes for their relations, wherever in them they are.
 
     A relation that no version knew stays as it is, for its reader to refuse.
+
+    Raises
+    ------
+    InvalidDataError
+        If a record says twice what its relation is.
     """
     if isinstance(record, list):
         return [coded(value) for value in record]
     if not isinstance(record, dict):
         return record
+    if KEY in record and _FORMER_KEY in record:
+        raise InvalidDataError(f"A record must say once what neighbors are. Got `{KEY}` and `{_FORMER_KEY}`.")
     named = {KEY if name == _FORMER_KEY else name: value for name, value in record.items()}
     return {name: _code_of(value) if name == KEY else coded(value) for name, value in named.items()}
 

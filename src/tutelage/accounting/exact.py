@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import log
-from typing import NoReturn, final
+from typing import NoReturn, final, get_args
 
 import numpy as np
 from scipy import special
@@ -170,7 +170,7 @@ class ExactCosts:
 
 def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> _Known:
     """Return the event, if its cost is known and it is about these votes."""
-    if not isinstance(event, _Known):
+    if not isinstance(event, _Known) or type(event) not in get_args(_Known):  # a subclass may release something else
         raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
     if event.classes != votes.n_classes:
         raise InvalidDataError(f"The event is about {event.classes} classes, the votes have {votes.n_classes}.")

@@ -1,11 +1,10 @@
 """What every mechanism is, and what it releases."""
 
-import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from math import nan
-from numbers import Integral, Rational, Real
-from typing import TYPE_CHECKING, ClassVar, cast, final
+from numbers import Integral, Real
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,6 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @final
@@ -65,18 +61,26 @@ class Mechanism(ABC):
     key_name: ClassVar[str]
 
     def key(self) -> str:
-        """Return what a ledger remembers answers by: the name and version of the mechanism, and its settings.
+        """Return what a ledger remembers answers by: whatever answers differently must have another key.
 
-        Settings are numbers, text, tuples and frozen records of these; define it anew for others. A field that is as
-        it is by default is left out, so that a field that a later version adds changes no key: defaults never change.
-        So is a field with ``repr=False``. A mechanism that is no dataclass is remembered by its `repr`.
+        A class with a `key_name` of its own is known by it, and by the settings that differ from their defaults, so
+        that a later version can add a setting: defaults of such a class never change. Any other is known by its `repr`.
 
         Raises
         ------
         InvalidParameterError
-            If a setting is of another kind.
+            If a setting of a class with a `key_name` is no number and no mechanism, or if the `repr` tells no settings.
         """
-        return _key_of_record(self) if is_dataclass(self) else repr(self)
+        kind = type(self)
+        if "key_name" in vars(kind):  # never an inherited one
+            settings = (f"{name}={_spelled(setting)}" for name, setting in settings_of(self).items())
+            return f"{self.key_name}({','.join(settings)})"
+        if kind.__repr__ is object.__repr__:
+            raise InvalidParameterError(
+                f"`mechanism` must have a `repr` that tells its settings, by which its answers are remembered. Make "
+                f"{kind.__name__} a dataclass, or define `__repr__`."
+            )
+        return repr(self)
 
     @property
     def takes_predictions(self) -> bool:
@@ -147,32 +151,19 @@ class Mechanism(ABC):
         return Repeated(one, votes.n_queries // self.votes_per_query)
 
 
-def _key_of(value: object) -> str:
-    """Return the one spelling of a setting, in which numbers, text and records can be told apart."""
-    match value:
+def _spelled(setting: object) -> str:
+    """Return the one spelling of a setting."""
+    match setting:
         case Mechanism():
-            return value.key()
-        case bool() | None:
-            return str(value)
+            return setting.key()
+        case bool():
+            return str(setting)
         case Integral():
-            return str(int(value))
-        case Real() if not isinstance(value, Rational):
-            return repr(float(value))
-        case str():
-            return json.dumps(value)
-        case tuple() | list():
-            return f"[{','.join(map(_key_of, cast('Sequence[object]', value)))}]"
-        case _ if is_dataclass(value):
-            return _key_of_record(value)
+            return str(int(setting))
+        case Real():
+            return repr(float(setting))
         case _:
-            pass
-    raise InvalidParameterError(
-        f"A {type(value).__name__} cannot be part of what answers are remembered by. Take numbers, text, tuples or "
-        "frozen dataclasses of these as settings, or define `key` of the mechanism."
-    )
-
-
-def _key_of_record(record: object) -> str:
-    settings = ",".join(f"{name}={_key_of(setting)}" for name, setting in settings_of(record).items())
-    kind = type(record)
-    return f"{vars(kind).get('key_name', kind.__qualname__)}({settings})"  # never an inherited one
+            raise InvalidParameterError(
+                f"A {type(setting).__name__} cannot be part of a key. Take numbers and mechanisms as settings, or "
+                "leave out `key_name`."
+            )
