@@ -71,7 +71,7 @@ def predictions(mechanism) -> np.ndarray | None:
 @pytest.mark.parametrize("known", EVENTS, ids=lambda known: f"{known['record']['event']}-{known['relation']}")
 def test_an_event_is_of_the_same_unit_and_costs_the_same_to_the_last_digit(known):
     event = event_from_dict(known["record"])
-    units = {part.event.unit.neighboring for part in data_independent.flatten(event)}
+    units = {part.event.unit.neighboring for part in event.flatten()}
     assert units == {NeighboringRelation[known["relation"]]}
     assert data_independent.epsilon(Repeated(event, 10), 1e-5).epsilon == known["epsilon"]
 

@@ -19,7 +19,6 @@ from tutelage import (
     SimulationNoise,
     VoteHistogram,
 )
-from tutelage.accounting.data_independent import flatten
 from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.rounds import ask_in_rounds, even_rounds
@@ -115,7 +114,7 @@ def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learn
     assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
     assert isinstance(asked.release.event, Composed)
     by_teachers = [
-        sum(part.times for part in flatten(one) if not isinstance(part.event, InteractiveCheck))
+        sum(part.times for part in one.flatten() if not isinstance(part.event, InteractiveCheck))
         for one in asked.release.event.events
     ]
     assert by_teachers[0] > 2 * by_teachers[-1]

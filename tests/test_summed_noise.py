@@ -35,7 +35,6 @@ from tutelage.events import (
     Repeated,
     SummedNoise,
     event_from_dict,
-    without_shares,
 )
 from tutelage.exceptions import InvalidParameterError, LedgerError, UnsupportedEventError
 from tutelage.ledger.bookkeeping import breach_of
@@ -170,7 +169,7 @@ def test_it_comes_back_from_its_record(event, shares):
     assert summed.classes == event.classes
     assert not summed.is_simulated
     assert SummedNoise(replace(event, simulated=True), shares).is_simulated
-    assert without_shares(summed) == event == without_shares(event)
+    assert summed.without_shares() == event == event.without_shares()
 
 
 @pytest.mark.parametrize(

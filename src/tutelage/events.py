@@ -4,14 +4,20 @@ Mechanisms emit events, accounting consumes them; neither imports the other. Eve
 They are meant to be stored, so they evolve by three rules: a class or field is never removed, never changes its
 meaning, and a new field has a default under which old records stay true.
 
-Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says: one ballot moves.
+Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says: one ballot moves. These fields mean
+the same in every event that has them:
+
+- `classes`: number of counts m, at least 2;
+- `unit`: what moves one ballot, or the number that is released;
+- `simulated`: True where the noise came from a seeded generator, which protects nobody.
 """
 
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, nextafter, sqrt
-from typing import Any, final
+from typing import Any, NamedTuple, final, get_args
 
 from tutelage._validation import integer_at_least, local_epsilon, noise_scale, number_of_votes, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
@@ -21,6 +27,18 @@ LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are 
 _MOST_SHARES = 10**6
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
+# How each public parameter is checked, by its name: value, name and class to the value that is kept.
+_CHECKS: dict[str, Callable[[object, str, str], object]] = {
+    "scale": noise_scale,
+    "sigma": noise_scale,
+    "threshold": number_of_votes,
+    "epsilon": lambda value, _, owner: local_epsilon(value, owner),
+    "classes": lambda value, name, owner: integer_at_least(value, 2, name, owner),
+    "shift": positive,
+    "smoothness": positive,
+    "delta": probability,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -29,7 +47,7 @@ class Event:
     @property
     def is_simulated(self) -> bool:
         """Whether any part was made with seeded noise."""
-        return bool(getattr(self, "simulated", False))
+        return any(part.event.simulated for part in self.flatten())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``.
@@ -39,172 +57,137 @@ class Event:
         written = settings_of(self).keys() | {"simulated"}  # the one default there was when events were first stored
         return {"event": type(self).__name__, **{name: v for name, v in asdict(self).items() if name in written}}
 
+    def flatten(self, times: int = 1) -> "list[Releases]":
+        """Return the single releases that the event is made of, each with how often it happened.
+
+        Parameters
+        ----------
+        times : int
+            How often the event itself happened.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If a part is of a kind that this version does not know.
+        """
+        if not isinstance(self, Single):
+            raise UnsupportedEventError(f"No data-independent cost is known for the event {type(self).__name__}.")
+        return [Releases(self, times)]
+
+    def without_shares(self) -> "Event":
+        """Return the event as if its noise were drawn whole: what is inside a `SummedNoise`, or the event itself."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked(Event):
+    """One release; its parameters are checked by their names."""
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self) if field.name in _CHECKS):
+            object.__setattr__(self, name, _CHECKS[name](getattr(self, name), name, type(self).__name__))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfScale(_Checked):
+    scale: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSigma(_Checked):
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _OfThreshold(_Checked):
+    threshold: float
+    sigma: float
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
+
 
 @final
 @dataclass(frozen=True, slots=True)
-class NoisyArgmaxLaplace(Event):
+class NoisyArgmaxLaplace(_OfScale):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties.
 
     Parameters
     ----------
     scale : float
         Scale b of each discrete Laplace variable, in votes; the papers' γ is 1/b.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    scale: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "NoisyArgmaxLaplace"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyArgmaxLaplace"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class NoisyArgmaxGaussian(Event):
+class NoisyArgmaxGaussian(_OfSigma):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties.
 
     Parameters
     ----------
     sigma : float
         Parameter σ of each discrete Gaussian variable, in votes; for σ ≥ 1 its standard deviation to six digits.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    sigma: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "NoisyArgmaxGaussian"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyArgmaxGaussian"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ExponentialArgmax(Event):
+class ExponentialArgmax(_OfScale):
     """The exponential mechanism: class j with probability ∝ exp(n_j/scale).
 
     Parameters
     ----------
     scale : float
         Scale b, in votes: one vote changes the odds by e^(1/b).
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    scale: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ExponentialArgmax"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ExponentialArgmax"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class PermuteAndFlip(Event):
+class PermuteAndFlip(_OfScale):
     """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`.
 
     Parameters
     ----------
     scale : float
         Scale b, in votes.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    scale: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "PermuteAndFlip"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "PermuteAndFlip"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ContinuousArgmaxLaplace(Event):
+class ContinuousArgmaxLaplace(_OfScale):
     """argmax_j (n_j + Z_j) with real-valued Laplace noise, as in the papers; tutelage does not draw it.
 
     Parameters
     ----------
     scale : float
         Scale b of each Laplace variable, in votes.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    scale: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ContinuousArgmaxLaplace"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ContinuousArgmaxLaplace"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ContinuousArgmaxGaussian(Event):
+class ContinuousArgmaxGaussian(_OfSigma):
     """argmax_j (n_j + Z_j) with real-valued Gaussian noise, as in the papers; tutelage does not draw it.
 
     Parameters
     ----------
     sigma : float
         Standard deviation σ of each variable, in votes.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    sigma: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "ContinuousArgmaxGaussian"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ContinuousArgmaxGaussian"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ConfidenceCheck(Event):
+class ConfidenceCheck(_OfThreshold):
     """Whether max_j n_j + Z reaches the threshold: the first step of Confident-GNMax.
 
     Parameters
@@ -213,29 +196,12 @@ class ConfidenceCheck(Event):
         T, in votes.
     sigma : float
         Parameter σ of the discrete Gaussian variable Z, in votes.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    threshold: float
-    sigma: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", number_of_votes(self.threshold, "threshold", "ConfidenceCheck"))
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "ConfidenceCheck"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "ConfidenceCheck"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class InteractiveCheck(Event):
+class InteractiveCheck(_OfThreshold):
     """Whether max_j (n_j − o_j) + Z reaches the threshold, o_j public: the first step of Interactive-GNMax.
 
     The offsets o_j are the number of teachers times the student's predicted probability of class j, one per query and
@@ -247,41 +213,20 @@ class InteractiveCheck(Event):
         T, in votes.
     sigma : float
         Parameter σ of the discrete Gaussian variable Z, in votes.
-    classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    threshold: float
-    sigma: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold", number_of_votes(self.threshold, "threshold", "InteractiveCheck"))
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "InteractiveCheck"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "InteractiveCheck"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse(Event):
+class RandomizedResponse(_Checked):
     """One entity's vote, kept with probability e^ε/(e^ε + m − 1) at most, or else any other class, all equally likely.
+
+    `unit` is what changes the vote; whether there is a vote must not depend on it.
 
     Parameters
     ----------
     epsilon : float
         Pure loss ε of one response, in nats.
-    classes : int
-        Number of classes m.
-    unit : PrivacyUnit
-        What changes the vote; whether there is one must not depend on it.
-    simulated : bool
-        True where the response was drawn from a seeded generator, which protects nobody.
     """
 
     epsilon: float
@@ -289,69 +234,39 @@ class RandomizedResponse(Event):
     unit: PrivacyUnit
     simulated: bool = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "RandomizedResponse"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "RandomizedResponse"))
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometricResponse(Event):
+class TruncatedGeometricResponse(_OfScale):
     """One entity's vote as a number 1, …, m, plus Z, clamped to a range around them; P(Z = k) ∝ exp(−|k|/scale).
+
+    `unit` is what changes the vote; whether there is a vote must not depend on it.
 
     Parameters
     ----------
     scale : float
         Scale b of the discrete Laplace variable Z, in classes; α of the truncated geometric mechanism is e^(−1/b), and
         the pure loss is (m − 1)/b.
-    classes : int
-        Number of classes m.
-    unit : PrivacyUnit
-        What changes the vote; whether there is one must not depend on it.
-    simulated : bool
-        True where the response was drawn from a seeded generator, which protects nobody.
     """
-
-    scale: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "TruncatedGeometricResponse"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "TruncatedGeometricResponse"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class NoisyBallot(Event):
+class NoisyBallot(_OfSigma):
     """One entity's vote as a vector of one 1 and m − 1 zeros, plus independent Z_j, P(Z_j = k) ∝ exp(−k²/2σ²).
+
+    `unit` is what changes the vote; whether there is a vote must not depend on it.
 
     Parameters
     ----------
     sigma : float
         Parameter σ of each discrete Gaussian variable, in votes.
-    classes : int
-        Number of classes m.
-    unit : PrivacyUnit
-        What changes the vote; whether there is one must not depend on it.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
-
-    sigma: float
-    classes: int
-    unit: PrivacyUnit
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "NoisyBallot"))
-        object.__setattr__(self, "classes", integer_at_least(self.classes, 2, "classes", "NoisyBallot"))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class PublicationTest(Event):
+class PublicationTest(_Checked):
     """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
 
     The shortfall is a whole number that one unit changes by at most one (docs/proofs/release.md).
@@ -364,8 +279,6 @@ class PublicationTest(Event):
         δ of the claim that is tested; those of all publications through one ledger add up.
     unit : PrivacyUnit
         What changes the shortfall by at most one.
-    simulated : bool
-        True where the test was drawn from a seeded generator, which protects nobody.
     """
 
     chances: tuple[int, ...]
@@ -374,7 +287,7 @@ class PublicationTest(Event):
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        probability(self.delta, "delta", "PublicationTest")
+        _Checked.__post_init__(self)
         chances = tuple(self.chances)
         if len(chances) < 2 or not all(type(chance) is int and 0 < chance < CERTAIN for chance in chances):
             raise InvalidParameterError(
@@ -387,7 +300,7 @@ class PublicationTest(Event):
 
 @final
 @dataclass(frozen=True, slots=True)
-class NoisedCost(Event):
+class NoisedCost(_Checked):
     """A private number plus Gaussian noise on a public grid, the noise scaled by the number's smooth sensitivity.
 
     Parameters
@@ -398,10 +311,6 @@ class NoisedCost(Event):
         β: one unit changes the standard deviation by a factor e^β at most.
     delta : float
         δ of the claim that is made of it; those of all publications through one ledger add up.
-    unit : PrivacyUnit
-        What moves the number.
-    simulated : bool
-        True where the noise came from a seeded generator, which protects nobody.
     """
 
     shift: float
@@ -409,11 +318,6 @@ class NoisedCost(Event):
     delta: float
     unit: PrivacyUnit
     simulated: bool = False
-
-    def __post_init__(self) -> None:
-        probability(self.delta, "delta", "NoisedCost")
-        object.__setattr__(self, "shift", positive(self.shift, "shift", "NoisedCost"))
-        object.__setattr__(self, "smoothness", positive(self.smoothness, "smoothness", "NoisedCost"))
 
 
 PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish an ε; no queries
@@ -488,31 +392,17 @@ class SummedNoise(Event):
         return self.event.unit
 
     @property
-    def is_simulated(self) -> bool:
-        """Whether any part was made with seeded noise."""
-        return self.event.is_simulated
+    def simulated(self) -> bool:
+        """Whether the noise came from a seeded generator."""
+        return self.event.simulated
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
 
-
-def settings_of(record: Any) -> dict[str, Any]:
-    """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
-
-    What a file or a key holds of a record so stays the same when a later version adds a field.
-    """
-    found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
-    return {item.name: value for item, value in found if not _is_default(value, item.default)}
-
-
-def _is_default(value: object, default: object) -> bool:
-    return default is not MISSING and type(value) is type(default) and value == default
-
-
-def without_shares(event: Event) -> Event:
-    """Return the event as if its noise were drawn whole: what is inside a `SummedNoise`, or the event itself."""
-    return event.event if isinstance(event, SummedNoise) else event
+    def without_shares(self) -> Event:
+        """Return the event as if its noise were drawn whole."""
+        return self.event
 
 
 @final
@@ -529,10 +419,9 @@ class Repeated(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", integer_at_least(self.count, 0, "count", "Repeated"))
 
-    @property
-    def is_simulated(self) -> bool:
-        """Whether any part was made with seeded noise."""
-        return self.event.is_simulated
+    def flatten(self, times: int = 1) -> "list[Releases]":
+        """Return the single releases that the event is made of, each with how often it happened."""
+        return self.event.flatten(times * self.count)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
@@ -550,14 +439,52 @@ class Composed(Event):
         if not self.events:
             raise InvalidParameterError("`events` of Composed must hold at least one event. Got none.")
 
-    @property
-    def is_simulated(self) -> bool:
-        """Whether any part was made with seeded noise."""
-        return any(event.is_simulated for event in self.events)
+    def flatten(self, times: int = 1) -> "list[Releases]":
+        """Return the single releases that the event is made of, each with how often it happened."""
+        return [releases for event in self.events for releases in event.flatten(times)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "Composed", "of": [event.as_dict() for event in self.events]}
+
+
+Single = (
+    NoisyArgmaxLaplace
+    | NoisyArgmaxGaussian
+    | ExponentialArgmax
+    | PermuteAndFlip
+    | ContinuousArgmaxLaplace
+    | ContinuousArgmaxGaussian
+    | ConfidenceCheck
+    | InteractiveCheck
+    | RandomizedResponse
+    | TruncatedGeometricResponse
+    | NoisyBallot
+    | PublicationTest
+    | NoisedCost
+    | SummedNoise
+)
+_BY_NAME: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Single)}
+
+
+class Releases(NamedTuple):
+    """One kind of single release, and how often it happened."""
+
+    event: Single
+    times: int
+
+
+def settings_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
+
+    What a file or a key holds of a record so stays the same when a later version adds a field.
+    """
+    found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
+    return {item.name: value for item, value in found if not _is_default(value, item.default)}
+
+
+def _is_default(value: object, default: object) -> bool:
+    return default is not MISSING and type(value) is type(default) and value == default
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
@@ -585,23 +512,3 @@ def event_from_dict(record: dict[str, Any]) -> Event:
         raise UnsupportedEventError(f"A stored event cannot be read: {error}") from None
     except (KeyError, TypeError, ValueError):
         raise UnsupportedEventError("A stored event is of no kind that this version of tutelage knows.") from None
-
-
-_BY_NAME: dict[str, type[Event]] = {
-    kind.__name__: kind
-    for kind in (
-        NoisyArgmaxLaplace,
-        NoisyArgmaxGaussian,
-        ExponentialArgmax,
-        PermuteAndFlip,
-        ContinuousArgmaxLaplace,
-        ContinuousArgmaxGaussian,
-        ConfidenceCheck,
-        InteractiveCheck,
-        RandomizedResponse,
-        TruncatedGeometricResponse,
-        NoisyBallot,
-        PublicationTest,
-        NoisedCost,
-    )
-}

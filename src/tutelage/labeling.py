@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
 from tutelage.exceptions import (
     InvalidDataError,
@@ -238,7 +237,7 @@ class LabelingSession:
         _require_votes_as_given(self._mechanism)
         accountant = Accountant(progress=progress)
         for asked in self._asked:
-            for part in flatten(asked.release.event):
+            for part in asked.release.event.flatten():
                 event = Repeated(part.event, part.times)
                 if isinstance(part.event, ConfidenceCheck):
                     accountant.add(event, asked.votes)

@@ -12,7 +12,6 @@ import numpy as np
 
 from tutelage._typing import IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.data_independent import flatten
 from tutelage.datasets import ImageSplit, load_digits, load_mnist
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, glyph_features
@@ -137,7 +136,7 @@ def _rows(name: str, found: Plan, seen: _Seen, mnist: ImageSplit) -> Iterator[Ro
         name=f"{head}: ε", ours=epsilon, published=found.epsilon.epsilon, at_most=found.target_epsilon, better="lower"
     )
     accountant = Accountant()
-    for part in flatten(drawn[0].event):
+    for part in drawn[0].event.flatten():
         whole = part.times == len(queries)
         accountant.add(Repeated(part.event, part.times), votes if whole else votes.select(drawn[0].voted))
     exact = accountant.exact(_DELTA).reveal()

@@ -13,7 +13,6 @@ import numpy as np
 
 from tutelage._typing import ABSTAIN, IntArray
 from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
 from tutelage.datasets import ImageSplit, load_svhn_sample
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.mechanisms import ConfidentGNMax
@@ -90,7 +89,7 @@ def _answers(votes: VoteHistogram) -> _Released:
     queried = votes.select(asked)
     release = _MECHANISM.release(queried, SimulationNoise(_SEED))
     accountant = Accountant()
-    for part in flatten(release.event):
+    for part in release.event.flatten():
         checks = isinstance(part.event, ConfidenceCheck)
         about = queried if checks else queried.select(release.voted)
         accountant.add(Repeated(part.event, part.times), about, at_most=queried.n_queries)

@@ -22,7 +22,6 @@ from tutelage.events import (
     NoisyArgmaxLaplace,
     Repeated,
     SummedNoise,
-    without_shares,
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.neighboring import PrivacyUnit
@@ -223,7 +222,7 @@ class Accountant:
         offsets : array of shape (queries, classes), optional
             For `InteractiveCheck`: the public offsets, in votes.
         """
-        for part in data_independent.flatten(one):
+        for part in one.flatten():
             if isinstance(part.event, _CHECK):
                 own = offsets if isinstance(part.event, InteractiveCheck) else None
                 self.add(Repeated(part.event, votes.n_queries), votes, offsets=own)
@@ -255,7 +254,7 @@ class Accountant:
             If checks decided which queries were answered and no limit on the answers was named.
         """
         self._refuse_if_empty()
-        answers = [release for release in self._releases if not isinstance(without_shares(release.event), _CHECK)]
+        answers = [release for release in self._releases if not isinstance(release.event.without_shares(), _CHECK)]
         checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
         unlimited = any(release.at_most is None for release in answers)
         if unlimited and sum(release.charged for release in answers) < checks:
@@ -435,7 +434,7 @@ class Accountant:
 
 def _single(event: Event) -> tuple[Event, int]:
     """Return the one kind of release that `event` repeats, and how often."""
-    kinds = data_independent.flatten(event)
+    kinds = event.flatten()
     if isinstance(event, Composed) or len(kinds) != 1:
         raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
     return kinds[0].event, kinds[0].times

@@ -6,7 +6,7 @@ holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.m
 
 from functools import lru_cache
 from math import fsum
-from typing import NamedTuple
+from typing import assert_never
 
 import numpy as np
 
@@ -36,9 +36,10 @@ from tutelage.events import (
     NoisyBallot,
     PermuteAndFlip,
     PublicationTest,
+    Releases,
     Repeated,
+    Single,
     SummedNoise,
-    without_shares,
 )
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.neighboring import PrivacyUnit
@@ -46,18 +47,8 @@ from tutelage.neighboring import PrivacyUnit
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
-GaussianArgmax = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
-LocalResponse = PureResponse | NoisyBallot
 Check = ConfidenceCheck | InteractiveCheck
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
-Single = PureArgmax | GaussianArgmax | Check | PublicationTest | NoisedCost | SummedNoise | LocalResponse
-
-
-class Releases(NamedTuple):
-    """So many releases of one mechanism or check."""
-
-    event: Single
-    times: int
 
 
 def epsilon(event: Event, delta: float) -> PublicEpsilon:
@@ -76,7 +67,7 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
         If the event holds a release without a theorem here, or two different units of privacy.
     """
     probability(delta, "delta", "epsilon")
-    releases = flatten(event)
+    releases = event.flatten()
     unit = _unit(releases)
     whole, apart = _drawn_whole(event, releases)
     at = summed_noise.moved_delta(delta, apart)
@@ -108,7 +99,7 @@ def epsilon_at(event: Event, delta: float, order: float) -> float:
     UnsupportedEventError
         As `epsilon`.
     """
-    releases = flatten(event)
+    releases = event.flatten()
     _unit(releases)
     whole, apart = _drawn_whole(event, releases)
     curve = rdp_of_three_outcomes(whole, np.array([order]))
@@ -131,7 +122,7 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
     UnsupportedEventError
         If the event holds a release without a pure loss, or two different units of privacy.
     """
-    releases = flatten(event)
+    releases = event.flatten()
     unit = _unit(releases)
     total = fsum(part.times * _pure_loss(part.event) for part in releases)
     return PublicEpsilon(total, 0.0, unit, "basic composition of pure losses", None, event.is_simulated)
@@ -153,7 +144,7 @@ def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
         If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
-    for part in flatten(event):
+    for part in event.flatten():
         values += part.times * _rdp_of_one_release(part.event, orders)
     return RenyiCurve(orders, values)
 
@@ -176,23 +167,10 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
         If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
-    for part in flatten(event):
+    for part in event.flatten():
         searched = np.array([_rdp_by_search(part.event, order) for order in orders.tolist()])
         values += part.times * np.minimum(searched, _rdp_of_one_release(part.event, orders))
     return RenyiCurve(orders, values)
-
-
-def flatten(event: Event, times: int = 1) -> list[Releases]:
-    """Return the answers that `event` is made of, each with how often it happened."""
-    match event:
-        case Composed(events=events):
-            return [releases for part in events for releases in flatten(part, times)]
-        case Repeated(event=part, count=count):
-            return flatten(part, times * count)
-        case _ if isinstance(event, Single):
-            return [Releases(event, times)]
-        case _:
-            raise UnsupportedEventError(f"No data-independent cost is known for the event {type(event).__name__}.")
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -305,7 +283,7 @@ def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
     apart = sum(part.times * summed_noise.log_distance(part.event) for part in releases)
     if not apart:
         return event, 0.0
-    return Composed(tuple(Repeated(without_shares(part.event), part.times) for part in releases)), apart
+    return Composed(tuple(Repeated(part.event.without_shares(), part.times) for part in releases)), apart
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
@@ -322,7 +300,13 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         return publication_test_rdp(event, orders)
     if isinstance(event, NoisedCost):
         return noised_cost_rdp(event, orders)
-    return gaussian_rdp(event.sigma, 1 if isinstance(event, Check) else 2, orders)
+    match event:
+        case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
+            return gaussian_rdp(sigma, 1, orders)
+        case NoisyArgmaxGaussian(sigma=sigma) | ContinuousArgmaxGaussian(sigma=sigma) | NoisyBallot(sigma=sigma):
+            return gaussian_rdp(sigma, 2, orders)
+        case _:
+            assert_never(event)
 
 
 def _pure_loss(event: Single) -> float:
@@ -363,7 +347,7 @@ def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> 
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
     """Return the exact compositions that apply: those for many answers of one and the same mechanism."""
-    kinds = {without_shares(part.event) for part in releases}
+    kinds = {part.event.without_shares() for part in releases}
     if len(kinds) != 1:
         return []
     kind, count = kinds.pop(), sum(part.times for part in releases)

@@ -205,7 +205,7 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     """
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
-    return sum(part.times * _pure_loss(part.event) for part in data_independent.flatten(event))
+    return sum(part.times * _pure_loss(part.event) for part in event.flatten())
 
 
 def _announced(mechanism: Mechanism, neighbours: Neighbours, part: Part, queries: int) -> Event:

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.cli.mechanisms import (
@@ -69,7 +68,7 @@ def account(
     if first is not None:
         histogram = histogram.first(first)
     one = released_by.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
-    costs = _costs([part.event for part in flatten(one)], histogram, delta, runs, progress=not as_json)
+    costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
     shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
     title = str(released_by)
     if as_json:

@@ -13,14 +13,13 @@ import typer
 
 from tutelage._files import name_in, read_arrays
 from tutelage._typing import IntArray
-from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
 from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.proving import proved_card
 from tutelage.cli.text import read_settings
-from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
+from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
@@ -129,7 +128,7 @@ def _from_ledger(ledger: Path) -> PrivacyCard:
     _, entries, now = _opened(ledger)
     event, queries, one = released(entries)
     guarantee = now.guarantee()
-    kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in flatten(event))
+    kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
     return PrivacyCard(
         epsilon=guarantee,
         event=event,
@@ -181,7 +180,7 @@ def _with_shares(findings: tuple[Finding, ...], released_since: Event) -> tuple[
 
 def _fewest_shares(event: Event) -> int | None:
     """Return how few owners' noise any part of a release rests on; None where none was summed."""
-    summed = [part.event.shares for part in flatten(event) if isinstance(part.event, SummedNoise)]
+    summed = [part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)]
     return min(summed, default=None)
 
 
@@ -192,7 +191,7 @@ def _objections(
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
     settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
     settings["shares"] = _fewest_shares(event)
-    for done in (without_shares(part.event) for part in flatten(event)):
+    for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, ConfidenceCheck | InteractiveCheck):
             settings |= {"threshold": done.threshold, "classes": done.classes}
             settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
-from tutelage.accounting.data_independent import Check, flatten
-from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict, without_shares
+from tutelage.accounting.data_independent import Check
+from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
@@ -84,7 +84,7 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
 
 
 def _share_of_checks(event: Event, limit: RenyiFilter) -> float:
-    parts = [(part, limit.cost(Repeated(part.event, part.times))) for part in flatten(event)]
+    parts = [(part, limit.cost(Repeated(part.event, part.times))) for part in event.flatten()]
     whole = sum(cost for _, cost in parts)
-    beside = sum(cost for part, cost in parts if isinstance(without_shares(part.event), (Check, *PUBLICATIONS)))
+    beside = sum(cost for part, cost in parts if isinstance(part.event.without_shares(), (Check, *PUBLICATIONS)))
     return beside / whole if whole else 0.0

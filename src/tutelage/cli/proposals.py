@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from tutelage._typing import Matrix
 from tutelage.accounting import Accountant, Proposal
-from tutelage.accounting.data_independent import flatten
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, Repeated
@@ -139,7 +138,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:
         return found
-    if max((part.times for part in flatten(model.release_.event)), default=0) < len(once):
+    if max((part.times for part in model.release_.event.flatten()), default=0) < len(once):
         raise ConfigError(
             "`proposal` in [privacy] cannot be tested: an earlier run released these labels, perhaps by other "
             "teachers. Leave it out."

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import Proposal, data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, event_from_dict, without_shares
+from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import Kind
@@ -54,7 +54,7 @@ def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> 
         If a number disagrees; the message names both.
     """
     paying = None if ledger is None else _Paying(ledger, _until_head(card, ledger, where))
-    units = {part.event.unit for part in data_independent.flatten(card.event)}
+    units = {part.event.unit for part in card.event.flatten()}
     if units != {card.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
     if paying is not None:
@@ -355,7 +355,7 @@ def _check_accuracy(card: PrivacyCard, where: str) -> None:
 
 def _proved(event: Event, delta: float, order: float | None) -> float:
     """Return the ε that an event proves: at the order that is named, which takes milliseconds, or at the best."""
-    if not any(part.times for part in data_independent.flatten(event)):
+    if not any(part.times for part in event.flatten()):
         return 0.0
     if order is None:
         return data_independent.epsilon(event, delta).epsilon
@@ -382,7 +382,7 @@ def _asked(entries: list[dict[str, Any]]) -> Iterator[Event]:
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
     labels = [part for part in times if not _is_publication(part)]
-    checks = [part for part in labels if isinstance(without_shares(part), data_independent.Check)]
+    checks = [part for part in labels if isinstance(part.without_shares(), data_independent.Check)]
     return checks, [part for part in labels if part not in checks]
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, IntArray
-from tutelage.accounting.data_independent import flatten
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     FederationError,
@@ -269,7 +268,7 @@ class Aggregator:
         one = event_of_query(self._consortium)
         if not isinstance(self._consortium.mechanism, ConfidentGNMax):
             return Repeated(one, queries)
-        check, answer = (part.event for part in flatten(one))
+        check, answer = (part.event for part in one.flatten())
         return Composed((Repeated(check, queries), Repeated(answer, answered)))
 
     def _decoded(self, mechanism: LocalMechanism, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:

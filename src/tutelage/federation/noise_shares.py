@@ -8,7 +8,6 @@ docs/proofs/summed_noise.md.
 from math import ceil, log, sqrt
 
 from tutelage._validation import integer_at_least
-from tutelage.accounting import data_independent
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, SummedNoise
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ConfidentGNMax, GNMax
@@ -175,7 +174,7 @@ def _summed(event: Event, shares: int) -> Event:
 
 def parts_of(event: Event) -> list[SummedNoise]:
     """Return the releases of `event` whose noise is summed."""
-    parts = (part.event for part in data_independent.flatten(event))
+    parts = (part.event for part in event.flatten())
     return [part for part in parts if isinstance(part, SummedNoise)]
 
 

@@ -4,8 +4,7 @@ import hashlib
 from collections import Counter
 from typing import final
 
-from tutelage.accounting.data_independent import flatten
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, without_shares
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck
 
 _CHECKS = ConfidenceCheck | InteractiveCheck
 
@@ -28,18 +27,18 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
         Labels that were given.
     """
     allowed, ran = Counter[Event](), Counter[Event]()
-    for part in flatten(reserved, queries):
+    for part in reserved.flatten(queries):
         allowed[part.event] += part.times
-    for part in flatten(happened):
+    for part in happened.flatten():
         ran[part.event] += part.times
     if ran - allowed:
         return "ran more than it had announced"
-    checks = [event for event in allowed if isinstance(without_shares(event), _CHECKS)]
+    checks = [event for event in allowed if isinstance(event.without_shares(), _CHECKS)]
     if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
         return "reports fewer checks, or fewer answers without a check, than it had announced"
-    answers = sum(times for event, times in ran.items() if not isinstance(without_shares(event), _CHECKS))
+    answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), _CHECKS))
     # Where a student is confirmed, some labels are its own.
-    confirms = any(isinstance(without_shares(event), InteractiveCheck) for event in checks)
+    confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
     if given > answers and not confirms:
         return "gives more labels than it reports answers"
     return None

@@ -104,7 +104,7 @@ class RenyiFilter:
         UnsupportedEventError
             If no theorem bounds its cost for any votes, or the bound is infinite.
         """
-        return sum(part.times * _grains(part.event, self.order) for part in data_independent.flatten(event))
+        return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
     def fitting(self, event: Event, spent: int) -> int:
         """Return how many more times `event` fits after `spent` grains."""

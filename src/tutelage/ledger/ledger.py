@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
-from tutelage.accounting.data_independent import flatten
 from tutelage.budget import PublicEpsilon
 from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
@@ -423,7 +422,7 @@ class Ledger:
             fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
             entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
             write.append(entry)
-            room = self._store.room(queries, sum(part.times for part in flatten(event)))
+            room = self._store.room(queries, sum(part.times for part in event.flatten()))
         self._newest = entry
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
@@ -627,8 +626,8 @@ class Ledger:
         return "This budget" if self.path is None else str(self.path)
 
     def _check_unit(self, event: Event) -> None:
-        if any(part.event.unit != self.unit for part in flatten(event)):
-            other = flatten(event)[0].event.unit
+        if any(part.event.unit != self.unit for part in event.flatten()):
+            other = event.flatten()[0].event.unit
             raise LedgerMismatchError(
                 f"{self._name} protects one {self.unit}, these votes one {other}. Use the ledger of their data set, or "
                 "a vote file that says whose votes it holds."

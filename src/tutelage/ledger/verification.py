@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tutelage._typing import ABSTAIN
-from tutelage.accounting.data_independent import flatten
 from tutelage.events import Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerTamperedError, TutelageError
 from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
@@ -173,7 +172,7 @@ class _Book:
     def _reserved(self, entry: Entry) -> int:
         event = event_from_dict(entry.content["event"])
         queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
-        if any(part.event.unit != self.unit for part in flatten(event)):
+        if any(part.event.unit != self.unit for part in event.flatten()):
             raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
         self.reserved[entry.number] = _Reserved(event, queries, cost)
         if cost < _SLACK * self.filter.cost(Repeated(event, queries)):

@@ -271,7 +271,7 @@ def _by_expected_votes(target: _Target, option: Option, unit: PrivacyUnit) -> fl
     votes = VoteHistogram(typical_counts(target.votes(option.teachers)), option.teachers, unit)
     middles = np.arange(votes.n_queries + 1) - 0.5
     parts = []
-    for part in data_independent.flatten(option.mechanism.event_of_one(votes.n_classes, unit, simulated=False)):
+    for part in option.mechanism.event_of_one(votes.n_classes, unit, simulated=False).flatten():
         times = option.queries if isinstance(part.event, ConfidenceCheck) else max(1.0, option.answers)
         # Of all queries, each typical one stands for those around it; a check lets the easiest through.
         edges = np.clip(middles / (votes.n_queries - 1), 1 - times / option.queries, 1)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tutelage.accounting import Accountant
-from tutelage.accounting.data_independent import flatten
 from tutelage.events import Composed, Event, Repeated, event_from_dict
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.entries import Kind
@@ -78,7 +77,7 @@ def counted(events: Iterable[Event]) -> Counter[Event]:
     """Return how often each kind of event happened in several."""
     times = Counter[Event]()
     for event in events:
-        for part in flatten(event):
+        for part in event.flatten():
             times[part.event] += part.times
     return times
 

@@ -93,7 +93,7 @@ def publish_smoothed(
     """
     noise = known_noise(noise, "publish_smoothed")
     labels = released.charged()
-    if {part.event.unit for part in data_independent.flatten(labels)} != {plan.unit}:
+    if {part.event.unit for part in labels.flatten()} != {plan.unit}:
         raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan again.")
     _check_covered(released, plan)
     event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)

@@ -140,7 +140,7 @@ def _asked(
     simulated: bool,
 ) -> _Asked:
     labels = released.charged()
-    if {part.event.unit for part in data_independent.flatten(labels)} != {proposal.unit}:
+    if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
         raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose again.")
     test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
     about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}

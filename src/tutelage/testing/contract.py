@@ -198,7 +198,7 @@ def _tallied(labels: IntArray, n_classes: int) -> IntArray:
 
 def _kinds(event: Event) -> Counter[Event]:
     found = Counter[Event]()
-    for part in data_independent.flatten(event):
+    for part in event.flatten():
         found[part.event] += part.times
     return found
 

@@ -57,10 +57,10 @@ def propose(
     number_between(margin, 1, 1e6, "margin", "propose")
     number_between(refusal, 1e-6, 0.5, "refusal", "propose")
     planned = proxy.charged()
-    asked = max(part.times for part in data_independent.flatten(planned))
+    asked = max(part.times for part in planned.flatten())
     if queries is not None:
         share = integer_at_least(queries, 1, "queries", "propose") / asked
-        parts = [Repeated(part.event, ceil(share * part.times)) for part in data_independent.flatten(planned)]
+        parts = [Repeated(part.event, ceil(share * part.times)) for part in planned.flatten()]
         planned, margin = Composed(tuple(parts)), margin * share
     published = data_independent.epsilon(planned, delta)
     tried: dict[float, tuple[float, list[float], list[int]]] = {}

@@ -132,7 +132,7 @@ def most_sensitive(released: Accountant, order: float) -> float:
     order : float
         Rényi order λ > 1.
     """
-    parts = data_independent.flatten(released.charged())
+    parts = released.charged().flatten()
     return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
 
 
