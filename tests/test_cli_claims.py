@@ -8,13 +8,13 @@ import pytest
 
 from test_cli_card import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
-from tutelage.accounting import Accountant, Proposal, propose
+from tutelage.accounting import Accountant
 from tutelage.budget import round_up
 from tutelage.cli.claims import read_claim, write_claim
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import ONE_TEACHER
-from tutelage.publishing import publish_epsilon, record
+from tutelage.publishing import Proposal, propose, publish_epsilon, record
 from tutelage.report import read_card
 
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)

@@ -11,7 +11,6 @@ import pytest
 
 from test_old_files import COUNTS, MECHANISMS, OLD, PATIENT, ROWS, copied, session
 from tutelage import events, labeling, neighboring
-from tutelage.accounting import Proposal
 from tutelage.events import Composed, NoisyArgmaxGaussian, PublicationTest, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
@@ -20,6 +19,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit, coded, spelled_out
+from tutelage.publishing import Proposal
 from tutelage.publishing.recording import record_of
 from tutelage.report.reading import card_from_dict, read_card
 from tutelage.votes import VoteHistogram

@@ -93,7 +93,7 @@ def test_units_do_not_mix_and_unknown_events_are_refused():
     class Unknown(Event):
         pass
 
-    for call in (rdp, Event.flatten):
+    for call in (rdp, Repeated.flatten):
         with pytest.raises(UnsupportedEventError, match="Unknown"):
             call(Repeated(Unknown(), 2))
 

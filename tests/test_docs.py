@@ -14,9 +14,9 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, tutelage, write_rows
-from tutelage.accounting.release.reach import reach
 from tutelage.budget import round_up
 from tutelage.cli.config import load_config
+from tutelage.publishing.cost_envelope import reach
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
@@ -217,8 +217,8 @@ def test_every_proof_and_test_that_the_source_names_exists():
 
 def test_a_theorem_is_tested_where_its_function_is_used_and_not_just_its_name():
     tests_that_use: Any = runpy.run_path(str(REPOSITORY / "tools" / "theorems.py"))["tests_that_use"]
-    home = "tutelage.accounting.release"
-    imports = f"from {home} import reach as costs\nfrom {home}.reach import reach\n"
+    home = "tutelage.publishing"
+    imports = f"from {home} import cost_envelope as costs\nfrom {home}.cost_envelope import reach\n"
     for body, number in (("reach(votes)", 1), ("costs.reach(votes)", 1), ("costs.other", 0), ("votes.reach()", 0)):
         assert tests_that_use(reach, ast.parse(f"{imports}def test_it(votes):\n    {body}")) == number
     assert tests_that_use(reach, ast.parse("def test_it():\n    reach = 3\n    print(reach)")) == 0

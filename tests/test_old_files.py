@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
-from tutelage.accounting import Accountant, Proposal, SmoothPlan, data_independent
+from tutelage.accounting import Accountant, data_independent
 from tutelage.cli.claims import read_claim
 from tutelage.cli.proving import proved_card
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated, event_from_dict
@@ -29,7 +29,7 @@ from tutelage.mechanisms import (
     PermuteAndFlip,
 )
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
-from tutelage.publishing import publish_epsilon
+from tutelage.publishing import Proposal, SmoothPlan, publish_epsilon
 from tutelage.publishing.recording import record_of
 from tutelage.publishing.smoothed import publish_smoothed
 from tutelage.report import read_card

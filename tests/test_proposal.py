@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances
-from tutelage.accounting.release.proposing import propose
-from tutelage.accounting.release.reach import reach
 from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
 from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.publishing.cost_envelope import reach, reach_of
+from tutelage.publishing.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances, propose
 from tutelage.testing.laws import label_law
 from tutelage.votes import VoteHistogram
 
@@ -217,7 +216,7 @@ def test_votes_that_agree_bear_less_than_any_votes_must():
     proxy = accountant(AGREEING)
     proposal = propose(proxy, 1e-5)
     assert proposal.epsilon < 0.5 * proxy.data_independent(1e-5).epsilon
-    assert proposal.shortfall(proxy.reach(proposal.order, len(proposal.caps)).reveal()) == 0
+    assert proposal.shortfall(reach_of(proxy, proposal.order, len(proposal.caps)).reveal()) == 0
     assert proposal.refusal == pytest.approx(0.05)
 
 

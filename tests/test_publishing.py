@@ -11,15 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tutelage.accounting import (
-    Accountant,
-    Proposal,
-    SmoothPlan,
-    choose_release,
-    data_independent,
-    plan_smooth_release,
-    propose,
-)
+from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, PublicationTest, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -35,7 +27,18 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import publish, publish_epsilon, recalled_publication, record
+from tutelage.publishing import (
+    Proposal,
+    SmoothPlan,
+    choose_release,
+    plan_smooth_release,
+    propose,
+    publish,
+    publish_epsilon,
+    reach_of,
+    recalled_publication,
+    record,
+)
 from tutelage.publishing.recording import record_of
 from tutelage.votes import VoteHistogram
 
@@ -115,7 +118,7 @@ def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
     for lost in (0, 8, 14, 20):
         counts = AGREEING + np.array([-lost, lost, 0])
         whole = released(counts)
-        shortfalls.append(proposal.shortfall(whole.reach(proposal.order, len(proposal.caps)).reveal()))
+        shortfalls.append(proposal.shortfall(reach_of(whole, proposal.order, len(proposal.caps)).reveal()))
         publish_epsilon(whole, ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     assert shortfalls[0] == 0
     assert len(set(shortfalls)) == 4
@@ -326,7 +329,7 @@ def test_noise_of_ones_own_is_refused(proposal):
 def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
     publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     shown = repr(publication) + capsys.readouterr().out
-    shortfall = proposal.shortfall(released(TORN).reach(proposal.order, len(proposal.caps)).reveal())
+    shortfall = proposal.shortfall(reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal())
     assert shortfall > 9
     assert f"{shortfall}" not in shown.replace(f"{publication.epsilon.epsilon}", "").replace(
         f"{publication.data_independent.epsilon}", ""
@@ -360,7 +363,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
         import os, signal
         import numpy as np
         from tutelage.accounting import Accountant
-        from tutelage.accounting.release.proposal import Proposal
+        from tutelage.publishing.proposal import Proposal
         from tutelage.events import NoisyArgmaxLaplace, Repeated
         from tutelage.ledger import Ledger
         from tutelage.neighboring import ONE_TEACHER
@@ -431,7 +434,8 @@ def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposa
         f"""
         import sys, time
         import numpy as np
-        from tutelage.accounting import Accountant, Proposal
+        from tutelage.accounting import Accountant
+        from tutelage.publishing import Proposal
         from tutelage.events import NoisyArgmaxLaplace, Repeated
         from tutelage.exceptions import PublicationsExhaustedError
         from tutelage.ledger import Ledger

@@ -7,8 +7,6 @@ import pytest
 
 from exact import discrete_laplace_masses, label_probabilities, neighbours
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
-from tutelage.accounting.release.smooth_sensitivity import SmoothCosts
 from tutelage.events import Composed, Event, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -23,6 +21,8 @@ from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.publishing import record, smoothed
+from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
+from tutelage.publishing.smooth_sensitivity import SmoothCosts
 from tutelage.publishing.smoothed import publish_smoothed
 from tutelage.votes import VoteHistogram
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from exact import neighbours
 from tutelage.accounting import Accountant
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.release import envelopes, reach, two_classes
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -22,6 +21,8 @@ from tutelage.events import (
 )
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.publishing import cost_envelope, reach_of
+from tutelage.publishing.cost_envelope import reach
 from tutelage.votes import VoteHistogram
 
 STEPS = 6
@@ -36,7 +37,7 @@ def every_histogram(teachers: int, classes: int) -> np.ndarray:
 def bounds(event, counts, teachers: int, order: float = 6.0, steps: int = STEPS, offsets=None) -> np.ndarray:
     """Return the bounds of each histogram by itself, shape (histograms, steps + 1)."""
     return np.stack(
-        [reach.reach(event, VoteHistogram(row[None], teachers), order, steps, offsets) for row in np.asarray(counts)]
+        [reach(event, VoteHistogram(row[None], teachers), order, steps, offsets) for row in np.asarray(counts)]
     )
 
 
@@ -103,7 +104,7 @@ def test_it_is_not_far_above_the_exact_cost(event, teachers, classes):
 def test_the_envelope_of_two_classes_lies_just_above_their_exact_table(kind, monkeypatch):
     event, counts = kind(4.0, 2, ONE_TEACHER), np.array([[30, 10], [21, 19], [40, 0], [25, 9]])
     exact = bounds(event, counts, 40, steps=20)
-    monkeypatch.setattr(two_classes, "MOST_TEACHERS", 0)
+    monkeypatch.setattr(cost_envelope, "_MOST_TEACHERS", 0)
     envelope = bounds(event, counts, 40, steps=20)
     assert np.all(envelope >= exact * (1 - 1e-9))
     assert np.all(envelope[:, :-1] <= exact[:, 1:] * 1.03)  # ties cost half a ballot
@@ -151,14 +152,14 @@ def test_wide_noise_is_followed_in_cells_that_only_add():
 def test_bounds_of_many_queries_add_up():
     counts = np.array([[40, 5, 5], [20, 20, 10], [40, 5, 5]])
     event = NoisyArgmaxLaplace(4.0, 3, ONE_TEACHER)
-    together = reach.reach(event, VoteHistogram(counts, 50), 6.0, 5)
+    together = reach(event, VoteHistogram(counts, 50), 6.0, 5)
     assert together == pytest.approx(bounds(event, counts, 50, steps=5).sum(axis=0), rel=1e-12)
 
 
 def test_a_bound_that_forgets_how_far_a_ballot_moves_the_gap_is_caught(monkeypatch):
     event, teachers, classes = EVENTS["Laplace, 3 classes"]
     counts = every_histogram(teachers, classes)
-    monkeypatch.setattr(envelopes, "_GAP_PER_BALLOT", 1)
+    monkeypatch.setattr(cost_envelope, "_GAP_PER_BALLOT", 1)
     with pytest.raises(AssertionError):
         assert_smooth(bounds(event, counts, teachers), counts)
 
@@ -166,14 +167,14 @@ def test_a_bound_that_forgets_how_far_a_ballot_moves_the_gap_is_caught(monkeypat
 def test_more_than_two_classes_need_noise_that_can_be_followed():
     votes = VoteHistogram(np.array([[5, 3, 2]]), 10)
     with pytest.raises(UnsupportedEventError, match="data-independent"):
-        reach.reach(ExponentialArgmax(1.0, 3, ONE_TEACHER), votes, 4.0, 3)
+        reach(ExponentialArgmax(1.0, 3, ONE_TEACHER), votes, 4.0, 3)
 
 
 def test_an_accountant_guards_what_it_knows_of_the_reach():
     votes = VoteHistogram(np.array([[5, 3, 2]]), 10)
     accountant = Accountant()
     accountant.add(Repeated(NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), 1), votes)
-    guarded = accountant.reach(4.0, 3)
+    guarded = reach_of(accountant, 4.0, 3)
     assert "0." not in repr(guarded)
     with pytest.raises(NotPublishableError):
         guarded.__reduce__()

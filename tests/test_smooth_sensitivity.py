@@ -14,9 +14,6 @@ from scipy import integrate
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
 from tutelage.accounting import Accountant, bounds_2017, data_independent
 from tutelage.accounting.curves import RenyiCurve
-from tutelage.accounting.release.error_probability import needed_noise, tail_of
-from tutelage.accounting.release.smooth_plan import RESOLUTION, SmoothPlan, margin_of, plan_smooth_release
-from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -35,6 +32,8 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.publishing.smooth_plan import RESOLUTION, SmoothPlan, margin_of, plan_smooth_release
+from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive, needed_noise, tail_of
 from tutelage.votes import VoteHistogram, tally
 
 DELTA = 1e-5

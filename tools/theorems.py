@@ -62,10 +62,10 @@ THEOREMS = {
         ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
     ],
     "release.md": [
-        ("Costs within changed ballots", "accounting.release.reach:reach"),
-        ("The same for any number of classes", "accounting.release.reach:reach"),
-        ("What a passed test proves", "accounting.release.proposal:Proposal"),
-        ("The best chances of a test", "accounting.release.proposal:best_chances"),
+        ("Costs within changed ballots", "publishing.cost_envelope:reach"),
+        ("The same for any number of classes", "publishing.cost_envelope:reach"),
+        ("What a passed test proves", "publishing.proposal:Proposal"),
+        ("The best chances of a test", "publishing.proposal:best_chances"),
         ("What may be published after a test", "publishing:publish_epsilon"),
     ],
     "summed_noise.md": [
@@ -76,8 +76,8 @@ THEOREMS = {
         ("Bits of the comparisons", "federation.noise_shares:bit_length"),
     ],
     "smooth_sensitivity.md": [
-        ("How far a bound of 2017 or 2018 moves", "accounting.release.smooth_sensitivity:SmoothCosts"),
-        ("What noise must be added for a bound to stay one", "accounting.release.smooth_plan:margin_of"),
+        ("How far a bound of 2017 or 2018 moves", "publishing.smooth_sensitivity:SmoothCosts"),
+        ("What noise must be added for a bound to stay one", "publishing.smooth_plan:margin_of"),
         ("Cost of a noised bound", "events:NoisedCost"),
         ("What may be published after noise", "publishing:publish_smoothed"),
     ],

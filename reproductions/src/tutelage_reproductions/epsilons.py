@@ -22,12 +22,12 @@ from tutelage.accounting.bounds_2017 import data_independent_moments, strong_com
 from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, classic
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
 from tutelage.accounting.exact_composition import pure_dp_composition
-from tutelage.accounting.release.proposal import Proposal
 from tutelage.compat import perform_analysis
 from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
 from tutelage.figures import COLOURS, blank, save
 from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
+from tutelage.publishing.proposal import Proposal
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
 from tutelage_reproductions.protocol import published_votes

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.proposal import Proposal
-from tutelage.accounting.release.proposing import propose
 from tutelage.datasets import load_mnist
 from tutelage.events import CERTAIN, Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.features import PublicRows, glyph_features
@@ -22,6 +20,7 @@ from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
+from tutelage.publishing import Proposal, propose, reach_of
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.teachers import ClassMeans, HeadTeachers
 from tutelage.votes import VoteHistogram, tally
@@ -129,7 +128,7 @@ def confident_run(votes: VoteHistogram, *, seed: int) -> Accountant:
 
 def chance_to_pass(proposal: Proposal, released: Accountant) -> float:
     """Return with which chance what was released passes the test; it depends on the votes, so it is private."""
-    shortfall = proposal.shortfall(released.reach(proposal.order, len(proposal.caps)).reveal())
+    shortfall = proposal.shortfall(reach_of(released, proposal.order, len(proposal.caps)).reveal())
     return proposal.chances[min(shortfall, len(proposal.caps))] / CERTAIN
 
 

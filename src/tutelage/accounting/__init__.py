@@ -3,6 +3,7 @@
 Names are loaded on first use: a ledger needs none of the data-dependent theory.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,28 +11,16 @@ if TYPE_CHECKING:
     from tutelage.accounting.accountant import Accountant as Accountant
     from tutelage.accounting.accountant import Breakdown as Breakdown
     from tutelage.accounting.accountant import PrivateBreakdown as PrivateBreakdown
-    from tutelage.accounting.accountant import PrivateReach as PrivateReach
-    from tutelage.accounting.release.choosing import choose_release as choose_release
-    from tutelage.accounting.release.proposal import Proposal as Proposal
-    from tutelage.accounting.release.proposing import propose as propose
-    from tutelage.accounting.release.smooth_plan import SmoothPlan as SmoothPlan
-    from tutelage.accounting.release.smooth_plan import plan_smooth_release as plan_smooth_release
 
-_HOME = {
-    "Accountant": "accountant",
-    "Breakdown": "accountant",
-    "PrivateBreakdown": "accountant",
-    "PrivateReach": "accountant",
-    "Proposal": "release.proposal",
-    "SmoothPlan": "release.smooth_plan",
-    "choose_release": "release.choosing",
-    "plan_smooth_release": "release.smooth_plan",
-    "propose": "release.proposing",
-}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["Accountant", "Breakdown", "PrivateBreakdown"]  # pyright: ignore[reportUnsupportedDunderAll]
+_MOVED = ("PrivateReach", "Proposal", "SmoothPlan", "choose_release", "plan_smooth_release", "propose")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"tutelage.accounting.{_HOME[name]}"), name)
+    if name in __all__:
+        return getattr(import_module("tutelage.accounting.accountant"), name)
+    if name in _MOVED:
+        message = f"`tutelage.accounting.{name}` will be removed in 0.3. Import `{name}` from `tutelage.publishing`."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+        return getattr(import_module("tutelage.publishing"), name)
     raise AttributeError(f"module 'tutelage.accounting' has no attribute {name!r}")

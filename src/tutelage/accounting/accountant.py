@@ -11,7 +11,6 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
 from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.release.reach import reach
 from tutelage.budget import PrivateEpsilon, PublicEpsilon
 from tutelage.events import (
     Composed,
@@ -79,26 +78,6 @@ class PrivateBreakdown:
 
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError("A PrivateBreakdown cannot be stored: it depends on the private votes.")
-
-
-@final
-class PrivateReach:
-    """How far an exact cost can move with the ballots, guarded: it depends on the votes, opened by `reveal()` only."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: FloatArray) -> None:
-        self._values = values
-
-    def reveal(self) -> FloatArray:
-        """Return the private bounds U_0 …, in nats, for the eyes of the data's owner only."""
-        return self._values
-
-    def __repr__(self) -> str:
-        return "PrivateReach(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("A PrivateReach cannot be stored: it depends on the private votes.")
 
 
 class _Release(NamedTuple):
@@ -333,26 +312,6 @@ class Accountant:
         self._exact_costs()
         kept = [(part.event, part.votes, part.offsets) for part in self._releases]
         return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
-
-    def reach(self, order: float, steps: int) -> PrivateReach:
-        """Return bounds U_0 … U_steps on the exact cost at one Rényi order, were so many teachers' ballots others.
-
-        What `tutelage.accounting.release` publishes an ε by. U_0 is at least the exact cost at the votes at hand.
-
-        Parameters
-        ----------
-        order : float
-            Rényi order λ > 1.
-        steps : int
-            Most changed teachers looked at.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If no such bound is known for something that was released.
-        """
-        parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in self.voted()]
-        return PrivateReach(np.sum(parts, axis=0))
 
     def exact_breakdown(self, delta: float) -> PrivateBreakdown:
         """Return where the exact cost went: per query, running total, checks, answers, the δ term, and the order."""

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._typing import Matrix
-from tutelage.accounting import Accountant, Proposal
+from tutelage.accounting import Accountant
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, Repeated
@@ -14,7 +14,7 @@ from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
-from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
+from tutelage.publishing import Proposal, Publication, publications_in, publish_epsilon, recalled_publication
 from tutelage.publishing.coverage import check_complete, check_covered, counted
 from tutelage.publishing.earlier import check_share
 from tutelage.publishing.recording import check_recorded

@@ -11,7 +11,7 @@ from itertools import product
 from math import isclose
 from typing import Any, NamedTuple
 
-from tutelage.accounting import Proposal, data_independent
+from tutelage.accounting import data_independent
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
@@ -20,6 +20,7 @@ from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, is_publication
 from tutelage.neighboring import stored_relation
+from tutelage.publishing import Proposal
 from tutelage.publishing.coverage import check_complete, check_covered, counted, event_of, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import TESTED, proposal_of, record_of

@@ -8,8 +8,6 @@ import typer
 
 from tutelage._files import read_arrays
 from tutelage._validation import probability
-from tutelage.accounting.release.proposal import Proposal
-from tutelage.accounting.release.proposing import propose as proposed
 from tutelage.budget import round_up
 from tutelage.cli.claims import write_claim
 from tutelage.cli.mechanisms import (
@@ -31,6 +29,8 @@ from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.publishing import Publication, publish_epsilon, record
 from tutelage.publishing.earlier import check_share
+from tutelage.publishing.proposal import Proposal
+from tutelage.publishing.proposal import propose as proposed
 from tutelage.votes import VoteHistogram
 
 _PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
-from tutelage.accounting import Proposal, bounds_2017
+from tutelage.accounting import bounds_2017
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.claims import claim_of
@@ -30,7 +30,7 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.publishing import publications_in
+from tutelage.publishing import Proposal, publications_in
 from tutelage.publishing.recording import record_of
 from tutelage.report import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student

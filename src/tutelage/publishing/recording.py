@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tutelage.accounting import Proposal, SmoothPlan
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import Ledger
 from tutelage.publishing.earlier import check_share, publications_in
+from tutelage.publishing.proposal import Proposal
+from tutelage.publishing.smooth_plan import SmoothPlan
 
 TESTED, NOISED = "proposal", "smooth-plan"
 

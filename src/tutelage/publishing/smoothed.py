@@ -7,8 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.smooth_plan import CLAIMED, SmoothPlan
-from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
 from tutelage.budget import PublicEpsilon
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
@@ -18,6 +16,8 @@ from tutelage.publishing.coverage import accounted_in, check_covered
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.memory import drawn_once, publication_key
 from tutelage.publishing.recording import check_recorded
+from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan
+from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
 METHOD = (
     "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "

@@ -7,15 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.release.proposal import REFUSED, Proposal
 from tutelage.budget import PublicEpsilon
 from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
+from tutelage.publishing.cost_envelope import reach_of
 from tutelage.publishing.coverage import accounted_in, check_covered
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.memory import drawn_once, publication_key
+from tutelage.publishing.proposal import REFUSED, Proposal
 from tutelage.publishing.recording import check_recorded
 
 METHOD = (
@@ -96,7 +97,7 @@ def publish_epsilon(
     if passed is None:
         check_recorded(proposal, ledger)
         check_covered(accounted_in(released), ledger.export())
-        reach = released.reach(proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
+        reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
         passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
     return _covering(asked, bool(passed[0]), released, ledger, proposal)

@@ -11,11 +11,11 @@ from scipy import special, stats
 from tutelage._typing import FloatArray
 from tutelage.accounting import Accountant, bounds_2017, data_independent
 from tutelage.accounting.curves import RenyiCurve, classic
-from tutelage.accounting.release.smooth_sensitivity import SmoothCosts
 from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms import LNMax
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.publishing.smooth_sensitivity import SmoothCosts
 from tutelage.testing.laws import label_law
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
@@ -161,7 +161,7 @@ def _steps() -> dict[tuple[int, ...], list[tuple[int, ...]]]:
 
 
 def _as_published(counts: tuple[int, ...]) -> tuple[float, float]:
-    """Return the cost and its smooth sensitivity as `tutelage.accounting.release` computes them."""
+    """Return the cost and its smooth sensitivity as `tutelage.publishing` computes them."""
     votes, released = VoteHistogram(np.array([counts]), _TEACHERS), Accountant()
     released.add(NoisyArgmaxLaplace(_SCALE, len(counts), votes.unit), votes)
     costs = SmoothCosts(released, _MOMENT + 1)

@@ -14,14 +14,13 @@ import numpy as np
 
 from tutelage._typing import FloatArray
 from tutelage._validation import positive, probability
-from tutelage.accounting import data_independent
-from tutelage.accounting.accountant import Accountant
+from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.curves import RenyiCurve
-from tutelage.accounting.release.smooth_sensitivity import SmoothCosts, most_sensitive
 from tutelage.budget import PublicEpsilon
 from tutelage.events import NoisedCost, settings_of
 from tutelage.exceptions import InvalidParameterError, NothingToGainError
 from tutelage.neighboring import PrivacyUnit
+from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
 CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: what holds for any votes, instead
 RESOLUTION = 1024  # steps of the grid in one standard deviation of the smallest noise

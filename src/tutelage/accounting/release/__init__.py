@@ -1,1 +1,0 @@
-"""From a private cost to an ε that may be published."""

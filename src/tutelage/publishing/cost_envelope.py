@@ -1,0 +1,365 @@
+"""How far a private cost can move: what a release could have cost were up to j of the ballots behind it others.
+
+`reach` returns U_0 ≤ U_1 ≤ …, summed over queries. Two properties make it the ground of a published ε, both proved in
+docs/proofs/release.md: U_0 is at least the exact cost, and U_j of one data set is at most U_{j+1} of its neighbour,
+because a neighbour changes at most one ballot of every query.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn, final
+
+import numpy as np
+from scipy import ndimage
+
+from tutelage._typing import FloatArray, IntArray
+from tutelage.accounting import Accountant, data_independent, three_outcomes
+from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.three_outcomes import (
+    Noise,
+    Positions,
+    divergence,
+    excess_at,
+    excess_of_one_count,
+    excess_of_two,
+)
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.exceptions import NotPublishableError, UnsupportedEventError
+from tutelage.neighboring import PrivacyUnit
+from tutelage.votes import VoteHistogram
+
+# Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
+# of one data set below U_{j+1} of its neighbour as computed, not only as proved.
+_STRETCH, _ABSOLUTE = 1e-9, 1e-12
+
+_GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
+_TIE, _TIE_GAP = 1, 2  # votes by which class order, and the tie-break that the tables leave out, can move a position
+_ROWS_AT_ONCE = 64  # histograms in one block of laws
+_TWO_CLASSES = 2
+_MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
+
+
+@final
+class PrivateReach:
+    """How far an exact cost can move with the ballots, guarded: it depends on the votes, opened by `reveal()` only."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: FloatArray) -> None:
+        self._values = values
+
+    def reveal(self) -> FloatArray:
+        """Return the private bounds U_0 …, in nats, for the eyes of the data's owner only."""
+        return self._values
+
+    def __repr__(self) -> str:
+        return "PrivateReach(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("A PrivateReach cannot be stored: it depends on the private votes.")
+
+
+def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
+    """Return bounds U_0 … U_steps on the exact cost of all releases, if so many teachers' ballots were different.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released, with the private votes behind it.
+    order : float
+        Rényi order λ > 1.
+    steps : int
+        Most changed teachers looked at.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If no such bound is known for something that was released.
+    InvalidDataError
+        If something was added to the accountant without votes.
+    """
+    parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()]
+    return PrivateReach(np.sum(parts, axis=0))
+
+
+def reach(
+    event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
+) -> FloatArray:
+    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers.
+
+    Parameters
+    ----------
+    event : Event
+        What was done for each query: one noisy argmax or one check.
+    votes : VoteHistogram
+        Private votes, one row per query.
+    order : float
+        Rényi order λ > 1.
+    steps : int
+        Most changed teachers looked at.
+    offsets : array of shape (queries, classes), optional
+        For `InteractiveCheck` only: the public offsets o_j, in votes.
+
+    Returns
+    -------
+    array of shape (steps + 1,)
+        Nats, private.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If no such bound is known for the event.
+    InvalidDataError
+        If event and votes do not fit each other.
+    """
+    ExactCosts(event, votes, offsets)  # the same rules for what fits what
+    if not votes.n_queries:
+        return np.zeros(steps + 1)
+    costs, repeats = _per_query(event, votes, order, steps, offsets)
+    limit = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
+    total = repeats @ np.fmin(costs, limit)
+    level = np.arange(1, steps + 2)
+    return np.maximum.accumulate(total * (1 + _STRETCH * level) + votes.n_queries * _ABSOLUTE * level)
+
+
+def _per_query(
+    event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None
+) -> tuple[FloatArray, IntArray]:
+    """Return bounds for the distinct queries, shape (distinct, steps + 1), and how often each occurs."""
+    if isinstance(event, ConfidenceCheck | InteractiveCheck):
+        noise = three_outcomes.gaussian_noise(event.sigma, order)
+        if noise is not None:
+            needed, repeats = np.unique(_needed(event, votes, offsets), return_counts=True)
+            return check_reach(noise, order, needed, steps), repeats
+    elif votes.n_classes == _TWO_CLASSES and votes.n_teachers <= _MOST_TEACHERS:
+        rows, repeats = np.unique(votes.counts, axis=0, return_counts=True)
+        return reach_of_two_classes(event, votes.n_teachers, votes.unit, rows, order, steps), repeats
+    elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
+        noise = _argmax_noise(event, order)
+        if noise is not None:
+            rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
+            envelope = envelope_of(noise, three_outcomes.positions_of(noise), order)
+            return argmax_reach(envelope, rows, steps), repeats
+    raise UnsupportedEventError(
+        f"No publishable bound on the exact cost of {type(event).__name__} is known for {votes.n_classes} classes, "
+        f"{votes.n_teachers} teachers and order {order:g}. Publish the data-independent epsilon."
+    )
+
+
+def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> three_outcomes.Noise | None:
+    if isinstance(event, NoisyArgmaxLaplace):
+        return three_outcomes.laplace_noise(event.scale, order)
+    return three_outcomes.gaussian_noise(event.sigma, order)
+
+
+def _needed(event: ConfidenceCheck | InteractiveCheck, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
+    """Return the noise, in votes, from which on each check passes."""
+    shift = 0.0 if offsets is None else offsets
+    return (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
+
+
+# How large the cost of one noisy argmax or check can be within j changed ballots, for any number of classes: given the
+# noise of all other classes, a moved ballot can tell three outcomes apart (docs/proofs/three_outcomes.md). Here their
+# moment is averaged over the best of the others instead of maximised, after it was made monotone in how far that is
+# behind: then j changed ballots shift it by 2j at most. Proof: docs/proofs/release.md, section 2.
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Envelope:
+    """Upper bounds on E[φ] of a moved ballot, monotone in where the classes stand; see `envelope_of`."""
+
+    noise: Noise
+    order: float
+    step: int  # votes between positions
+    last: int
+    leading: FloatArray  # [x, d + last]: one of the two classes leads; rises in x, falls in d
+    trailing: FloatArray  # [x, y]: neither leads; falls in both
+
+    def x_at_most(self, votes: IntArray) -> IntArray:
+        """Return positions no lower than these, in votes of noise that a class needs."""
+        return np.clip(-((-votes - self.noise.reach) // self.step), 0, self.last)
+
+    def x_at_least(self, votes: IntArray) -> IntArray:
+        """Return positions no higher than these."""
+        return np.clip((votes + self.noise.reach) // self.step, 0, self.last)
+
+    def gap(self, votes: IntArray) -> IntArray:
+        """Return columns of `leading` for gaps of at least these, in votes."""
+        return np.clip(votes // self.step, -self.last, self.last) + self.last
+
+
+@lru_cache(maxsize=4)
+def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
+    """Return the monotone bounds for one noise and order.
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise on every count.
+    positions : Positions
+        `three_outcomes.positions_of(noise)`.
+    order : float
+        Rényi order λ > 1.
+    """
+    last = positions.last
+    places = np.arange(last + 1)
+    three = np.stack([excess_at(positions, np.full(last + 1, x), places, order) for x in places])
+    three = np.maximum(three, three.T)  # either class may be the one that loses
+    two = excess_of_two(positions, order)
+    two = np.maximum(two, two[::-1])
+    two = np.append(two, np.full(2 * last + 1 - len(two), two[-1]))
+    gaps = np.arange(-last, last + 1)
+    y = places[:, None] + gaps
+    by_gap = np.where(y < 0, two, three[places[:, None], np.clip(y, 0, last)])
+    by_gap = np.maximum(np.maximum.accumulate(by_gap, axis=0), two)  # the best other may be anywhere below
+    leading = np.maximum.accumulate(by_gap[:, ::-1], axis=1)[:, ::-1]
+    trailing = np.maximum.accumulate(np.maximum.accumulate(three[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+    return Envelope(noise, order, positions.step, last, leading, trailing)
+
+
+def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray:
+    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1).
+
+    Parameters
+    ----------
+    envelope : Envelope
+        From `envelope_of`.
+    counts : integer array of shape (queries, classes)
+        Vote counts.
+    steps : int
+        Most changed ballots looked at.
+
+    Returns
+    -------
+    array of shape (queries, steps + 1)
+        Nats, private. Column j at a histogram is at most column j + 1 at its neighbours, and column 0 is at least the
+        exact cost, in both directions.
+    """
+    ordered = -np.sort(-counts, axis=1)
+    blocks = [ordered[start : start + _ROWS_AT_ONCE] for start in range(0, len(ordered), _ROWS_AT_ONCE)]
+    excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
+    return divergence(excess + envelope.noise.outside(envelope.order), envelope.order)
+
+
+def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
+    """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1).
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise on the largest count.
+    order : float
+        Rényi order λ > 1.
+    needed : integer array of shape (queries,)
+        Noise, in votes, that makes the check pass: ⌈threshold⌉ minus the largest count.
+    steps : int
+        Most changed ballots looked at.
+    """
+    # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
+    excess = np.pad(excess_of_one_count(noise, order), steps + 2)
+    at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
+    worst = np.maximum(excess[at], excess[at - 1])
+    columns: list[FloatArray] = []
+    for step in range(steps + 1):
+        worst = np.maximum(worst, np.maximum(excess[at + step], excess[at - 1 - step]))
+        columns.append(worst)
+    return divergence(np.stack(columns, axis=1) + noise.outside(order), order)
+
+
+def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatArray:
+    """Return the bound on E[φ], from counts in falling order."""
+    first, second = ordered[:, 0], ordered[:, 1]
+    no_class = np.iinfo(np.int32).min
+    third = ordered[:, 2] if ordered.shape[1] > 2 else np.full(len(ordered), no_class)
+    moved = _GAP_PER_BALLOT * np.arange(steps + 1)
+    worst = _leading(envelope, _best_of(envelope.noise, ordered[:, 1:]), first, third, moved)
+    if ordered.shape[1] > 2:
+        worst = np.maximum(worst, _leading(envelope, _best_of(envelope.noise, ordered[:, 2:]), first, second, moved))
+    else:
+        by_gap = envelope.leading[0, envelope.gap((first - second)[:, None] - _TIE_GAP - moved)]
+        worst = np.maximum(worst, by_gap)
+    return np.maximum(worst, _trailing(envelope, first, second, third, moved))
+
+
+def _leading(
+    envelope: Envelope, best_other: tuple[IntArray, FloatArray], first: IntArray, other: IntArray, moved: IntArray
+) -> FloatArray:
+    """Return E over the best other of the bound for ballots between the first class and `other`, or neither."""
+    value, mass = best_other
+    column = envelope.gap((first - other)[:, None] - _TIE_GAP - moved)
+    out = np.empty(column.shape)
+    for place, shift in enumerate(moved):
+        x = envelope.x_at_most(value + _TIE_GAP - first[:, None] + shift)
+        out[:, place] = (mass * envelope.leading[x, column[:, place, None]]).sum(axis=1)
+    return out
+
+
+def _trailing(envelope: Envelope, first: IntArray, second: IntArray, third: IntArray, moved: IntArray) -> FloatArray:
+    """Return E over the noise of the first class of the bound for ballots between two others, or one and none."""
+    noise = envelope.noise
+    lead = first[:, None] + np.arange(-noise.reach, noise.reach + 1)
+    out = np.empty((len(first), len(moved)))
+    for place, shift in enumerate(moved):
+        x = envelope.x_at_least(lead - second[:, None] - _TIE - shift)
+        y = envelope.x_at_least(lead - third[:, None] - _TIE - shift)
+        out[:, place] = envelope.trailing[x, y] @ noise.here
+    return out + max(0.0, 1 - float(noise.here.sum())) * float(envelope.trailing[0, 0])
+
+
+def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return the values and the law of the largest noisy count, shapes (queries, values); cut-off mass goes on top."""
+    width = 2 * noise.reach + 1
+    value = counts.max(axis=1)[:, None] + np.arange(-noise.reach, noise.reach + 1)
+    up_to = np.concatenate([[0.0], np.cumsum(noise.here)])
+    below = np.ones(value.shape)
+    for column in counts.T:
+        below *= up_to[np.clip(value - column[:, None] + noise.reach + 1, 0, width)]
+    mass = np.diff(below, axis=1, prepend=0.0)
+    mass[:, -1] += 1 - below[:, -1]
+    return value, np.maximum(mass, 0)
+
+
+# Which of two classes is reported depends only on how far one is ahead, so there are so few cases that nothing needs to
+# be bounded: all exact costs are computed, and each changed ballot moves the gap by at most two votes.
+
+
+def reach_of_two_classes(
+    event: Event, n_teachers: int, unit: PrivacyUnit, counts: IntArray, order: float, steps: int
+) -> FloatArray:
+    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1).
+
+    Parameters
+    ----------
+    event : Event
+        One noisy argmax on two classes.
+    n_teachers : int
+        Ballots in all; those that are no vote are abstentions.
+    unit : PrivacyUnit
+        What moves one ballot.
+    counts : integer array of shape (queries, 2)
+        Vote counts.
+    order : float
+        Rényi order λ > 1.
+    steps : int
+        Most changed ballots looked at.
+
+    Returns
+    -------
+    array of shape (queries, steps + 1)
+        Nats, private. Column 0 is the exact cost, where both classes have votes to lose.
+    """
+    by_gap = _exact_by_gap(event, n_teachers, unit, order)
+    at = counts[:, 0] - counts[:, 1] + n_teachers
+    widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
+    highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+    return np.stack(highest, axis=1)
+
+
+@lru_cache(maxsize=8)
+def _exact_by_gap(event: Event, n_teachers: int, unit: PrivacyUnit, order: float) -> FloatArray:
+    """Return the exact cost by n₀ − n₁ = −n_teachers … n_teachers, with a ballot to lose and to gain on either side."""
+    gaps = np.arange(-n_teachers, n_teachers + 1)
+    second = np.full(len(gaps), n_teachers + 1)
+    histograms = VoteHistogram(np.column_stack([second + gaps, second]), 3 * n_teachers + 3, unit)
+    return ExactCosts(event, histograms).per_query(np.array([order]))[:, 0]
