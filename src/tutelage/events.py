@@ -12,7 +12,8 @@ the same in every event that has them:
 - `simulated`: True where the noise came from a seeded generator, which protects nobody.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
@@ -71,7 +72,10 @@ class Event:
             If a part is of a kind that this version does not know.
         """
         if not isinstance(self, Single):
-            raise UnsupportedEventError(f"No data-independent cost is known for the event {type(self).__name__}.")
+            raise UnsupportedEventError(
+                f"No cost is known for the event {type(self).__name__}. Describe the release by events of "
+                "`tutelage.events`."
+            )
         return [Releases(self, times)]
 
     def without_shares(self) -> "Event":
@@ -472,6 +476,20 @@ class Releases(NamedTuple):
 
     event: Single
     times: int
+
+
+def counted(events: Iterable[Event]) -> Counter[Event]:
+    """Return how often each kind of single release happened in several events."""
+    times = Counter[Event]()
+    for event in events:
+        for part in event.flatten():
+            times[part.event] += part.times
+    return times
+
+
+def event_of(times: Counter[Event]) -> Event:
+    """Return kinds of events, each as often as it happened, as one event."""
+    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
 def settings_of(record: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, final
 from tutelage.accounting import Accountant, data_independent
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.cli.proving import SLACK, at_limits, check_test, proposal_behind
-from tutelage.events import Composed, Event, PublicationTest, event_from_dict
+from tutelage.events import Composed, Event, PublicationTest, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.ledger import Ledger
 from tutelage.publishing import Proposal, Publication
-from tutelage.publishing.coverage import check_covered, counted, event_of, given
+from tutelage.publishing.coverage import check_covered, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import proposal_of, record_of
 from tutelage.publishing.tested import publication_of

@@ -4,12 +4,11 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.accounting.data_independent import Check
-from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict
+from tutelage.events import PUBLICATIONS, Event, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, happened, is_publication
-from tutelage.publishing.coverage import counted, event_of
 from tutelage.report import Batch, FrontierPoint
 from tutelage.report.evidence import merged
 

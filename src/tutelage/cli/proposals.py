@@ -9,13 +9,13 @@ from tutelage._typing import Matrix
 from tutelage.accounting import Accountant
 from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig
-from tutelage.events import Composed, Repeated
+from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Proposal, Publication, publications_in, publish_epsilon, recalled_publication
-from tutelage.publishing.coverage import check_complete, check_covered, counted
+from tutelage.publishing.coverage import check_complete, check_covered
 from tutelage.publishing.earlier import check_share
 from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram

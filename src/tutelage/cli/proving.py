@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, event_from_dict
+from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import Kind
@@ -21,7 +21,7 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import answered, is_publication
 from tutelage.neighboring import stored_relation
 from tutelage.publishing import Proposal
-from tutelage.publishing.coverage import check_complete, check_covered, counted, event_of, given
+from tutelage.publishing.coverage import check_complete, check_covered, given
 from tutelage.publishing.earlier import all_but, publications_of
 from tutelage.publishing.recording import TESTED, proposal_of, record_of
 from tutelage.publishing.tested import proposed_epsilon

@@ -1,10 +1,9 @@
 """What a settled batch must keep to, whoever asks: the ledger before it gives anything back, and `verify` later on."""
 
 import hashlib
-from collections import Counter
 from typing import final
 
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, counted
 
 _CHECKS = ConfidenceCheck | InteractiveCheck
 
@@ -26,11 +25,7 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
     given : int
         Labels that were given.
     """
-    allowed, ran = Counter[Event](), Counter[Event]()
-    for part in reserved.flatten(queries):
-        allowed[part.event] += part.times
-    for part in happened.flatten():
-        ran[part.event] += part.times
+    allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
         return "ran more than it had announced"
     checks = [event for event in allowed if isinstance(event.without_shares(), _CHECKS)]

@@ -1,11 +1,10 @@
 """What a publication covers: the one decision that every road to a published ε, every card and every run asks for."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from tutelage.accounting import Accountant
-from tutelage.events import Composed, Event, Repeated, event_from_dict
+from tutelage.events import Event, Repeated, counted, event_from_dict
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import answered, is_publication
@@ -71,20 +70,6 @@ def given(entries: list[dict[str, Any]]) -> Counter[Event]:
 def accounted_in(released: Accountant) -> Counter[Event]:
     """Return how often each kind of answer happened of which an accountant holds the votes."""
     return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
-
-
-def counted(events: Iterable[Event]) -> Counter[Event]:
-    """Return how often each kind of event happened in several."""
-    times = Counter[Event]()
-    for event in events:
-        for part in event.flatten():
-            times[part.event] += part.times
-    return times
-
-
-def event_of(times: Counter[Event]) -> Event:
-    """Return several kinds of events, each as often as it happened, as one."""
-    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
 def _answered_batches(entries: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
