@@ -18,7 +18,7 @@ from tutelage.audit.intervals import at_least, at_most, refuted_epsilon
 from tutelage.audit.law import audit_law
 from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
 from tutelage.audit.worst_votes import worst_neighbours
-from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
+from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
@@ -239,9 +239,19 @@ def test_worst_votes_for_settings_that_make_no_sense_are_refused(change, message
         audit_law(GNMax(2.0), (3, 2), draws=10**11)
 
 
+class AsInThePapers(Mechanism):
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return ContinuousArgmaxLaplace(2.0, n_classes, unit, simulated)
+
+    def release(self, votes, noise, predictions=None):
+        raise NotImplementedError
+
+
 def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():
-    with pytest.raises(UnsupportedEventError, match="label law"):
+    with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
         worst_neighbours(Untold(costs=False), delta=0.01)
+    with pytest.raises(UnsupportedEventError, match="label law of ContinuousArgmaxLaplace is not known"):
+        worst_neighbours(AsInThePapers(), delta=0.01)
 
 
 def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):

@@ -259,7 +259,7 @@ def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, old, 
     ledger = copied("answers.ledger", tmp_path) if old else Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     today = session(wrapped(GNMax(40.0)), ledger).ask(ROWS).labels.tolist()
     before = ledger.state()
-    monkeypatch.setattr(labeling, "_NOISES_VOTES_AS_GIVEN", (*labeling._NOISES_VOTES_AS_GIVEN, Later))
+    monkeypatch.setattr(labeling, "_OWN_NAMES", {**labeling._OWN_NAMES, "GNMax": Later, "gnmax:v1": Later})
     release = session(wrapped(Later(40.0)), ledger).ask(ROWS)
     assert (release.labels.tolist(), release.cost) == (today, 0.0)
     assert ledger.state() == before

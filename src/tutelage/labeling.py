@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage import mechanisms
 from tutelage._typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
@@ -16,23 +17,19 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger import Labels, Ledger, Reservation, Settled
-from tutelage.mechanisms import (
-    ConfidentGNMax,
-    ExponentialMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Mechanism,
-    MultiLabel,
-    PermuteAndFlip,
-    Release,
-)
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
 from tutelage.neighboring import spelled_out
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.teachers import TeacherEnsemble
 from tutelage.votes import VoteHistogram, tally, tally_findings
 
-_NOISES_VOTES_AS_GIVEN = (LNMax, GNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax)
+# The names of the package's own mechanisms, in keys and in the `repr` that earlier versions used as a key.
+_OWN_NAMES: dict[str, type[Mechanism]] = {
+    name: kind
+    for kind in vars(mechanisms).values()
+    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
+    for name in (kind.__qualname__, kind.key_name)
+}
 
 
 class _Asked(NamedTuple):
@@ -232,7 +229,7 @@ class LabelingSession:
         Raises
         ------
         UnsupportedEventError
-            If the mechanism is not one of this package's and does not say that it noises the votes as they are given.
+            If the class of the mechanism does not set `noises_votes_as_given`.
         """
         _require_votes_as_given(self._mechanism)
         accountant = Accountant(progress=progress)
@@ -287,7 +284,7 @@ class LabelingSession:
         first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
         votes = self._votes(rows, first)
         answered = None
-        if type(_inner(self._mechanism)) in _NOISES_VOTES_AS_GIVEN:  # others may hide labels that noise was drawn for
+        if self._mechanism.shows_every_answer is True:
             answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
         accountant, offsets = Accountant(progress=progress), None
         if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
@@ -450,45 +447,34 @@ def _former_context(mechanism: Mechanism, event_of_one: Event, question: str) ->
 
 def _former_name(mechanism: Mechanism) -> str:
     """Return the `repr` that a mechanism had in format 2, without settings that were added since."""
-    if type(_inner(mechanism)) not in _NOISES_VOTES_AS_GIVEN:
+    kind = type(mechanism)
+    if _OWN_NAMES.get(kind.__qualname__) is not kind:
         return repr(mechanism)
     settings = (
         f"{name}={_former_name(value) if isinstance(value, Mechanism) else repr(value)}"
         for name, value in settings_of(mechanism).items()
     )
-    return f"{type(mechanism).__qualname__}({', '.join(settings)})"
-
-
-def _inner(mechanism: Mechanism) -> Mechanism:
-    return mechanism.mechanism if type(mechanism) is MultiLabel else mechanism
+    return f"{kind.__qualname__}({', '.join(settings)})"
 
 
 def _require_name_of_its_own(mechanism: Mechanism) -> None:
-    """Refuse what the ledger, which remembers answers by what a mechanism is called, would take for another one."""
-    kind, name = type(_inner(mechanism)), _inner(mechanism).key().partition("(")[0]
-    taken = {name for known in (*_NOISES_VOTES_AS_GIVEN, MultiLabel) for name in (known.__name__, known.key_name)}
-    if kind not in _NOISES_VOTES_AS_GIVEN and taken & {kind.__qualname__, name}:
-        raise InvalidParameterError(
-            f"`mechanism` of LabelingSession must have a name of its own. Got another class named {kind.__qualname__}; "
-            "rename it."
-        )
+    """Refuse a mechanism that the ledger, which remembers answers by its name, would take for another one."""
+    kind = type(mechanism)
+    for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
+        if _OWN_NAMES.get(name, kind) is not kind:
+            raise InvalidParameterError(
+                "`mechanism` of LabelingSession must have a name of its own. Got another class named "
+                f"{kind.__qualname__}; rename it."
+            )
+    if isinstance(mechanism, MultiLabel):
+        _require_name_of_its_own(mechanism.mechanism)
 
 
 def _require_votes_as_given(mechanism: Mechanism) -> None:
-    kind = type(_inner(mechanism))
-    # By type: a subclass may do something to the counts before it hands them on.
-    if kind not in _NOISES_VOTES_AS_GIVEN and not _says_so_itself(_inner(mechanism)):
+    promised: object = mechanism.noises_votes_as_given
+    if promised is not True:  # a method that was not called is no promise
         raise UnsupportedEventError(
-            f"Costs by the votes are not known of {kind.__name__}: it may add its noise to other counts than "
-            "the votes. What it costs for any votes is; or let its `noises_votes_as_given` say that it does not."
+            f"The vote-dependent cost of {type(mechanism).__name__} is unknown, because it may add noise to other "
+            "counts than the votes. Use the worst-case cost; or, if noise is added to the votes themselves, set "
+            "`noises_votes_as_given = True` in its class."
         )
-
-
-def _says_so_itself(mechanism: Mechanism) -> bool:
-    """Return whether noise goes on the votes as given, as said no further up than where `release` is defined."""
-    declares, releases = (
-        next(place for place, kind in enumerate(type(mechanism).__mro__) if name in vars(kind))
-        for name in ("noises_votes_as_given", "release")
-    )
-    said: object = mechanism.noises_votes_as_given  # a method that nobody called is no yes
-    return said is True and declares <= releases

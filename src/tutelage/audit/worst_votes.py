@@ -8,7 +8,16 @@ import numpy as np
 from tutelage._typing import FloatArray
 from tutelage.audit.mechanism import Neighbours, Part, check_settings
 from tutelage.audit.telling_events import best_event, log_ratio
-from tutelage.events import Composed, InteractiveCheck
+from tutelage.events import (
+    ConfidenceCheck,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+)
+from tutelage.exceptions import UnsupportedEventError
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.testing.laws import label_law
@@ -62,17 +71,28 @@ def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, 
 
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
     """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
-    one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)
-    check, answer = one.events if isinstance(one, Composed) else (None, one)
-    scale = getattr(answer, "sigma", getattr(answer, "scale", 1.0))
-    found = [] if part == "check" else [Neighbours((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
-    if check is not None:
-        noise, threshold = getattr(check, "sigma", 1.0), ceil(getattr(check, "threshold", 0.0))
-        aims = _spread(max(0, threshold - ceil(_REACH * noise)), max(1, threshold + ceil(_REACH * noise)))
+    events = [release.event for release in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]
+    checks = [event for event in events if isinstance(event, ConfidenceCheck | InteractiveCheck)]
+    scales = [] if part == "check" else [_scale_of(event) for event in events if event not in checks]
+    found = [Neighbours((gap + 1, 1), (gap, 2)) for scale in scales for gap in _spread(0, ceil(_REACH * scale))]
+    for check in checks:
+        reach, threshold = ceil(_REACH * check.sigma), ceil(check.threshold)
+        aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
         found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
-    if isinstance(check, InteractiveCheck):
+    if any(isinstance(check, InteractiveCheck) for check in checks):
         found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
     return found
+
+
+def _scale_of(answer: Event) -> float:
+    """Return how large the noise of an answer is, in votes."""
+    match answer:
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return sigma
+        case NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale) | PermuteAndFlip(scale=scale):
+            return scale
+        case _:
+            raise UnsupportedEventError(f"The label law of {type(answer).__name__} is not known here.")
 
 
 def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import nan
 from numbers import Integral, Real
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +55,31 @@ class Mechanism(ABC):
 
     To write one, subclass it as a frozen dataclass, define `event_of_one` and `release`, and run
     `tutelage.testing.MechanismContract` against it.
+
+    Attributes
+    ----------
+    noises_votes_as_given : bool
+        Whether noise is added to the counts of `votes` themselves, so that a cost that depends on the votes can be
+        computed from them. Set it in a class of your own only if it is true. If counts are summed, selected or scaled
+        first, that cost is of other counts, and can be far too small.
+    shows_every_answer : bool
+        Whether every answer that was drawn is among the labels, so that a query without a label had no answer.
+
+    Notes
+    -----
+    Each class sets these two for itself. A subclass does not inherit them, because what it overrides may break them.
     """
 
     __slots__ = ()
     key_name: ClassVar[str]
+    noises_votes_as_given: ClassVar[bool] = False
+    shows_every_answer: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for promise in ("noises_votes_as_given", "shows_every_answer"):
+            if promise not in vars(cls):
+                setattr(cls, promise, False)
 
     def key(self) -> str:
         """Return what a ledger remembers answers by: whatever answers differently must have another key.
@@ -91,15 +112,6 @@ class Mechanism(ABC):
     def votes_per_query(self) -> int:
         """How many rows of votes one query has."""
         return 1
-
-    @property
-    def noises_votes_as_given(self) -> bool:
-        """Whether noise is added to the counts of `votes` themselves, so that costs by the votes can be read off them.
-
-        Say so of a mechanism of your own only if it is true: of one that sums, selects or scales counts first, those
-        costs are of other counts, and can be far too small. A class that defines `release` has to say it anew.
-        """
-        return False
 
     @abstractmethod
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:

@@ -42,6 +42,7 @@ class ConfidentGNMax(Mechanism):
     """
 
     key_name: ClassVar[str] = "confident:v1"
+    noises_votes_as_given = shows_every_answer = True
     threshold: float
     sigma_threshold: float
     sigma_vote: float
@@ -90,6 +91,7 @@ class InteractiveGNMax(Mechanism):
     """
 
     key_name: ClassVar[str] = "interactive:v1"
+    noises_votes_as_given = shows_every_answer = True
     threshold: float
     sigma_threshold: float
     sigma_vote: float

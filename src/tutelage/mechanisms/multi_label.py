@@ -46,6 +46,16 @@ class MultiLabel(Mechanism):
             )
 
     @property
+    def noises_votes_as_given(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  as the inner one
+        """Whether the mechanism of each finding adds its noise to the votes themselves."""
+        return self.mechanism.noises_votes_as_given
+
+    @property
+    def shows_every_answer(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  as the inner one
+        """Whether the mechanism of each finding shows every answer that was drawn."""
+        return self.mechanism.shows_every_answer
+
+    @property
     def votes_per_query(self) -> int:
         """How many rows of votes one query has: one per finding."""
         return self.n_findings

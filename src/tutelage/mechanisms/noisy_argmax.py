@@ -31,6 +31,7 @@ class LNMax(Mechanism):
     """
 
     key_name: ClassVar[str] = "lnmax:v1"
+    noises_votes_as_given = shows_every_answer = True
     scale: float
 
     def __post_init__(self) -> None:
@@ -64,6 +65,7 @@ class GNMax(Mechanism):
     """
 
     key_name: ClassVar[str] = "gnmax:v1"
+    noises_votes_as_given = shows_every_answer = True
     sigma: float
 
     def __post_init__(self) -> None:
@@ -97,6 +99,7 @@ class ExponentialMax(Mechanism):
     """
 
     key_name: ClassVar[str] = "exponential:v1"
+    noises_votes_as_given = shows_every_answer = True
     scale: float
 
     def __post_init__(self) -> None:
@@ -130,6 +133,7 @@ class PermuteAndFlip(Mechanism):
     """
 
     key_name: ClassVar[str] = "permute-and-flip:v1"
+    noises_votes_as_given = shows_every_answer = True
     scale: float
 
     def __post_init__(self) -> None:

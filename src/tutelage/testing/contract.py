@@ -1,6 +1,6 @@
 """What every mechanism must keep, as tests that its author can run."""
 
-from collections import Counter
+from collections.abc import Mapping
 from itertools import combinations
 from math import exp
 from typing import ClassVar
@@ -10,8 +10,8 @@ from scipy import stats
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated
-from tutelage.mechanisms import Mechanism, Release
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, counted
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.testing.laws import label_law
 from tutelage.votes import VoteHistogram
@@ -79,7 +79,9 @@ class MechanismContract:
             for size in _SIZES:
                 votes = self._votes(counts, size)
                 release = self._release(votes, SystemNoise())
-                announced, happened = _kinds(self.mechanism.event(votes, simulated=False)), _kinds(release.event)
+                announced, happened = (
+                    counted([event]) for event in (self.mechanism.event(votes, simulated=False), release.event)
+                )
                 assert not happened - announced
                 checks = {event: times for event, times in announced.items() if _is_check(event)}
                 assert {event: times for event, times in happened.items() if _is_check(event)} == checks
@@ -130,19 +132,34 @@ class MechanismContract:
     def test_labels_follow_the_law_of_the_event(self) -> None:
         """Neither too little noise nor too much, ties to the lowest class, on every histogram."""
         for counts in self.histograms:
-            self._compare(counts, self._frequencies(counts, abstainers=0))
+            self._compare_with_law(counts, self._frequencies(counts, abstainers=0))
+
+    def test_what_its_class_promises_is_true(self) -> None:
+        """If it says so, noise is on the votes as given, and every answer that was drawn is shown.
+
+        A class that is shown must be as frequent as the event makes it at these votes. Labels may be hidden after the
+        noise, but not renamed.
+        """
+        for counts in self.histograms:
+            release = self._release(self._votes(counts, self.draws // self.mechanism.votes_per_query), SystemNoise())
+            if self.mechanism.shows_every_answer is True:
+                assert not np.any(release.voted & ~release.answered.ravel()), "an answer was drawn and not shown"
+            if self.mechanism.noises_votes_as_given is True:
+                seen = _tallied(np.where(release.voted, release.labels.ravel(), ABSTAIN), len(counts))
+                law = label_law(self.event_of_one(np.array(counts)), np.array(counts), self._offsets(counts))
+                _compare(counts, seen, {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()})
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
         """The law of the labels depends on the ballots that were cast, unless a student expects so many."""
         if self.prediction is None:
-            self._compare(self.histograms[0], self._frequencies(self.histograms[0], abstainers=7))
+            self._compare_with_law(self.histograms[0], self._frequencies(self.histograms[0], abstainers=7))
 
     def test_a_query_by_itself_is_released_as_in_a_batch(self) -> None:
         """A batch of one follows the same law."""
         counts = self.histograms[0]
         votes = self._votes(counts, 1)
         labels = [self._release(votes, SystemNoise()).labels.ravel() for _ in range(_SINGLE_RELEASES)]
-        self._compare(counts, _tallied(np.concatenate(labels), len(counts)))
+        self._compare_with_law(counts, _tallied(np.concatenate(labels), len(counts)))
 
     def test_queries_do_not_share_noise(self) -> None:
         """Two rows of one batch agree as often as independent ones, however far apart they lie."""
@@ -173,10 +190,14 @@ class MechanismContract:
         event = self.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
         return event.event if isinstance(event, Repeated) and event.count == per_query else event
 
-    def _compare(self, counts: tuple[int, ...], frequencies: IntArray) -> None:
-        for label, probability in enumerate(self.law(np.array(counts))):
-            found = stats.binomtest(int(frequencies[label]), int(frequencies.sum()), min(float(probability), 1.0))
-            assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
+    def _compare_with_law(self, counts: tuple[int, ...], frequencies: IntArray) -> None:
+        _compare(counts, frequencies, dict(enumerate(self.law(np.array(counts)))))
+
+    def _offsets(self, counts: tuple[int, ...]) -> IntArray | None:
+        parts = self.event_of_one(np.array(counts)).flatten()
+        if self.prediction is None or not any(isinstance(part.event, InteractiveCheck) for part in parts):
+            return None
+        return InteractiveGNMax.offsets(np.array(self.prediction), sum(counts))
 
     def _votes(self, counts: tuple[int, ...], queries: int, abstainers: int = 0) -> VoteHistogram:
         return VoteHistogram(np.tile(counts, (queries * self.mechanism.votes_per_query, 1)), sum(counts) + abstainers)
@@ -196,11 +217,10 @@ def _tallied(labels: IntArray, n_classes: int) -> IntArray:
     return np.append(found[1:], found[0])
 
 
-def _kinds(event: Event) -> Counter[Event]:
-    found = Counter[Event]()
-    for part in event.flatten():
-        found[part.event] += part.times
-    return found
+def _compare(counts: tuple[int, ...], frequencies: IntArray, law: Mapping[int, float]) -> None:
+    for label, probability in law.items():
+        found = stats.binomtest(int(frequencies[label]), int(frequencies.sum()), min(float(probability), 1.0))
+        assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 
 def _is_check(event: Event) -> bool:

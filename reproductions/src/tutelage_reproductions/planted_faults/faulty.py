@@ -31,6 +31,7 @@ class FaultyArgmax(Mechanism):
     """
 
     fault: Callable[[VoteHistogram, NoiseSource], IntArray]
+    noises_votes_as_given = shows_every_answer = True
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is claimed to be."""
@@ -60,6 +61,7 @@ class FaultyCheck(Mechanism):
 
     noise_on_check: bool
     report: Callable[[np.ndarray], tuple[int, int]]
+    noises_votes_as_given = shows_every_answer = True
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one query is claimed to be: a check and an answer."""
@@ -100,6 +102,11 @@ def noise_of_1_3(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
 def inverse_scale(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 1/σ in place of σ: γ taken for the scale."""
     return np.argmax(votes.counts + noise.discrete_gaussian(1 / _SIGMA, votes.counts.shape), axis=1)
+
+
+def votes_in_reverse_order(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+    """Reverse the order of the classes before the noise, so that a vote-dependent cost is of other counts."""
+    return np.argmax(votes.counts[:, ::-1] + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
 
 
 def no_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -273,6 +280,26 @@ class Untold(Mechanism):
 
 
 @final
+@dataclass(frozen=True)
+class Hiding(Mechanism):
+    """An argmax that hides answers of class 0 after it drew them, and promises to show every answer."""
+
+    shows_every_answer = True
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return what answering one query is."""
+        return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query, and show some of the answers."""
+        drawn = right(votes, noise)
+        every = np.ones(votes.n_queries, dtype=np.bool_)
+        return Release(
+            np.where(drawn == 0, ABSTAIN, drawn), self.event(votes, simulated=noise.simulated), by_vote=every
+        )
+
+
+@final
 @dataclass
 class Changing(Mechanism):
     """An argmax with less noise after every release.
@@ -344,6 +371,7 @@ _BY_OTHERS = {
     "test_all_its_noise_comes_from_the_source": (noise_of_its_own,),
     "test_labels_are_classes_or_abstentions": (labels_from_one_on,),
     "test_it_reports_what_it_runs": (abstains_on_ties,),
+    "test_what_its_class_promises_is_true": (votes_in_reverse_order,),
 }
 _REPORTS = checks_of_answers_only, expected_answers, no_checks, no_answers_in_small_batches
 
@@ -357,6 +385,7 @@ def faulty_mechanisms() -> list[tuple[Mechanism, str]]:
         *((FaultyCheck(True, report), "test_it_reports_what_it_runs") for report in _REPORTS),
         (Untold(costs=True), "test_seeded_noise_is_told"),
         (Untold(costs=False), "test_what_it_announces_has_a_cost_for_all_votes"),
+        (Hiding(), "test_what_its_class_promises_is_true"),
         (Changing(_SIGMA), "test_its_fields_are_fixed_and_shown"),
     ]
 
