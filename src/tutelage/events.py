@@ -29,7 +29,7 @@ _MOST_SHARES = 10**6
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 # How each public parameter is checked, by its name: value, name and class to the value that is kept.
-_CHECKS: dict[str, Callable[[object, str, str], object]] = {
+_RULES: dict[str, Callable[[object, str, str], object]] = {
     "scale": noise_scale,
     "sigma": noise_scale,
     "threshold": number_of_votes,
@@ -88,8 +88,8 @@ class _Checked(Event):
     """One release; its parameters are checked by their names."""
 
     def __post_init__(self) -> None:
-        for name in (field.name for field in fields(self) if field.name in _CHECKS):
-            object.__setattr__(self, name, _CHECKS[name](getattr(self, name), name, type(self).__name__))
+        for name in (field.name for field in fields(self) if field.name in _RULES):
+            object.__setattr__(self, name, _RULES[name](getattr(self, name), name, type(self).__name__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,8 @@ class NoisedCost(_Checked):
 PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish an ε; no queries
 
 
-Summable = NoisyArgmaxGaussian | ConfidenceCheck | InteractiveCheck  # what may have its noise from several owners
+Check = ConfidenceCheck | InteractiveCheck
+Summable = NoisyArgmaxGaussian | Check  # what may have its noise from several owners
 
 
 def _is_summable(event: object) -> bool:

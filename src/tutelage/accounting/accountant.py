@@ -13,8 +13,8 @@ from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurv
 from tutelage.accounting.exact import ExactCosts
 from tutelage.budget import PrivateEpsilon, PublicEpsilon
 from tutelage.events import (
+    Check,
     Composed,
-    ConfidenceCheck,
     ContinuousArgmaxLaplace,
     Event,
     InteractiveCheck,
@@ -26,7 +26,6 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError, Unsupport
 from tutelage.neighboring import PrivacyUnit
 from tutelage.votes import VoteHistogram, tally
 
-_CHECK = ConfidenceCheck | InteractiveCheck
 _TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
 
 
@@ -202,7 +201,7 @@ class Accountant:
             For `InteractiveCheck`: the public offsets, in votes.
         """
         for part in one.flatten():
-            if isinstance(part.event, _CHECK):
+            if isinstance(part.event, Check):
                 own = offsets if isinstance(part.event, InteractiveCheck) else None
                 self.add(Repeated(part.event, votes.n_queries), votes, offsets=own)
             elif answered is None:
@@ -233,7 +232,7 @@ class Accountant:
             If checks decided which queries were answered and no limit on the answers was named.
         """
         self._refuse_if_empty()
-        answers = [release for release in self._releases if not isinstance(release.event.without_shares(), _CHECK)]
+        answers = [release for release in self._releases if not isinstance(release.event.without_shares(), Check)]
         checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
         unlimited = any(release.at_most is None for release in answers)
         if unlimited and sum(release.charged for release in answers) < checks:
@@ -319,7 +318,7 @@ class Accountant:
         found = self._best_exact(delta)
         at = np.array([found.order])
         per_query = tuple(costs.per_query(at)[:, 0] for costs in self._exact_costs())
-        kinds = [isinstance(release.event, _CHECK) for release in self._releases]
+        kinds = [isinstance(release.event, Check) for release in self._releases]
         checks = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if check)
         answers = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if not check)
         delta_term = float(RenyiCurve(at, np.zeros(1)).at(delta)[0])

@@ -23,6 +23,7 @@ from tutelage.accounting.local_responses import PureResponse, pure_epsilon, resp
 from tutelage.budget import PublicEpsilon
 from tutelage.events import (
     CERTAIN,
+    Check,
     Composed,
     ConfidenceCheck,
     ContinuousArgmaxGaussian,
@@ -47,7 +48,6 @@ from tutelage.neighboring import PrivacyUnit
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
-Check = ConfidenceCheck | InteractiveCheck
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
 
 

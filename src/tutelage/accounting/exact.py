@@ -23,6 +23,7 @@ from tutelage.accounting.divergences import worst_divergences
 from tutelage.accounting.noise_grids import NoiseLaw
 from tutelage.accounting.winner_laws import MoveLaws
 from tutelage.events import (
+    Check,
     ConfidenceCheck,
     ContinuousArgmaxGaussian,
     ContinuousArgmaxLaplace,
@@ -46,8 +47,7 @@ _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not foll
 _LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
 _Laplace = NoisyArgmaxLaplace | ContinuousArgmaxLaplace
 _Gaussian = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
-_Check = ConfidenceCheck | InteractiveCheck
-_Known = _Laplace | _Gaussian | ExponentialArgmax | PermuteAndFlip | _Check
+_Known = _Laplace | _Gaussian | ExponentialArgmax | PermuteAndFlip | Check
 _WITHOUT_TIES = ContinuousArgmaxLaplace | ContinuousArgmaxGaussian | ExponentialArgmax | PermuteAndFlip
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
@@ -188,7 +188,7 @@ def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> 
 def _needed(event: _Known, shape: tuple[int, int], offsets: FloatArray | None) -> IntArray:
     """Return the votes that each class needs for a check to pass without noise; zero for other events."""
     needed = np.zeros(shape, dtype=np.int64)
-    if isinstance(event, _Check):
+    if isinstance(event, Check):
         needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
     return needed
 
@@ -198,7 +198,7 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
 
     Rows that cannot be followed are in no chunk.
     """
-    if isinstance(event, _Gaussian | _Check):
+    if isinstance(event, _Gaussian | Check):
         too_little, reach = event.sigma < _LEAST_SIGMA, 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
     else:
         too_little, reach = event.scale < _LEAST_SCALE, 0.0

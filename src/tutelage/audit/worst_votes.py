@@ -9,7 +9,7 @@ from tutelage._typing import FloatArray
 from tutelage.audit.mechanism import Neighbours, Part, check_settings
 from tutelage.audit.telling_events import best_event, log_ratio
 from tutelage.events import (
-    ConfidenceCheck,
+    Check,
     Event,
     ExponentialArgmax,
     InteractiveCheck,
@@ -72,7 +72,7 @@ def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, 
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
     """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
     events = [release.event for release in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]
-    checks = [event for event in events if isinstance(event, ConfidenceCheck | InteractiveCheck)]
+    checks = [event for event in events if isinstance(event, Check)]
     scales = [] if part == "check" else [_scale_of(event) for event in events if event not in checks]
     found = [Neighbours((gap + 1, 1), (gap, 2)) for scale in scales for gap in _spread(0, ceil(_REACH * scale))]
     for check in checks:

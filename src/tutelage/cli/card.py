@@ -19,7 +19,7 @@ from tutelage.cli.costs import batches_of, frontier_of, released
 from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.proving import proved_card
 from tutelage.cli.text import read_settings
-from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise
+from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
@@ -192,7 +192,7 @@ def _objections(
     settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
     settings["shares"] = _fewest_shares(event)
     for done in (part.event.without_shares() for part in event.flatten()):
-        if isinstance(done, ConfidenceCheck | InteractiveCheck):
+        if isinstance(done, Check):
             settings |= {"threshold": done.threshold, "classes": done.classes}
             settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
     return lint(**settings)

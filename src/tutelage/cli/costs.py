@@ -3,8 +3,7 @@
 from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
-from tutelage.accounting.data_independent import Check
-from tutelage.events import PUBLICATIONS, Event, Repeated, counted, event_from_dict, event_of
+from tutelage.events import PUBLICATIONS, Check, Event, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.filter import RenyiFilter

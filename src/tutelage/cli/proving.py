@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.events import PUBLICATIONS, Composed, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
+from tutelage.events import (
+    PUBLICATIONS,
+    Check,
+    Composed,
+    Event,
+    PublicationTest,
+    Repeated,
+    counted,
+    event_from_dict,
+    event_of,
+)
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import Kind
@@ -383,7 +393,7 @@ def _asked(entries: list[dict[str, Any]]) -> Iterator[Event]:
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
     labels = [part for part in times if not _is_publication(part)]
-    checks = [part for part in labels if isinstance(part.without_shares(), data_independent.Check)]
+    checks = [part for part in labels if isinstance(part.without_shares(), Check)]
     return checks, [part for part in labels if part not in checks]
 
 

@@ -3,9 +3,7 @@
 import hashlib
 from typing import final
 
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, counted
-
-_CHECKS = ConfidenceCheck | InteractiveCheck
+from tutelage.events import Check, Event, InteractiveCheck, Repeated, counted
 
 
 def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
@@ -28,10 +26,10 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
         return "ran more than it had announced"
-    checks = [event for event in allowed if isinstance(event.without_shares(), _CHECKS)]
+    checks = [event for event in allowed if isinstance(event.without_shares(), Check)]
     if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
         return "reports fewer checks, or fewer answers without a check, than it had announced"
-    answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), _CHECKS))
+    answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), Check))
     # Where a student is confirmed, some labels are its own.
     confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
     if given > answers and not confirms:

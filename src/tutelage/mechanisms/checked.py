@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage._validation import noise_scale, number_of_votes, probability
-from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
+from tutelage.events import Check, Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
-
-_Check = ConfidenceCheck | InteractiveCheck
 
 
 @final
@@ -169,7 +167,7 @@ def _answer_where(passed: npt.NDArray[np.bool_], votes: VoteHistogram, sigma: fl
     return labels
 
 
-def _as_it_happened(check: _Check, sigma: float, passed: npt.NDArray[np.bool_]) -> Event:
+def _as_it_happened(check: Check, sigma: float, passed: npt.NDArray[np.bool_]) -> Event:
     """Return a check for every query and an answer for those that passed: what was run, so what is paid."""
     answer = NoisyArgmaxGaussian(sigma, check.classes, check.unit, check.simulated)
     return Composed((Repeated(check, len(passed)), Repeated(answer, int(passed.sum()))))

@@ -23,7 +23,7 @@ from tutelage.accounting.three_outcomes import (
     excess_of_one_count,
     excess_of_two,
 )
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.votes import VoteHistogram
@@ -126,7 +126,7 @@ def _per_query(
     event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None
 ) -> tuple[FloatArray, IntArray]:
     """Return bounds for the distinct queries, shape (distinct, steps + 1), and how often each occurs."""
-    if isinstance(event, ConfidenceCheck | InteractiveCheck):
+    if isinstance(event, Check):
         noise = three_outcomes.gaussian_noise(event.sigma, order)
         if noise is not None:
             needed, repeats = np.unique(_needed(event, votes, offsets), return_counts=True)
@@ -152,7 +152,7 @@ def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float)
     return three_outcomes.gaussian_noise(event.sigma, order)
 
 
-def _needed(event: ConfidenceCheck | InteractiveCheck, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
+def _needed(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
     """Return the noise, in votes, from which on each check passes."""
     shift = 0.0 if offsets is None else offsets
     return (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)

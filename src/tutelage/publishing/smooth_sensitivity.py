@@ -15,7 +15,7 @@ import numpy as np
 
 from tutelage._typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, bounds_2017, bounds_2018, data_independent
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.votes import VoteHistogram
 
@@ -93,7 +93,7 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
         If the papers have no bound for the event, or its noise is too wide to be tabulated.
     """
     tail = tail_of(event)
-    if isinstance(event, ConfidenceCheck | InteractiveCheck):
+    if isinstance(event, Check):
         shift = 0.0 if offsets is None else offsets
         passes = (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
         return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, counted
+from tutelage.events import Check, Event, InteractiveCheck, Repeated, counted
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.testing.laws import label_law
@@ -83,9 +83,10 @@ class MechanismContract:
                     counted([event]) for event in (self.mechanism.event(votes, simulated=False), release.event)
                 )
                 assert not happened - announced
-                checks = {event: times for event, times in announced.items() if _is_check(event)}
-                assert {event: times for event, times in happened.items() if _is_check(event)} == checks
-                assert sum(times for event, times in happened.items() if not _is_check(event)) == release.voted.sum()
+                checks = {event: times for event, times in announced.items() if isinstance(event, Check)}
+                assert {event: times for event, times in happened.items() if isinstance(event, Check)} == checks
+                answers = sum(times for event, times in happened.items() if not isinstance(event, Check))
+                assert answers == release.voted.sum()
                 if self.prediction is None:
                     assert not np.any(release.answered.ravel() & ~release.voted)
                 if not checks:
@@ -221,10 +222,6 @@ def _compare(counts: tuple[int, ...], frequencies: IntArray, law: Mapping[int, f
     for label, probability in law.items():
         found = stats.binomtest(int(frequencies[label]), int(frequencies.sum()), min(float(probability), 1.0))
         assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
-
-
-def _is_check(event: Event) -> bool:
-    return isinstance(event, ConfidenceCheck | InteractiveCheck)
 
 
 def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:

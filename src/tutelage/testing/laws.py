@@ -10,6 +10,7 @@ import numpy as np
 
 from tutelage._typing import FloatArray, IntArray
 from tutelage.events import (
+    Check,
     Composed,
     ConfidenceCheck,
     Event,
@@ -104,7 +105,7 @@ def _permute_and_flip_law(counts: IntArray, scale: float) -> FloatArray:
     return law / factorial(len(counts))
 
 
-def _chance_to_pass(check: ConfidenceCheck | InteractiveCheck, counts: IntArray, offsets: IntArray | None) -> float:
+def _chance_to_pass(check: Check, counts: IntArray, offsets: IntArray | None) -> float:
     reach = ceil(_REACH * check.sigma)
     above = (counts - (0 if offsets is None else np.asarray(offsets))).max() + np.arange(-reach, reach + 1)
     return float(discrete_gaussian_masses(check.sigma, reach)[above >= check.threshold].sum())
