@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, FloatArray, Matrix
+from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import flatten
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
@@ -36,12 +36,30 @@ from tutelage.votes import VoteHistogram, tally, tally_findings
 _NOISES_VOTES_AS_GIVEN = (LNMax, GNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax)
 
 
+class _Voted(NamedTuple):
+    """Queries and the votes on them; private."""
+
+    queries: list[bytes]
+    votes: VoteHistogram
+    predictions: FloatArray | None
+
+    def about(self, queries: list[bytes]) -> "_Voted":
+        """Return some of the queries, in their order, with the votes on them."""
+        if queries == self.queries:
+            return self
+        wanted, per_query = set(queries), self.votes.n_queries // len(self.queries)
+        places = np.flatnonzero([query in wanted for query in self.queries])
+        predictions = None if self.predictions is None else self.predictions[places]
+        return _Voted(queries, self.votes.select(_rows_about(places, per_query)), predictions)
+
+
 class _Asked(NamedTuple):
     """A batch that was charged; private, because of the votes."""
 
     votes: VoteHistogram
     release: Release
     predictions: FloatArray | None
+    reservation: int
 
 
 @final
@@ -206,18 +224,16 @@ class LabelingSession:
             self._ledger.settle(*self._unstored)
         self._unstored = None
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
-        answers = self._ledger.recall(hashes)
+        first = _first_places(hashes)
+        voted = self._voted_on(one, first, rows, student)  # before anything is spent
+        answers, reservation = self._ledger.reserve_new(one, first)
         for query in answers:
             self._drawn.setdefault(query, False)
-        fresh: dict[bytes, int] = {}  # where each new query stands first
-        for place, query in enumerate(hashes):
-            if query not in answers:
-                fresh.setdefault(query, place)
         event, cost = Repeated(one, 0), 0.0
-        if fresh:
-            settled, event = self._answer(one, fresh, rows, student)
-            answers |= settled.labels
-            cost = settled.share
+        if reservation is not None and voted is not None:
+            new = [query for query in voted.queries if query not in answers]
+            settled, event = self._settled(voted.about(new), reservation)
+            answers, cost = answers | settled.labels, settled.share
         per_query = self._mechanism.votes_per_query
         shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
         return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
@@ -285,7 +301,7 @@ class LabelingSession:
                 "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
                 "columns. Name those it was asked with, or ask it first."
             )
-        first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
+        first = list(_first_places(hashes).values())
         votes = self._votes(rows, first)
         answered = None
         if type(_inner(self._mechanism)) in _NOISES_VOTES_AS_GIVEN:  # others may hide labels that noise was drawn for
@@ -296,20 +312,24 @@ class LabelingSession:
         accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
 
-    def _answer(
-        self, one: Event, fresh: dict[bytes, int], rows: Matrix, student: FloatArray | None
-    ) -> tuple[Settled, Event]:
-        """Reserve, draw and settle the new queries; return what counts of them, and what was run."""
-        places = list(fresh.values())
-        self._ledger.require(one, len(places))  # before teachers vote in vain
+    def _voted_on(self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None) -> _Voted | None:
+        """Return the votes on all queries that may be paid for; teachers vote only on what the budget allows."""
+        tallied = isinstance(self._voters, VoteHistogram)
+        queries = list(first) if tallied else self._ledger.unanswered(one, first)
+        if not queries:
+            return None
+        places = [first[query] for query in queries]
         votes, predictions = self._votes(rows, places), None if student is None else student[places]
         self._mechanism.check(votes, predictions)
-        reservation = self._ledger.reserve(one, len(places))
-        drawn = self._mechanism.release(votes, self._noise, predictions)
-        self._asked.append(_Asked(votes, drawn, predictions))
-        self._drawn |= dict.fromkeys(fresh, True)
-        labels = drawn.labels.reshape(len(places), -1).tolist()
-        answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
+        return _Voted(queries, votes, predictions)
+
+    def _settled(self, voted: _Voted, reservation: Reservation) -> tuple[Settled, Event]:
+        """Draw and settle what was reserved; return what counts of it, and what was run."""
+        drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
+        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, reservation.number))
+        self._drawn |= dict.fromkeys(voted.queries, True)
+        labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
+        answers = {query: tuple(row) for query, row in zip(voted.queries, labels, strict=True)}
         try:
             return self._ledger.settle(reservation, answers, drawn.event), drawn.event
         except (LedgerStorageError, LedgerLockedError):
@@ -374,14 +394,13 @@ class LabelingSession:
             )
         hashes = self.row_keys(_as_array(X_voted, "X_voted", None))
         self._check_count(self._voters, len(hashes), "rows in `X_voted`")
-        return {row: place for place, row in reversed(list(enumerate(hashes)))}
+        return _first_places(hashes)
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
         per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram):
             asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
-            places = np.array(asked)[:, None] * per_query + np.arange(per_query)
-            return self._voters.select(places.ravel())
+            return self._voters.select(_rows_about(np.array(asked), per_query))
         ballots = self._voters.ballots(rows[fresh])
         if per_query > 1:
             return tally_findings(ballots, self._voters.unit)
@@ -428,6 +447,19 @@ def _hashes(
     beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
     context = _context(mechanism, event_of_one, question)
     return ledger.query_hashes(context, X_public, *beside, former=_former_context(mechanism, event_of_one, question))
+
+
+def _first_places(keys: list[bytes]) -> dict[bytes, int]:
+    """Return where each different key stands first, in the order of the keys."""
+    places: dict[bytes, int] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    return places
+
+
+def _rows_about(queries: IntArray, per_query: int) -> IntArray:
+    """Return the rows of a histogram that are about queries, each of which has so many."""
+    return (queries[:, None] * per_query + np.arange(per_query)).ravel()
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:

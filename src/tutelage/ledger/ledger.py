@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -322,7 +322,6 @@ class Ledger:
             last, renamed = write.last(), {"same": True} if known in same else {}
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
             write.append(entry)
-        self._newest = entry
 
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
@@ -350,7 +349,6 @@ class Ledger:
             last = write.last()
             entry = Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal)
             write.append(entry)
-        self._newest = entry
 
     def proposals(self) -> list[dict[str, Any]]:
         """Return what `record_proposal` wrote down, the first one first."""
@@ -365,8 +363,24 @@ class Ledger:
         self._check_unit(event)
         with self._held() as read:
             spent = read.last().spent
-        if spent + queries * self._filter.cost(event) > self._filter.capacity:
-            raise self._exceeded(event, queries, spent)
+        self._check_room(event, queries, spent)
+
+    def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
+        """Return the queries that have no remembered answer, once they are found to fit now, as `require` would.
+
+        Parameters
+        ----------
+        event : Event
+            The most that one query can be.
+        hashes : collection of bytes
+            `query_hashes` of different queries.
+        """
+        self._check_unit(event)
+        with self._held() as read:
+            answers, spent = _recalled(read, hashes), read.last().spent
+        new = [query for query in hashes if query not in answers]
+        self._check_room(event, len(new), spent)
+        return new
 
     def share_of(self, event: Event) -> float:
         """Return what `event` would take from the budget for any votes, as a share of ε."""
@@ -408,23 +422,58 @@ class Ledger:
             If the file cannot be used; nothing is spent then.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
-        self._check_unit(event)
-        _check_storable(event)
-        cost, named = queries * self._filter.cost(event), {} if batch is None else {"batch": batch}
+        self._check_reservable(event)
         with self._held(write=True) as write:
             known = None if batch is None else _reservation_of(write, batch)
             if known is not None:
                 if (known.event, known.queries) != (event, queries):
                     raise LedgerError(f"Batch {batch} was reserved in {self._name} as something else. Name another.")
                 return known
-            last = write.last()
-            if last.spent + cost > self._filter.capacity:
-                raise self._exceeded(event, queries, last.spent)
-            fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
-            entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
-            write.append(entry)
-            room = self._store.room(queries, sum(part.times for part in flatten(event)))
-        self._newest = entry
+            return self._reserved(write, event, queries, batch)
+
+    def reserve_new(self, event: Event, hashes: Collection[bytes]) -> tuple[dict[bytes, Labels], Reservation | None]:
+        """Return the remembered answers among queries, and what is spent on the others; in one transaction.
+
+        Parameters
+        ----------
+        event : Event
+            The most that one query can be.
+        hashes : collection of bytes
+            `query_hashes` of the queries. All that are not remembered are reserved, or none.
+
+        Returns
+        -------
+        answers : dict of bytes to tuple of int
+            As `recall`.
+        reservation : Reservation or None
+            As `reserve`; None where every query is remembered.
+
+        Raises
+        ------
+        LedgerError
+            As `reserve`.
+        """
+        self._check_reservable(event)
+        with self._held(write=not self._store.read_only) as held:
+            answers = _recalled(held, hashes)
+            queries = len(set(hashes) - answers.keys())
+            return answers, self._reserved(held, event, queries) if queries else None
+
+    def _check_reservable(self, event: Event) -> None:
+        """Refuse what cannot be charged, and compute its cost before the file is held."""
+        self._check_unit(event)
+        _check_storable(event)
+        self._filter.cost(event)
+
+    def _reserved(self, write: Transaction, event: Event, queries: int, batch: str | None = None) -> Reservation:
+        """Write down a reservation, or refuse it where the budget has no room."""
+        last, cost = write.last(), queries * self._filter.cost(event)
+        self._check_room(event, queries, last.spent)
+        fields = {"event": event.as_dict(), "queries": queries, "cost": cost}
+        named = {} if batch is None else {"batch": batch}
+        entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields, **named)
+        write.append(entry)
+        room = self._store.room(queries, sum(part.times for part in flatten(event)))
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
@@ -467,14 +516,13 @@ class Ledger:
         refund = reservation.grains - self._filter.cost(happened)
         try:
             with self._held(write=True) as write:
-                labels, entry = self._settled(write, reservation, answers, happened, refund)
+                labels = self._settled(write, reservation, answers, happened, refund)
         except (LedgerStorageError, LedgerLockedError) as error:
             share = self._filter.share(reservation.grains)
             raise type(error)(
                 f"{error} Until the answers to these {reservation.queries:,} queries are stored, they are withheld, "
                 f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
             ) from None
-        self._newest = entry
         return Settled(labels, self._filter.share(reservation.grains - refund))
 
     def _settled(
@@ -484,7 +532,7 @@ class Ledger:
         answers: dict[bytes, Labels],
         happened: Event,
         refund: int,
-    ) -> tuple[dict[bytes, Labels], Entry]:
+    ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
         if not _is_open(write, reservation):
             raise LedgerError(
@@ -509,14 +557,14 @@ class Ledger:
             digest=digest.hexdigest(),
         )
         write.append(entry, reservation.number)
-        return _recalled(write, list(answers)), entry
+        return _recalled(write, answers)
 
-    def recall(self, hashes: list[bytes]) -> dict[bytes, Labels]:
+    def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among queries; repeating them costs nothing.
 
         Parameters
         ----------
-        hashes : list of bytes
+        hashes : collection of bytes
             `query_hashes` of the queries.
         """
         with self._held() as read:
@@ -640,6 +688,7 @@ class Ledger:
         with self._store.transaction(write=write) as held:
             self._check_same(held)
             yield held
+        self._newest = held.appended or self._newest
 
     @contextmanager
     def _snapshot(self) -> Generator[Transaction]:
@@ -651,6 +700,10 @@ class Ledger:
     def _check_same(self, read: Transaction) -> None:
         if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
             raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
+
+    def _check_room(self, event: Event, queries: int, spent: int) -> None:
+        if spent + queries * self._filter.cost(event) > self._filter.capacity:
+            raise self._exceeded(event, queries, spent)
 
     def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
         fitting = self._filter.fitting(event, spent)
@@ -732,6 +785,6 @@ def _is_open(read: Transaction, reservation: Reservation) -> bool:
     return stored == reservation
 
 
-def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:
+def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:
     found = ((query, read.recall(query)) for query in hashes)
     return {query: tuple(read_labels(labels)) for query, labels in found if labels is not None}

@@ -53,6 +53,7 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._run = connection.execute
+        self.appended: Entry | None = None  # the last entry written in it
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
@@ -138,6 +139,7 @@ class Transaction:
         after = Checkpoint(entry.hash.hex()) if before is None else before.after(entry)
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", after.sealed(self.key()))
+        self.appended = entry
 
     def _sums(self) -> Checkpoint:
         """Return the checkpoint, making the place for it in a file that has none."""
@@ -190,7 +192,7 @@ class Store:
         self.path = path
         self._file = None if path is None else path.resolve()  # another working directory is not another ledger
         self._timeout = timeout
-        self._read_only = read_only
+        self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
@@ -276,14 +278,14 @@ class Store:
             yield self._memory
             return
         with closing(_connected(self._uri(), self._timeout)) as connection:
-            if not self._read_only:
+            if not self.read_only:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
             yield connection
 
     def _uri(self) -> str:
         file = Path() if self._file is None else self._file
-        if not self._read_only:
+        if not self.read_only:
             return f"{file.as_uri()}?mode=rw"
         resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
         return f"{file.as_uri()}?mode=ro{'&immutable=1' if resting else ''}"
