@@ -49,7 +49,6 @@ from tutelage.exceptions import (
 from tutelage.ledger import data_digest
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
-from tutelage.ledger.history import exposures
 from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 
@@ -504,7 +503,7 @@ def test_what_a_ledger_of_format_2_says(tmp_path):
     stored = tmp_path / "old.ledger"
     stored.write_bytes((GOLDEN / "ledger-format-2.ledger").read_bytes())
     ledger = Ledger.open(stored)
-    assert ledger.proposals() == [{"kind": "test", "order": 8.5, "caps": [0.5, 0.75]}]
+    assert list(ledger.history().proposals) == [{"kind": "test", "order": 8.5, "caps": [0.5, 0.75]}]
     ledger.bind(b"more patients")
     second = ledger.reserved_for("second")
     assert second is not None
@@ -657,7 +656,7 @@ def test_a_proposal_is_an_entry_that_spends_nothing_and_is_written_once(ledger):
     proposal = {"kind": "test", "order": 8.5, "caps": [1.0, 2.0]}
     for _ in range(2):
         ledger.record_proposal(proposal)
-    assert ledger.proposals() == [proposal]
+    assert list(ledger.history().proposals) == [proposal]
     assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
 
 
@@ -667,7 +666,7 @@ def test_a_proposal_after_a_label_is_refused(ledger):
     ledger.record_proposal({"order": 8.5})  # the same as before
     with pytest.raises(LateProposalError, match="must come before the first of them"):
         ledger.record_proposal({"order": 9.0})
-    assert ledger.proposals() == [{"order": 8.5}]
+    assert list(ledger.history().proposals) == [{"order": 8.5}]
 
 
 def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger):
@@ -686,6 +685,6 @@ def test_a_data_set_that_earlier_versions_knew_by_another_digest_is_the_same(led
         ledger.bind(new, formerly=(old,))
     ledger.bind(new)  # without the columns that the former digest was of
     assert ledger.verify().entries == 3
-    assert [state.version for state in exposures(ledger.export())] == [1]
+    assert [state.version for state in ledger.history().exposures()] == [1]
     with pytest.raises(LedgerMismatchError):
         ledger.bind(old)

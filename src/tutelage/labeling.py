@@ -160,6 +160,11 @@ class LabelingSession:
         return list(self._drawn.values()).count(False)
 
     @property
+    def reservations(self) -> tuple[int, ...]:
+        """The entries of the ledger by which this session's queries were reserved and then drawn."""
+        return tuple(asked.reservation for asked in self._asked)
+
+    @property
     def fitting(self) -> int:
         """How many more new queries the budget allows, each at its most expensive."""
         return self._ledger.fitting(self._event_of_one())
@@ -415,7 +420,7 @@ def new_queries(
     question: str,
     predictions: npt.ArrayLike | None = None,
 ) -> int:
-    """Return how many of these public rows a session would have to pay for: those asked first now, each once.
+    """Return how many of these public rows a session would have to pay for, once they are found to fit.
 
     Parameters
     ----------
@@ -433,7 +438,7 @@ def new_queries(
         As in `LabelingSession.ask`.
     """
     queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
-    return len(set(queries)) - len(ledger.recall(queries))
+    return len(ledger.unanswered(event_of_one, set(queries)))
 
 
 def _hashes(

@@ -13,11 +13,11 @@ from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
+from tutelage.ledger.bookkeeping import counted
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
-from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
-from tutelage.publishing.coverage import check_complete, check_covered, counted
-from tutelage.publishing.earlier import check_share
+from tutelage.publishing import Publication, publish_epsilon, recalled_publication
+from tutelage.publishing.coverage import check_complete, check_covered
 from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram
 
@@ -41,8 +41,8 @@ def read_proposal(path: Path) -> Proposal:
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
-    """Refuse, before anything is spent, a run whose proposal could not be tested at its end.
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
+    """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested at its end.
 
     Parameters
     ----------
@@ -73,15 +73,16 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
             f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "
             "with `tutelage ledger init`, then propose with --ledger."
         )
-    paying = Ledger.open(ledger, read_only=True)
+    paying = Ledger.open(ledger)
     same_unit(proposal, paying.unit)
     queries = settings.public.queries or len(pool)
     labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
-    if paying.state().spent == 0:
-        check_recorded(proposal, paying)
-        check_share(paying, proposal.delta)
+    history = paying.history()
+    if history.state.spent == 0:
+        check_recorded(proposal, history)
+        history.check_share(proposal.delta)
         paying.require(Composed((labels, proposal.event())), 1)
-    elif proposal.event() not in publications_in(paying):
+    elif proposal.event() not in history.publications:
         raise ConfigError(
             "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
             "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
@@ -90,7 +91,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         # Twins are one query; without them, labels that the test was not about would be asked for now.
         twins = len(set(paying.query_hashes({}, pool))) < len(pool)
         check = check_complete if twins else check_covered
-        check(counted([labels]), paying.export())
+        check(counted([labels]), history)
+    return paying
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
@@ -131,7 +133,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     LedgerMismatchError
         If the ledger paid for labels that the test was not about.
     """
-    ledger = Ledger.open(settings.ledger)
+    ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
     released = released_once(settings.mechanism, model.votes_.select(np.array(once)), model.release_.answered[once])

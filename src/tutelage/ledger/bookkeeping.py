@@ -1,13 +1,28 @@
-"""What a settled batch must keep to, whoever asks: the ledger before it gives anything back, and `verify` later on."""
+"""How often each event happened, and what a settled batch must keep to, in `Ledger.settle` and in `verify`."""
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from typing import final
 
 from tutelage.accounting.data_independent import flatten
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, without_shares
+from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, Repeated, without_shares
 
 _CHECKS = ConfidenceCheck | InteractiveCheck
+
+
+def counted(events: Iterable[Event]) -> Counter[Event]:
+    """Return how often each kind of event happened in several."""
+    times = Counter[Event]()
+    for event in events:
+        for part in flatten(event):
+            times[part.event] += part.times
+    return times
+
+
+def event_of(times: Counter[Event]) -> Event:
+    """Return several kinds of events, each as often as it happened, as one."""
+    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
 def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
@@ -27,11 +42,7 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
     given : int
         Labels that were given.
     """
-    allowed, ran = Counter[Event](), Counter[Event]()
-    for part in flatten(reserved, queries):
-        allowed[part.event] += part.times
-    for part in flatten(happened):
-        ran[part.event] += part.times
+    allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
         return "ran more than it had announced"
     checks = [event for event in allowed if isinstance(without_shares(event), _CHECKS)]

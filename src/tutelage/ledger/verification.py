@@ -56,8 +56,8 @@ def terms_of(opening: Entry, key: bytes) -> Terms:
     return found
 
 
-def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
-    """Return the sums over a ledger's entries, once all of it is found to be right: structure, entries, answers, costs.
+def verified(read: Transaction, *, head: str | None = None) -> tuple[Entry, ...]:
+    """Return the entries of a ledger, once all of it is found to be right: structure, entries, answers, costs.
 
     Parameters
     ----------
@@ -75,18 +75,16 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
     opening = read.opening()
     book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
-    found_head = head is None
     for entry, settles in read.entries():
         book.add(entry, settles)
-        found_head |= entry.hash.hex() == head
-    if not found_head:
+    if head is not None and head not in {entry.hash.hex() for entry in book.entries}:
         raise LedgerTamperedError(
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
-    return book.sums
+    return tuple(book.entries)
 
 
 class _Reserved(NamedTuple):
@@ -104,6 +102,7 @@ class _Book:
     capacity: int
     sums: Checkpoint = field(default_factory=lambda: Checkpoint(""))
     spent: int = 0
+    entries: list[Entry] = field(default_factory=list)
     reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -124,6 +123,7 @@ class _Book:
                 f"Entry {entry.number} is not in the form in which entries are written."
             ) from None
         self.spent = entry.spent
+        self.entries.append(entry)
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""

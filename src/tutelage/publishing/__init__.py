@@ -1,7 +1,6 @@
 """An ε of what was released that may be published although it rests on the votes; each road pays for itself."""
 
 from tutelage.accounting import Proposal, SmoothPlan, choose_release, plan_smooth_release, propose
-from tutelage.publishing.earlier import publications_in
 from tutelage.publishing.publish import publish
 from tutelage.publishing.recording import record
 from tutelage.publishing.smoothed import SmoothedPublication, publish_smoothed
@@ -15,7 +14,6 @@ __all__ = [
     "choose_release",
     "plan_smooth_release",
     "propose",
-    "publications_in",
     "publish",
     "publish_epsilon",
     "publish_smoothed",

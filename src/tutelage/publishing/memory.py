@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
+from tutelage.ledger.history import Published
 from tutelage.neighboring import spelled_out
-from tutelage.publishing.earlier import Published, check_share
 
 
 def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
@@ -56,7 +56,7 @@ def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[]
     BudgetExceededError
         If its budget has none.
     """
-    check_share(ledger, event.delta)
-    reservation = ledger.reserve(event, 1)
-    check_share(ledger, event.delta, reservation)  # another process may have been quicker
+    remembered, reservation = ledger.reserve_new(event, [query])
+    if reservation is None:  # another process was quicker
+        return remembered[query][0]
     return ledger.settle(reservation, {query: (draw(),)}, event).labels[query][0]
