@@ -21,16 +21,6 @@ def batches_of(history: History) -> tuple[Batch, ...]:
 
 
 def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
-    """Return what other numbers of queries would cost by themselves, every one of them answered.
-
-    Parameters
-    ----------
-    one : Event
-        The most that one query can be.
-    queries : int
-        The number around which others are tried.
-    delta : float
-        δ of every cost.
-    """
+    """Return what other numbers of queries would cost by themselves, every one of them answered."""
     numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)

@@ -23,13 +23,7 @@ from tutelage.votes import VoteHistogram
 
 
 def read_proposal(path: Path) -> Proposal:
-    """Return the proposal in a file; its ε is proved anew.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read, or holds no proposal.
-    """
+    """Return the proposal in a file; its ε is proved anew."""
     try:
         return Proposal.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -42,29 +36,7 @@ def read_proposal(path: Path) -> Proposal:
 
 
 def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
-    """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested at its end.
-
-    Parameters
-    ----------
-    proposal : Proposal
-        What is to be tested.
-    settings : RunConfig
-        The run.
-    classes : int
-        Number of classes.
-    pool : array of shape (rows, features)
-        Public rows that may be asked.
-
-    Raises
-    ------
-    ConfigError
-        If the number of queries may follow from answers, or the ledger is not there yet, protects another unit or paid
-        for others.
-    BudgetExceededError, PublicationsExhaustedError
-        If labels and test do not both fit, or the proposal's δ does not.
-    LedgerMismatchError
-        If the ledger does not hold the proposal, or paid for labels since that its test was not about.
-    """
+    """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
     ledger, mechanism = settings.ledger, settings.mechanism
     if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
         raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
@@ -96,43 +68,14 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
-    """Return every query released once; of a mechanism with a check, those answered that were.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        How.
-    votes : VoteHistogram
-        Votes, one row per query.
-    answered : boolean array of shape (queries,), optional
-        Which got an answer; by default all did.
-    """
+    """Return every query released once; of a mechanism with a check, those answered that were."""
     accountant = Accountant()
     accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
     return accountant
 
 
 def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows: Matrix) -> Publication:
-    """Return what may be claimed of a run's labels after the test, drawn through the ledger.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        The run.
-    model : PATEClassifier
-        Fitted by it.
-    proposal : Proposal
-        Fixed before it.
-    rows : array of shape (queries, features)
-        The public rows that were asked.
-
-    Raises
-    ------
-    ConfigError
-        If an earlier run released the labels, perhaps by other teachers, and did not finish testing this proposal.
-    LedgerMismatchError
-        If the ledger paid for labels that the test was not about.
-    """
+    """Return what may be claimed of a run's labels after the test, drawn through the ledger."""
     ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
@@ -150,13 +93,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
 
 
 def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
-    """Refuse a proposal for another unit of privacy than what it is to be tested on.
-
-    Raises
-    ------
-    ConfigError
-        If they differ.
-    """
+    """Refuse a proposal for another unit of privacy than what it is to be tested on."""
     if proposal.unit != unit:
         raise ConfigError(
             f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again with the --ledger that "

@@ -35,13 +35,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(opening: Entry, key: bytes) -> Terms:
-    """Return what the first entry says, once it is found to be possible and to name this key.
-
-    Raises
-    ------
-    LedgerTamperedError
-        If it is not.
-    """
+    """Return what the first entry says, once it is found to be possible and to name this key."""
     content = opening.content
     try:
         unit = PrivacyUnit.from_dict(content["unit"])
@@ -57,20 +51,7 @@ def terms_of(opening: Entry, key: bytes) -> Terms:
 
 
 def verified(read: Transaction, *, head: str | None = None) -> tuple[Entry, ...]:
-    """Return the entries of a ledger, once all of it is found to be right: structure, entries, answers, costs.
-
-    Parameters
-    ----------
-    read : Transaction
-        The open file.
-    head : str, optional
-        Hash of an entry that the ledger must hold.
-
-    Raises
-    ------
-    LedgerTamperedError
-        At the first thing that is wrong.
-    """
+    """Return the entries of a ledger, once all of it is found to be right: structure, entries, answers, costs."""
     if read.found_faults():
         raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
     opening = read.opening()
@@ -201,13 +182,7 @@ def _whole(value: object) -> int:
 
 
 def read_labels(text: str) -> list[int]:
-    """Return the labels of a remembered answer.
-
-    Raises
-    ------
-    LedgerTamperedError
-        If it is not in the form in which answers are written.
-    """
+    """Return the labels of a remembered answer."""
     labels: list[int] | None
     try:
         labels = json.loads(text)

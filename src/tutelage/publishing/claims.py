@@ -30,17 +30,7 @@ class Claim(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedClaim:
-    """A claim that was proved again, with what a card holds of it beside the numbers.
-
-    Parameters
-    ----------
-    claim : Claim
-        Its numbers.
-    proposal : dict or None
-        Record of the proposal, where the test passed.
-    released : Event
-        The labels that it is of, as they happened, and all publications of the ledger.
-    """
+    """A claim that was proved again, with what a card holds of it beside the numbers."""
 
     claim: Claim
     proposal: dict[str, Any] | None
@@ -84,22 +74,7 @@ def write_claim(path: Path, publication: Publication, released: Accountant, prop
 
 
 def read_claim(path: Path, history: History) -> ProvedClaim:
-    """Return a claim that is proved again from the proposal, the labels and the entries of its ledger.
-
-    Parameters
-    ----------
-    path : path
-        What `tutelage publish test --output` wrote.
-    history : History
-        That of the ledger that paid for the labels and the test.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is no claim, states a smaller ε than is proved or a test that did not pass, or is of another ledger.
-    LedgerMismatchError
-        If the ledger paid for more than the claim covers, or for less.
-    """
+    """Return a claim that is proved again from the proposal, the labels and the entries of its ledger."""
     try:
         stored = _stored(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

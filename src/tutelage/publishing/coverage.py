@@ -14,18 +14,6 @@ def check_covered(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε of less than every answer that a ledger gave, or of anything that it did not pay for.
 
     Batches that were interrupted gave no answer. Answers of the student's own may be counted as the teachers'.
-
-    Parameters
-    ----------
-    accounted : Counter of Event
-        How often each kind of answer that the ε is of happened: `accounted_in`.
-    history : History
-        That of the ledger.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If they differ.
     """
     check_complete(accounted, history)
     if accounted - history.paid:
@@ -36,20 +24,7 @@ def check_covered(accounted: Counter[Event], history: History) -> None:
 
 
 def check_complete(accounted: Counter[Event], history: History) -> None:
-    """Refuse an ε that leaves out an answer of the ledger; `check_covered` without its second half.
-
-    Parameters
-    ----------
-    accounted : Counter of Event
-        The answers that the ε is of, or the most that it can be of.
-    history : History
-        That of the ledger.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If it does.
-    """
+    """Refuse an ε that leaves out an answer of the ledger; `check_covered` without its second half."""
     if history.given - accounted:
         raise LedgerMismatchError(
             "The ledger paid for labels that this publication does not cover: another session's, or later ones. An "

@@ -27,22 +27,7 @@ SLACK = 1e-6  # relative: costs come out the same to more digits on every machin
 
 
 def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
-    """Return a card whose numbers agree with what its event, its ledger and its proposal prove.
-
-    Parameters
-    ----------
-    card : PrivacyCard
-        As it was read from a file.
-    where : str
-        What a refusal names.
-    history : History, optional
-        That of the ledger of the private data; what it says up to the head of the card then counts, and not the card.
-
-    Raises
-    ------
-    InvalidDataError
-        If a number disagrees; the message names both.
-    """
+    """Return a card whose numbers agree with what its event, its ledger and its proposal prove."""
     paying = None if history is None else history.until_head(card.budget["head"], where)
     units = {part.event.unit for part in data_independent.flatten(card.event)}
     if units != {card.epsilon.unit}:
@@ -62,13 +47,7 @@ def proved_card(card: PrivacyCard, where: str, history: History | None = None) -
 
 
 def at_limits(event: Event) -> Event:
-    """Return an event with as many answers as there were checks: the votes decided how many of them there are.
-
-    Parameters
-    ----------
-    event : Event
-        What was released, by one mechanism; of several, it is returned as it is.
-    """
+    """Return an event with as many answers as there were checks: the votes decided how many of them there are."""
     times = counted([event])
     checks, answers = _checks_and_answers(times)
     if len(checks) == len(answers) == 1:
@@ -85,22 +64,7 @@ class Drawn(NamedTuple):
 
 
 def last_test(test: PublicationTest, history: History, where: str) -> Drawn:
-    """Return what the last such test in a history came to; whether its noise was simulated is not compared.
-
-    Parameters
-    ----------
-    test : PublicationTest
-        The test.
-    history : History
-        What it must be part of.
-    where : str
-        What a refusal names.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is not.
-    """
+    """Return what the last such test in a history came to; whether its noise was simulated is not compared."""
     drawn = [
         Drawn(event, history.outcomes[number] == 1, number)
         for number, event in history.published.items()
@@ -117,23 +81,9 @@ def last_test(test: PublicationTest, history: History, where: str) -> Drawn:
 
 
 def proposal_behind(test: PublicationTest, held: Proposal | None, history: History, where: str) -> Proposal:
-    """Return the proposal of a test: the one that the ledger recorded, or else, of a ledger before records, the file's.
+    """Return the proposal of a test: the one that the ledger recorded or, in a ledger before records, the file's.
 
-    Parameters
-    ----------
-    test : PublicationTest
-        The test as the ledger was charged for it.
-    held : Proposal or None
-        What the file holds; order and caps, which the test does not tell, may have been edited.
-    history : History
-        That of the ledger.
-    where : str
-        What a refusal names.
-
-    Raises
-    ------
-    InvalidDataError
-        If the ledger recorded another one, or neither holds one.
+    Order and caps, which the test does not tell, may have been edited in the file.
     """
     matching = _recorded_with(test, history)
     if held is None and len(matching) == 1:
@@ -152,13 +102,7 @@ def proposal_behind(test: PublicationTest, held: Proposal | None, history: Histo
 
 
 def check_stated(stated: float, proved: float, name: str, where: str) -> None:
-    """Refuse a number of a file that is below what is proved.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is; the message names both.
-    """
+    """Refuse a number of a file that is below what is proved."""
     if stated < proved * (1 - SLACK):
         raise InvalidDataError(
             f"{where} states {name} = {stated:.6g}, and what was released proves {round_up(proved)}. Use the original "

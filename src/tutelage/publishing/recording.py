@@ -50,26 +50,12 @@ def record_of(road: Proposal | SmoothPlan) -> dict[str, Any]:
 
 
 def proposal_of(recorded: dict[str, Any]) -> Proposal:
-    """Return the proposal that `record_of` was made of; its ε is proved again.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the record is not one of a proposal.
-    """
+    """Return the proposal that `record_of` was made of; its ε is proved again."""
     return Proposal.from_json(json.dumps(recorded))
 
 
 def check_recorded(road: Proposal | SmoothPlan, history: History) -> None:
-    """Refuse a proposal or plan that the ledger does not hold: labels could have shaped it.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If it does not.
-    PublicationsExhaustedError
-        If proposals of several orders are recorded, and this one was tested before, or their δ up to it have no room.
-    """
+    """Refuse a proposal or plan that the ledger does not hold: labels could have shaped it."""
     recorded, mine = history.proposals, record_of(road)
     if mine not in recorded:
         raise LedgerMismatchError(

@@ -158,23 +158,7 @@ def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger,
 def publication_of(
     proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
-    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it.
-
-    Parameters
-    ----------
-    proposal : Proposal
-        What was tested.
-    passed : bool
-        What it came to.
-    labels : Event
-        What was released, every number that checks decided at its limit.
-    test : PublicationTest
-        The test as it was charged.
-    earlier : tuple of Event
-        The other publications of the ledger.
-    delta : float
-        δ of the ledger.
-    """
+    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
     otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
     claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]
