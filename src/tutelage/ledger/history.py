@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import takewhile
 from math import inf
 from typing import Any, NamedTuple, Self, final
 
@@ -243,8 +244,9 @@ class History:
 
     @cached_property
     def proposals(self) -> tuple[dict[str, Any], ...]:
-        """What was recorded for publication, all of it before the first label."""
-        return tuple(coded(entry.content["proposal"]) for entry in self.entries if entry.kind is Kind.PROPOSED)
+        """What was recorded for publication before the first label; what came after it counts for nothing."""
+        before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
+        return tuple(coded(entry.content["proposal"]) for entry in before if entry.kind is Kind.PROPOSED)
 
     @cached_property
     def given(self) -> Counter[Event]:

@@ -282,14 +282,15 @@ class Ledger:
         if _is_among(proposal, self.history()):
             return
         with self._held(write=True) as write:
+            if _is_among(proposal, self._history_in(write)):  # another process was quicker
+                return
             if _sums(write).asked:
                 raise LateProposalError(
                     f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
                     "have shaped it. Publish the worst-case epsilon of these labels."
                 )
-            if not _is_among(proposal, self._history_in(write)):  # another process may have been quicker
-                last = write.last()
-                write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal))
+            last = write.last()
+            write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
