@@ -591,9 +591,8 @@ class Ledger:
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._snapshot() as read:
-            self._history = History.of(verified(read, head=None if head is None else head.lower()), read)
-        self._newest = self._history.last
-        return self._history.state
+            self._newest, sums = read.last(), verified(read, head=None if head is None else head.lower())
+            return LedgerState.of(self._opening, self._newest, sums)
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
@@ -682,7 +681,7 @@ def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes, owner: str | None 
 
 def _sums(read: Transaction) -> Checkpoint:
     """Return the sums over all entries; only in a file of an earlier version are they added up here."""
-    return read.checkpoint() or Checkpoint.over(verified(read))
+    return read.checkpoint() or verified(read)
 
 
 def _is_among(proposal: dict[str, Any], history: History) -> bool:

@@ -50,22 +50,24 @@ def terms_of(opening: Entry, key: bytes) -> Terms:
     return found
 
 
-def verified(read: Transaction, *, head: str | None = None) -> tuple[Entry, ...]:
-    """Return the entries of a ledger, once all of it is found to be right: structure, entries, answers, costs."""
+def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
+    """Return the sums over a ledger's entries, once all of it is found right: structure, entries, answers, costs."""
     if read.found_faults():
         raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
     opening = read.opening()
     book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
+    found_head = head is None
     for entry, settles in read.entries():
         book.add(entry, settles)
-    if head is not None and head not in {entry.hash.hex() for entry in book.entries}:
+        found_head |= entry.hash.hex() == head
+    if not found_head:
         raise LedgerTamperedError(
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
-    return tuple(book.entries)
+    return book.sums
 
 
 class _Reserved(NamedTuple):
@@ -83,7 +85,6 @@ class _Book:
     capacity: int
     sums: Checkpoint = field(default_factory=lambda: Checkpoint(""))
     spent: int = 0
-    entries: list[Entry] = field(default_factory=list)
     reserved: dict[int, _Reserved] = field(default_factory=dict)
     settled: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -104,7 +105,6 @@ class _Book:
                 f"Entry {entry.number} is not in the form in which entries are written."
             ) from None
         self.spent = entry.spent
-        self.entries.append(entry)
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
