@@ -149,6 +149,17 @@ def test_a_row_that_another_session_answers_while_teachers_vote_is_not_paid_for_
     assert [votes.n_queries for _, votes, _ in session.accountant().voted()] == [3]
 
 
+def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_votes():
+    present = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    votes = VoteHistogram(250 * np.stack([1 - present, present], axis=-1).reshape(12, 2), 250)  # unanimous
+    ledger = Ledger.in_memory(epsilon=200.0, delta=DELTA, unit=votes.unit)
+    session = LabelingSession(votes, MultiLabel(GNMax(5.0), 3), ledger, X_voted=ROWS)
+    session.ask(ROWS[[1, 3]])
+    release = session.ask(ROWS[[0, 1, 2, 3, 2]])
+    assert release.labels.tolist() == present[[0, 1, 2, 3, 2]].tolist()
+    assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [6, 6]
+
+
 def test_remembered_answers_come_out_of_a_ledger_that_is_only_read(tmp_path):
     path = tmp_path / "a.ledger"
     Ledger.create(path, epsilon=5.0, delta=DELTA, unit=VOTES.unit)

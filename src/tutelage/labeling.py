@@ -1,5 +1,6 @@
 """Public rows in, released labels out, and the ledger charged in between."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -43,14 +44,12 @@ class _Voted(NamedTuple):
     votes: VoteHistogram
     predictions: FloatArray | None
 
-    def about(self, queries: list[bytes]) -> "_Voted":
-        """Return some of the queries, in their order, with the votes on them."""
-        if queries == self.queries:
-            return self
-        wanted, per_query = set(queries), self.votes.n_queries // len(self.queries)
-        places = np.flatnonzero([query in wanted for query in self.queries])
+    def without(self, answers: Mapping[bytes, object]) -> "_Voted":
+        """Return the queries that have no answer yet, with the votes on them."""
+        places = np.array([place for place, query in enumerate(self.queries) if query not in answers])
+        rows = _rows_about(places, self.votes.n_queries // len(self.queries))
         predictions = None if self.predictions is None else self.predictions[places]
-        return _Voted(queries, self.votes.select(_rows_about(places, per_query)), predictions)
+        return _Voted([self.queries[place] for place in places], self.votes.select(rows), predictions)
 
 
 class _Asked(NamedTuple):
@@ -236,8 +235,7 @@ class LabelingSession:
             self._drawn.setdefault(query, False)
         event, cost = Repeated(one, 0), 0.0
         if reservation is not None and voted is not None:
-            new = [query for query in voted.queries if query not in answers]
-            settled, event = self._settled(voted.about(new), reservation)
+            settled, event = self._settled(voted.without(answers), reservation)
             answers, cost = answers | settled.labels, settled.share
         per_query = self._mechanism.votes_per_query
         shape = (len(rows),) if per_query == 1 else (len(rows), per_query)

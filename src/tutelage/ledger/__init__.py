@@ -5,13 +5,4 @@ from tutelage.ledger.ledger import Labels, Ledger, Reservation, Settled
 from tutelage.ledger.opening import LedgerTerms
 from tutelage.ledger.queries import data_digest
 
-__all__ = [
-    "History",
-    "Labels",
-    "Ledger",
-    "LedgerState",
-    "LedgerTerms",
-    "Reservation",
-    "Settled",
-    "data_digest",
-]
+__all__ = ["History", "Labels", "Ledger", "LedgerState", "LedgerTerms", "Reservation", "Settled", "data_digest"]

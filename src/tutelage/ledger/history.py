@@ -186,23 +186,19 @@ class History:
     entries: tuple[Entry, ...]
     outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
 
-    @classmethod
-    def of(cls, entries: tuple[Entry, ...], read: Transaction) -> Self:
-        """Return the history that checked entries tell, with what the file remembers of its publications."""
-        return cls(entries, _outcomes(entries, read))
-
     def extended(self, read: Transaction) -> "History":
-        """Return the history with the entries that were added since.
+        """Return the history with the entries that were added since; of an empty one, all of them.
 
         Raises
         ------
         LedgerTamperedError
-            If the file does not go on from the last entry.
+            If the file does not go on from the last entry, or an entry or an outcome was changed.
         """
-        if read.hash_of(self.last.number) != self.last.hash:
+        last = self.entries[-1] if self.entries else None
+        if last is not None and read.hash_of(last.number) != last.hash:
             raise LedgerTamperedError("The ledger was replaced, by another or an older one, while it was in use.")
-        newer = tuple(entry for entry, _ in read.entries(after=self.last))
-        return History.of(self.entries + newer, read) if newer else self
+        newer = tuple(entry for entry, _ in read.entries(after=last))
+        return History(self.entries + newer, _outcomes(self.entries + newer, read)) if newer else self
 
     @property
     def last(self) -> Entry:

@@ -109,7 +109,7 @@ class Ledger:
             self._key, self._opening, self._newest = read.key(), read.opening(), read.last()
             read.checkpoint()
         self._filter, self._unit = terms_of(self._opening, self._key)
-        self._history: History | None = None
+        self._history = History(())
 
     @classmethod
     def create(
@@ -555,18 +555,11 @@ class Ledger:
         LedgerTamperedError
             If an entry, or what is remembered of a publication, was changed.
         """
-        if self._history is None:
-            with self._snapshot() as read:
-                return self._history_in(read)
-        with self._held() as read:
+        with self._held() if self._history.entries else self._snapshot() as read:
             return self._history_in(read)
 
     def _history_in(self, read: Transaction) -> History:
-        known = self._history
-        if known is None:
-            self._history = History.of(tuple(entry for entry, _ in read.entries()), read)
-        else:
-            self._history = known.extended(read)
+        self._history = self._history.extended(read)
         self._newest = self._history.last
         return self._history
 
