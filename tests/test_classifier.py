@@ -19,6 +19,7 @@ from conftest import FITS_AGAIN
 from tutelage import (
     ConfidentGNMax,
     GNMax,
+    LabelingSession,
     Ledger,
     LNMax,
     MultiLabel,
@@ -234,6 +235,28 @@ def test_refusals_of_data_quote_no_row(binary_rows):
     assert "Miller" not in str(caught.value)
     with pytest.raises(ValueError, match="4 features"):
         model().fit(X, y, X_public=X[:, :3])
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(binary_rows, monkeypatch, settled):
+    X, y = binary_rows
+    ask = LabelingSession.ask
+
+    def ask_after_another(session, X_public, predictions=None):
+        one = GNMax(2.0).event_of_one(2, session.ledger.unit, simulated=False)
+        other = session.ledger.reserve(one, 1)
+        if settled:
+            session.ledger.settle(other, {}, Repeated(one, 1))
+        return ask(session, X_public, predictions)
+
+    fitting = {"epsilon": 60.0, "mechanism": GNMax(2.0)}
+    unit = model().fit(X, y, X_public=X[:40]).votes_.unit
+    ledgers = [Ledger.in_memory(epsilon=60.0, delta=1e-5, unit=unit) for _ in range(2)]
+    alone = model(ledger=ledgers[0], **fitting).fit(X, y, X_public=X[:40])
+    monkeypatch.setattr(LabelingSession, "ask", ask_after_another)
+    together = model(ledger=ledgers[1], **fitting).fit(X, y, X_public=X[:40])
+    assert alone.epsilon_.epsilon < 60.0
+    assert together.epsilon_ == together.ledger_.guarantee()
 
 
 def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):

@@ -10,11 +10,12 @@ from test_cli_card import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.budget import round_up
-from tutelage.cli.claims import read_claim, write_claim
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError
+from tutelage.ledger import History
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.publishing import Proposal, propose, publish_epsilon, record
+from tutelage.publishing.claims import read_claim, write_claim
 from tutelage.report import read_card
 
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
@@ -105,7 +106,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     votes = VoteHistogram(AGREEING, 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "other" / "l.db")).ask(np.arange(40.0)[:, None])
     elsewhere = called("card", "--ledger", "other/l.db", "--sanitised", "claim.json", "--output", ".", cwd=folder)
-    assert "it is another, or rolled back" in refusal(elsewhere, 1)
+    assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
     proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
     whole, proposed = (f"{round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
     bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
@@ -125,7 +126,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
             f"ε of 0.001 at δ = 1e-05, and its proof gives {proposed}",
         ),
         ({"labels": first}, "labels that this publication does not cover"),
-        ({"ledger": "0" * 64}, "another, or rolled back"),
+        ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
         ({"format": 3}, "is not a claim"),
         ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
         ({"sanitised": {"epsilon": 1.0}}, "is not a claim"),
@@ -158,7 +159,7 @@ def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, 
     test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
     (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
     assert called(*ON_CARD, cwd=folder).returncode == 0
-    assert read_card(folder / "card.json").proposal == ledger.proposals()[0]
+    assert read_card(folder / "card.json").proposal == ledger.history().proposals[0]
     lowered = {**claim["sanitised"], "epsilon": claim["sanitised"]["epsilon"] / 2}
     (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test, "sanitised": lowered}))
     assert "states a tested ε of" in refusal(called(*ON_CARD, cwd=folder), 1)
@@ -170,7 +171,7 @@ def test_a_claim_whose_proposal_is_nowhere_says_how_to_get_it(called, tested, mo
     claim = json.loads((folder / "claim.json").read_text())
     test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
     (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
-    monkeypatch.setattr(Ledger, "proposals", lambda self: [])
+    monkeypatch.setattr(History, "proposals", ())
     said = refusal(called(*ON_CARD, cwd=folder), 1)
     assert "neither the file nor the ledger holds the proposal. Run `tutelage publish test --output`" in said
     files = ("--votes", "votes.npz", "--ledger", "l.db")
@@ -219,7 +220,7 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
     path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
     with pytest.raises(InvalidDataError, match="remembers that it was refused"):
-        read_claim(path, ledger)
+        read_claim(path, ledger.history())
 
 
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):

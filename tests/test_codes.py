@@ -20,6 +20,7 @@ from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
 from tutelage.neighboring import NeighboringRelation, PrivacyUnit, coded, spelled_out
 from tutelage.publishing import Proposal
+from tutelage.publishing.proof import last_test
 from tutelage.publishing.recording import record_of
 from tutelage.report.reading import card_from_dict, read_card
 from tutelage.votes import VoteHistogram
@@ -297,8 +298,9 @@ def test_a_field_that_a_later_version_adds_to_an_event_changes_no_record(monkeyp
 def test_an_outcome_is_found_by_what_its_event_means(tmp_path):
     ledger = copied("proposal.ledger", tmp_path)
     test = Proposal.from_json((OLD / "proposal.json").read_text()).event()
-    assert list(ledger.outcomes_of(test).values()) == [1]
-    assert ledger.outcomes_of(PublicationTest(test.chances, test.delta, PATIENT)) == {}
+    assert last_test(test, ledger.history(), "it").passed
+    with pytest.raises(InvalidDataError, match="does not hold the test that it names"):
+        last_test(PublicationTest(test.chances, test.delta, PATIENT), ledger.history(), "it")
 
 
 def test_a_new_ledger_is_read_by_keys_only():

@@ -105,6 +105,13 @@ OTHERS: dict[str, Any] = {
 }
 
 
+def test_the_digest_is_computed_once(monkeypatch):
+    written, as_dict = [], Consortium.as_dict
+    monkeypatch.setattr(Consortium, "as_dict", lambda self: written.append(self) or as_dict(self))
+    terms = replace(SECURE, name="once")
+    assert len({terms.fingerprint for _ in range(3)}) == len(written) == 1
+
+
 def test_the_digest_covers_every_field():
     assert set(OTHERS) == {field.name for field in fields(Consortium)}
     found = {replace(SECURE, **{name: value}).fingerprint for name, value in OTHERS.items()}

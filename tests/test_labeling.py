@@ -28,10 +28,12 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
+    LedgerStorageError,
     UnsupportedEventError,
 )
 from tutelage.labeling import _context, _former_context
 from tutelage.ledger.queries import query_hashes
+from tutelage.ledger.store import Store
 from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.teachers import EstimatorTeachers
@@ -111,6 +113,61 @@ def test_only_new_rows_are_voted_on_and_paid_for():
     assert second.labels[[1, 3]].tolist() == first.labels.tolist()
     assert second.cost == pytest.approx(first.cost)
     assert ledger.state().answers == 4
+
+
+def test_a_batch_takes_two_transactions_and_a_remembered_one_takes_one(ledger, monkeypatch):
+    held, transaction = [], Store.transaction
+
+    def counted(store, *, write=False):
+        held.append("write" if write else "read")
+        return transaction(store, write=write)
+
+    monkeypatch.setattr(Store, "transaction", counted)
+    session = LabelingSession(VOTES, GNMax(40.0), ledger)
+    for asked, expected in ((ROWS, ["write"] * 2), (ROWS, ["write"]), (ROWS + 1, ["write"] * 2)):
+        session.ask(asked)
+        assert held == expected
+        held.clear()
+
+
+def test_a_row_that_another_session_answers_while_teachers_vote_is_not_paid_for_twice():
+    ledger = Ledger.in_memory(epsilon=50, delta=DELTA, unit=ONE_TEACHER)
+    other = LabelingSession(CountingTeachers(), GNMax(2.0), ledger)
+
+    class Slow(CountingTeachers):
+        def ballots(self, X_public):
+            self.first = other.ask(ROWS[1:2])
+            return super().ballots(X_public)
+
+    teachers = Slow()
+    session = LabelingSession(teachers, GNMax(2.0), ledger)
+    release = session.ask(ROWS)
+    assert release.labels[1] == teachers.first.labels[0]
+    assert release.event == Repeated(NoisyArgmaxGaussian(2.0, 3, ONE_TEACHER), 3)
+    assert release.cost == pytest.approx(3 * teachers.first.cost)
+    assert session.n_remembered == 1
+    assert [votes.n_queries for _, votes, _ in session.accountant().voted()] == [3]
+
+
+def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_votes():
+    present = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    votes = VoteHistogram(250 * np.stack([1 - present, present], axis=-1).reshape(12, 2), 250)  # unanimous
+    ledger = Ledger.in_memory(epsilon=200.0, delta=DELTA, unit=votes.unit)
+    session = LabelingSession(votes, MultiLabel(GNMax(5.0), 3), ledger, X_voted=ROWS)
+    session.ask(ROWS[[1, 3]])
+    release = session.ask(ROWS[[0, 1, 2, 3, 2]])
+    assert release.labels.tolist() == present[[0, 1, 2, 3, 2]].tolist()
+    assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [6, 6]
+
+
+def test_remembered_answers_come_out_of_a_ledger_that_is_only_read(tmp_path):
+    path = tmp_path / "a.ledger"
+    Ledger.create(path, epsilon=5.0, delta=DELTA, unit=VOTES.unit)
+    labels = LabelingSession(VOTES, GNMax(40.0), Ledger.open(path)).ask(ROWS).labels
+    reading = LabelingSession(VOTES, GNMax(40.0), Ledger.open(path, read_only=True))
+    assert reading.ask(ROWS).labels.tolist() == labels.tolist()
+    with pytest.raises(LedgerStorageError, match="read-only"):
+        reading.ask(ROWS + 1)
 
 
 def test_an_abstained_query_pays_its_check_and_an_answered_one_both(ledger):

@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +33,7 @@ from tutelage.events import (
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
     PermuteAndFlip,
+    PublicationTest,
     Repeated,
     event_from_dict,
 )
@@ -44,13 +47,14 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
+    PublicationsExhaustedError,
     UnsupportedEventError,
 )
 from tutelage.ledger import data_digest
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
-from tutelage.ledger.history import exposures
 from tutelage.ledger.queries import query_hashes, row_bytes
+from tutelage.ledger.store import Transaction
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 
 ANSWER = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
@@ -504,7 +508,7 @@ def test_what_a_ledger_of_format_2_says(tmp_path):
     stored = tmp_path / "old.ledger"
     stored.write_bytes((GOLDEN / "ledger-format-2.ledger").read_bytes())
     ledger = Ledger.open(stored)
-    assert ledger.proposals() == [{"kind": "test", "order": 8.5, "caps": [0.5, 0.75]}]
+    assert list(ledger.history().proposals) == [{"kind": "test", "order": 8.5, "caps": [0.5, 0.75]}]
     ledger.bind(b"more patients")
     second = ledger.reserved_for("second")
     assert second is not None
@@ -657,7 +661,7 @@ def test_a_proposal_is_an_entry_that_spends_nothing_and_is_written_once(ledger):
     proposal = {"kind": "test", "order": 8.5, "caps": [1.0, 2.0]}
     for _ in range(2):
         ledger.record_proposal(proposal)
-    assert ledger.proposals() == [proposal]
+    assert list(ledger.history().proposals) == [proposal]
     assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
 
 
@@ -667,7 +671,7 @@ def test_a_proposal_after_a_label_is_refused(ledger):
     ledger.record_proposal({"order": 8.5})  # the same as before
     with pytest.raises(LateProposalError, match="must come before the first of them"):
         ledger.record_proposal({"order": 9.0})
-    assert ledger.proposals() == [{"order": 8.5}]
+    assert list(ledger.history().proposals) == [{"order": 8.5}]
 
 
 def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger):
@@ -675,6 +679,7 @@ def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger
     with ledger._store.transaction(write=True) as write:
         last = write.last()
         write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal={"order": 9.0}))
+    assert ledger.history().proposals == ()
     with pytest.raises(LedgerTamperedError, match="a proposal that was made after a label"):
         ledger.verify()
 
@@ -686,6 +691,75 @@ def test_a_data_set_that_earlier_versions_knew_by_another_digest_is_the_same(led
         ledger.bind(new, formerly=(old,))
     ledger.bind(new)  # without the columns that the former digest was of
     assert ledger.verify().entries == 3
-    assert [state.version for state in exposures(ledger.export())] == [1]
+    assert [state.version for state in ledger.history().exposures()] == [1]
     with pytest.raises(LedgerMismatchError):
         ledger.bind(old)
+
+
+def test_a_history_is_read_whole_once_and_then_only_what_is_new(ledger, monkeypatch):
+    read, entries = [], Transaction.entries
+
+    def counted(held, after=None):
+        for found in entries(held, after):
+            read.append(found[0].number)
+            yield found
+
+    answer(ledger, [bytes(32)])
+    ledger.reserve(CHECKED, 4)
+    monkeypatch.setattr(Transaction, "entries", counted)
+    first = ledger.history()
+    assert ledger.history() is first
+    answer(ledger, [bytes([1] * 32)], CHECKED)
+    second = ledger.history()
+    assert read == [0, 1, 2, 3, 4, 5]
+    assert second.entries == Ledger.open(ledger.path).history().entries
+    assert second.state == ledger.verify() == ledger.state()
+    assert [(charge.queries, charge.settled is None) for charge in second.charges] == [
+        (1, False),
+        (4, True),
+        (1, False),
+    ]
+    assert second.given == Counter({ANSWER: 2, CHECK: 1})
+    assert second.until(3).given == first.given == Counter({ANSWER: 1})
+    assert second.charged_only([1, 3, 4])
+    assert not second.charged_only([1, 4])
+
+
+def test_a_history_does_not_go_on_from_another_ledger(ledger):
+    shutil.copy(ledger.path, ledger.path.with_name("other"))
+    other = Ledger.open(ledger.path.with_name("other"))
+    other.reserve(CHECKED, 1)
+    other.reserve(CHECKED, 1)
+    ledger.reserve(ANSWER, 1)
+    known = ledger.history()
+    with pytest.raises(LedgerTamperedError, match="was replaced"), other._store.transaction() as read:
+        known.extended(read)
+
+
+TEST = PublicationTest((2**59, 2**58), 4e-6, ONE_TEACHER)
+
+
+def test_a_publication_for_which_there_is_no_delta_is_not_charged(tmp_path):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
+    other = Ledger.open(ledger.path)
+    other.history()
+    answer(ledger, [bytes(32)], TEST)
+    ledger.reserve(TEST, 1)  # interrupted
+    before = ledger.state()
+    with pytest.raises(PublicationsExhaustedError, match="8e-06 is taken"):
+        other.reserve(TEST, 1)
+    with pytest.raises(PublicationsExhaustedError, match="8e-06 is taken"):
+        other.reserve_new(TEST, [bytes([1] * 32)])
+    assert other.reserve_new(TEST, [bytes(32)]) == ({bytes(32): (1,)}, None)
+    assert ledger.state() == before
+    assert ledger.history().outcomes == {1: 1}
+    assert ledger.history().publications == (TEST, TEST)
+
+
+def test_what_a_publication_came_to_is_not_read_once_it_was_changed(tmp_path):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
+    answer(ledger, [bytes(32)], TEST)
+    with closing(sqlite3.connect(ledger.path)) as raw, raw:
+        raw.execute("UPDATE answers SET labels = '[0]'")
+    with pytest.raises(LedgerTamperedError, match="remembered answers of entry 1 were changed"):
+        ledger.history()

@@ -12,8 +12,6 @@ import pytest
 
 from conftest import GOLDEN
 from tutelage.accounting import Accountant, data_independent
-from tutelage.cli.claims import read_claim
-from tutelage.cli.proving import proved_card
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated, event_from_dict
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.federation import Consortium
@@ -30,6 +28,8 @@ from tutelage.mechanisms import (
 )
 from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 from tutelage.publishing import Proposal, SmoothPlan, publish_epsilon
+from tutelage.publishing.claims import read_claim
+from tutelage.publishing.proof import proved_card
 from tutelage.publishing.recording import record_of
 from tutelage.publishing.smoothed import publish_smoothed
 from tutelage.report import read_card
@@ -160,7 +160,7 @@ def test_a_test_is_remembered_and_means_the_same(tmp_path):
 
 def test_a_claim_is_proved_again(tmp_path):
     stored = json.loads((OLD / "claim.json").read_text())
-    proved = read_claim(OLD / "claim.json", copied("proposal.ledger", tmp_path))
+    proved = read_claim(OLD / "claim.json", copied("proposal.ledger", tmp_path).history())
     assert proved.claim.sanitised is not None
     assert proved.claim.sanitised.epsilon == stored["sanitised"]["epsilon"]
     assert proved.claim.data_independent.epsilon == stored["data_independent"]["epsilon"]
@@ -169,8 +169,8 @@ def test_a_claim_is_proved_again(tmp_path):
 def test_a_card_is_proved_again_and_means_the_same(tmp_path):
     stored, card = json.loads((OLD / "card.json").read_text()), read_card(OLD / "card.json")
     assert card.epsilon.unit == ONE_TEACHER
-    for ledger in (None, copied("proposal.ledger", tmp_path)):
-        proved = proved_card(card, "card.json", ledger)
+    for history in (None, copied("proposal.ledger", tmp_path).history()):
+        proved = proved_card(card, "card.json", history)
         assert proved.epsilon.epsilon == stored["public_epsilon"]
         assert proved.sanitised is not None
         assert proved.sanitised.epsilon == stored["sanitised"]["epsilon"]

@@ -191,7 +191,7 @@ def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
         with pytest.raises(LateProposalError):
             record(other, paid)
     record(proposal, paid)  # again: it is there
-    assert len(paid.proposals()) == 1
+    assert len(paid.history().proposals) == 1
     assert charged_tests(paid) == 0
 
 

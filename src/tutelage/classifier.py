@@ -40,7 +40,6 @@ from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
-_ENTRIES_PER_BATCH = 2  # of a ledger: reserved, settled
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -169,6 +168,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         released through the ledger before; otherwise the ledger's budget, for all of it together.
     ledger_ : LedgerState
         The budget after this `fit`, which bounds everything ever released through the ledger; may be published.
+    open_ledger_ : Ledger
+        The ledger that was charged, with its whole history. It is left out when the estimator is pickled or copied.
     votes_ : VoteHistogram
         The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
     n_features_in_ : int
@@ -380,9 +381,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the private votes behind, so that a stored or copied model holds public values only."""
+        """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "votes_"}
+        return {name: value for name, value in state.items() if name not in ("votes_", "open_ledger_")}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -592,7 +593,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._bind(ledger, people)
         about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
         first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
-        ledger.require(one, new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first))
+        new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first)  # or too many are refused
         votes = tally(vote(), len(self.classes_), shards.unit)
         if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
             ledger = terms.open_or_make()
@@ -611,17 +612,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             features=questions.seen,
             seed=questions.seed,
         )
-        self.queries_, self.rounds_, self.release_, self.ledger_ = (
-            asked.queries,
-            asked.rounds,
-            asked.release,
-            ledger.state(),
-        )
+        self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
+        self.open_ledger_, self.ledger_ = ledger, ledger.state()
         self.remembered_ = session.n_remembered
         self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
         # were asked may have followed from answers too, so the ε is that of as many as could have been.
-        alone = before.spent == 0 and self.ledger_.entries == before.entries + _ENTRIES_PER_BATCH * asked.charged
+        alone = before.spent == 0 and ledger.history().charged_only(session.reservations)
         most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
         self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:

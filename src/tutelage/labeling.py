@@ -1,12 +1,13 @@
 """Public rows in, released labels out, and the ledger charged in between."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage import mechanisms
-from tutelage._typing import ABSTAIN, FloatArray, Matrix
+from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
 from tutelage.exceptions import (
@@ -32,12 +33,28 @@ _OWN_NAMES: dict[str, type[Mechanism]] = {
 }
 
 
+class _Voted(NamedTuple):
+    """Queries and the votes on them; private."""
+
+    queries: list[bytes]
+    votes: VoteHistogram
+    predictions: FloatArray | None
+
+    def without(self, answers: Mapping[bytes, object]) -> "_Voted":
+        """Return the queries that have no answer yet, with the votes on them."""
+        places = np.array([place for place, query in enumerate(self.queries) if query not in answers])
+        rows = _rows_about(places, self.votes.n_queries // len(self.queries))
+        predictions = None if self.predictions is None else self.predictions[places]
+        return _Voted([self.queries[place] for place in places], self.votes.select(rows), predictions)
+
+
 class _Asked(NamedTuple):
     """A batch that was charged; private, because of the votes."""
 
     votes: VoteHistogram
     release: Release
     predictions: FloatArray | None
+    reservation: int
 
 
 @final
@@ -138,6 +155,11 @@ class LabelingSession:
         return list(self._drawn.values()).count(False)
 
     @property
+    def reservations(self) -> tuple[int, ...]:
+        """The entries of the ledger by which this session's queries were reserved and then drawn."""
+        return tuple(asked.reservation for asked in self._asked)
+
+    @property
     def fitting(self) -> int:
         """How many more new queries the budget allows, each at its most expensive."""
         return self._ledger.fitting(self._event_of_one())
@@ -202,18 +224,15 @@ class LabelingSession:
             self._ledger.settle(*self._unstored)
         self._unstored = None
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
-        answers = self._ledger.recall(hashes)
+        first = _first_places(hashes)
+        voted = self._voted_on(one, first, rows, student)  # before anything is spent
+        answers, reservation = self._ledger.reserve_new(one, first)
         for query in answers:
             self._drawn.setdefault(query, False)
-        fresh: dict[bytes, int] = {}  # where each new query stands first
-        for place, query in enumerate(hashes):
-            if query not in answers:
-                fresh.setdefault(query, place)
         event, cost = Repeated(one, 0), 0.0
-        if fresh:
-            settled, event = self._answer(one, fresh, rows, student)
-            answers |= settled.labels
-            cost = settled.share
+        if reservation is not None and voted is not None:
+            settled, event = self._settled(voted.without(answers), reservation)
+            answers, cost = answers | settled.labels, settled.share
         per_query = self._mechanism.votes_per_query
         shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
         return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
@@ -281,7 +300,7 @@ class LabelingSession:
                 "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
                 "columns. Name those it was asked with, or ask it first."
             )
-        first = list({query: place for place, query in reversed(list(enumerate(hashes)))}.values())
+        first = list(_first_places(hashes).values())
         votes = self._votes(rows, first)
         answered = None
         if self._mechanism.shows_every_answer is True:
@@ -292,20 +311,24 @@ class LabelingSession:
         accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
 
-    def _answer(
-        self, one: Event, fresh: dict[bytes, int], rows: Matrix, student: FloatArray | None
-    ) -> tuple[Settled, Event]:
-        """Reserve, draw and settle the new queries; return what counts of them, and what was run."""
-        places = list(fresh.values())
-        self._ledger.require(one, len(places))  # before teachers vote in vain
+    def _voted_on(self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None) -> _Voted | None:
+        """Return the votes on all queries that may be paid for; teachers vote only on what the budget allows."""
+        tallied = isinstance(self._voters, VoteHistogram)
+        queries = list(first) if tallied else self._ledger.unanswered(one, first)
+        if not queries:
+            return None
+        places = [first[query] for query in queries]
         votes, predictions = self._votes(rows, places), None if student is None else student[places]
         self._mechanism.check(votes, predictions)
-        reservation = self._ledger.reserve(one, len(places))
-        drawn = self._mechanism.release(votes, self._noise, predictions)
-        self._asked.append(_Asked(votes, drawn, predictions))
-        self._drawn |= dict.fromkeys(fresh, True)
-        labels = drawn.labels.reshape(len(places), -1).tolist()
-        answers = {query: tuple(row) for query, row in zip(fresh, labels, strict=True)}
+        return _Voted(queries, votes, predictions)
+
+    def _settled(self, voted: _Voted, reservation: Reservation) -> tuple[Settled, Event]:
+        """Draw and settle what was reserved; return what counts of it, and what was run."""
+        drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
+        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, reservation.number))
+        self._drawn |= dict.fromkeys(voted.queries, True)
+        labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
+        answers = {query: tuple(row) for query, row in zip(voted.queries, labels, strict=True)}
         try:
             return self._ledger.settle(reservation, answers, drawn.event), drawn.event
         except (LedgerStorageError, LedgerLockedError):
@@ -370,14 +393,13 @@ class LabelingSession:
             )
         hashes = self.row_keys(_as_array(X_voted, "X_voted", None))
         self._check_count(self._voters, len(hashes), "rows in `X_voted`")
-        return {row: place for place, row in reversed(list(enumerate(hashes)))}
+        return _first_places(hashes)
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
         per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram):
             asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
-            places = np.array(asked)[:, None] * per_query + np.arange(per_query)
-            return self._voters.select(places.ravel())
+            return self._voters.select(_rows_about(np.array(asked), per_query))
         ballots = self._voters.ballots(rows[fresh])
         if per_query > 1:
             return tally_findings(ballots, self._voters.unit)
@@ -392,7 +414,7 @@ def new_queries(
     question: str,
     predictions: npt.ArrayLike | None = None,
 ) -> int:
-    """Return how many of these public rows a session would have to pay for: those asked first now, each once.
+    """Return how many of these public rows a session would have to pay for, once they are found to fit.
 
     Parameters
     ----------
@@ -410,7 +432,7 @@ def new_queries(
         As in `LabelingSession.ask`.
     """
     queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
-    return len(set(queries)) - len(ledger.recall(queries))
+    return len(ledger.unanswered(event_of_one, set(queries)))
 
 
 def _hashes(
@@ -424,6 +446,19 @@ def _hashes(
     beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
     context = _context(mechanism, event_of_one, question)
     return ledger.query_hashes(context, X_public, *beside, former=_former_context(mechanism, event_of_one, question))
+
+
+def _first_places(keys: list[bytes]) -> dict[bytes, int]:
+    """Return where each different key stands first, in the order of the keys."""
+    places: dict[bytes, int] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    return places
+
+
+def _rows_about(queries: IntArray, per_query: int) -> IntArray:
+    """Return the rows of a histogram that are about queries, each of which has so many."""
+    return (queries[:, None] * per_query + np.arange(per_query)).ravel()
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:

@@ -33,14 +33,11 @@ class AskedRounds:
         Their labels, in that order; the event of all rounds; what they cost together.
     rounds : tuple of int
         How many rows each round asked.
-    charged : int
-        How many rounds were charged anything.
     """
 
     queries: IntArray
     release: Release
     rounds: tuple[int, ...]
-    charged: int
 
     def labels(self, n_rows: int) -> IntArray:
         """Return the released class index of each public row, −1 where it was not asked or not answered.
@@ -187,7 +184,7 @@ def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
         sum(release.cost for release in releases),
     )
     queries, sizes = np.concatenate([rows for rows, _ in answers]), tuple(len(rows) for rows, _ in answers)
-    return AskedRounds(queries, together, sizes, sum(release.cost > 0 for release in releases))
+    return AskedRounds(queries, together, sizes)
 
 
 def _ask_what_fits(

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "students": {"features", "networks"},
     "report": {"lints"},
     "ledger": {"accounting"},
-    "publishing": {"accounting", "ledger", "noise", "votes"},
+    "publishing": {"accounting", "ledger", "noise", "report", "votes"},
     "compat": {"accounting", "votes"},
     "planning": {"accounting", "lints", "mechanisms", "partition", "teachers", "votes"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},

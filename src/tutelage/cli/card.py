@@ -14,17 +14,16 @@ import typer
 from tutelage._files import name_in, read_arrays
 from tutelage._typing import IntArray
 from tutelage.budget import PublicEpsilon
-from tutelage.cli.claims import read_claim
-from tutelage.cli.costs import batches_of, frontier_of, released
+from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.outputs import ResultsFolder, is_read
-from tutelage.cli.proving import proved_card
 from tutelage.cli.text import read_settings
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
-from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.entries import Kind
+from tutelage.ledger import History, Ledger, LedgerState
 from tutelage.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.private_report import write_private_report
+from tutelage.publishing.claims import read_claim
+from tutelage.publishing.proof import proved_card
 from tutelage.report import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.report.content import NOT_STATED
 from tutelage.votes import VoteHistogram
@@ -78,13 +77,16 @@ def card(
     if results is not None:
         file = results / "card.json" if results.is_dir() else results
         folder = _card_folder(_folder(output, file.parent), file, ledger, statements, sanitised)
-        made = _from_results(file, ledger, claimed=sanitised is not None)
+        history = None if ledger is None else _history_of(ledger)
+        made = _from_results(file, history, claimed=sanitised is not None)
     elif ledger is not None:
-        folder, made = _card_folder(_folder(output, None), ledger, statements, sanitised), _from_ledger(ledger)
+        folder = _card_folder(_folder(output, None), ledger, statements, sanitised)
+        history = _history_of(ledger)
+        made = _from_ledger(history)
     else:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
     if sanitised is not None:
-        made = _with_claim(made, sanitised, ledger)
+        made = _with_claim(made, sanitised, history)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
     with folder.replacing() as staging:
         paths = [folder.path / path.name for path in made.save(staging)]
@@ -97,21 +99,18 @@ def card(
         typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
 
 
-def _from_results(file: Path, ledger: Path | None, *, claimed: bool) -> PrivacyCard:
+def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
     """Return the card of a run, proved again, its budget brought up to date where the ledger is at hand."""
     made = read_card(file)
     if claimed:  # what the card said of an earlier claim is replaced
         made = replace(made, sanitised=None, proposal=None)
-    if ledger is None:
-        made = proved_card(made, str(file))
+    made = proved_card(made, str(file), history)
+    if history is None:
         return replace(made, findings=_judged_again(made))
-    paying, entries, now = _opened(ledger)
-    made = proved_card(made, str(file), paying)
-    place = next(number for number, entry in enumerate(entries) if entry["hash"] == made.budget["head"])
-    if any(entry["kind"] == Kind.RESERVED for entry in entries[place + 1 :]):
-        made = _with_guarantee(made, now)
-    made = replace(made, findings=_with_shares(_judged_again(made), released(entries).event))
-    return replace(made, budget=now.as_dict(), batches=batches_of(entries))
+    if len(history.charges) > len(history.until_head(made.budget["head"], str(file)).charges):
+        made = _with_guarantee(made, history.state)
+    made = replace(made, findings=_with_shares(_judged_again(made), history.released))
+    return replace(made, budget=history.state.as_dict(), batches=batches_of(history))
 
 
 def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
@@ -123,10 +122,11 @@ def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
     return replace(made, epsilon=guarantee, alone=alone)
 
 
-def _from_ledger(ledger: Path) -> PrivacyCard:
+def _from_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
-    _, entries, now = _opened(ledger)
-    event, queries, one = released(entries)
+    if not history.asked:
+        raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
+    event, queries, now = history.released, sum(batch.queries for batch in history.asked), history.state
     guarantee = now.guarantee()
     kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
     return PrivacyCard(
@@ -147,19 +147,19 @@ def _from_ledger(ledger: Path) -> PrivacyCard:
         student_accuracy=None,
         evaluation_rows=0,
         budget=now.as_dict(),
-        batches=batches_of(entries),
-        frontier=frontier_of(one, queries, now.delta),
+        batches=batches_of(history),
+        frontier=frontier_of(history.asked[-1].event, queries, now.delta),
         findings=_objections(event, guarantee, None),
         versions={"tutelage": version("tutelage")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def _with_claim(made: PrivacyCard, file: Path, ledger: Path | None) -> PrivacyCard:
+def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:
     """Return the card with an ε that was published since, and what holds for any votes, the test included."""
-    if ledger is None:
+    if history is None:
         raise ConfigError("--sanitised is checked with the ledger that paid for the test. Name it with --ledger.")
-    proved = read_claim(file, _opened(ledger)[0])
+    proved = read_claim(file, history)
     epsilon, sanitised = proved.claim
     made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
     return replace(made, findings=_judged_again(made))
@@ -209,11 +209,11 @@ def _settings(event: Event) -> str:
     return f"{record['event']}({given})"
 
 
-def _opened(path: Path) -> tuple[Ledger, list[dict[str, Any]], LedgerState]:
-    """Return a ledger with its entries and its state, after checking every entry."""
+def _history_of(path: Path) -> History:
+    """Return what a ledger says was done, after checking every entry and every answer."""
     ledger = Ledger.open(path, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
-    now = ledger.verify()
-    return ledger, ledger.export()[: now.entries], now
+    verified = ledger.verify()
+    return ledger.history().until(verified.entries - 1)
 
 
 def _folder(output: Path | None, otherwise: Path | None) -> Path:

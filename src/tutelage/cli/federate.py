@@ -15,7 +15,7 @@ from tutelage._files import read_array, read_arrays
 from tutelage._typing import ABSTAIN
 from tutelage._validation import number_between
 from tutelage.cli.consortia import describe, describe_standings, read_terms
-from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
+from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.text import printable
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
@@ -146,7 +146,7 @@ def ask(
     else:
         typer.echo(f"Batch {asked.batch.identifier} asks {asked.new:,} queries.")
         if budget is not None:
-            typer.echo(spent_and_remaining(budget.state()))
+            typer.echo(budget.state())
 
 
 @federate.command()
@@ -191,7 +191,7 @@ def vote(
     to = ", ".join(sorted(cast.envelopes))
     typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
     typer.echo(f"They answer batch {asked.identifier}.")
-    typer.echo(spent_and_remaining(budget.state()))
+    typer.echo(budget.state())
 
 
 @federate.command()
@@ -279,7 +279,7 @@ def collect(
     _print_left_out(found.left_out)
     typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
     if budget is not None:
-        typer.echo(spent_and_remaining(budget.state()))
+        typer.echo(budget.state())
 
 
 @federate.command()

@@ -19,7 +19,7 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
     mechanism_option,
 )
-from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
+from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.public_rows import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
@@ -111,7 +111,7 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
     others = "" if answered == asked else " For the others the mechanism abstained."
     typer.echo(f"{answered:,} of {asked:,} labels were given; they are in {output}.{others}")
     typer.echo(f"They took {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
-    typer.echo(spent_and_remaining(state))
+    typer.echo(state)
     if remembered:
         which = "Every row" if release.cost == 0 else f"{remembered:,} rows"
         typer.echo(f"{which} had been asked before: the same answers again. These votes were not used for them.")

@@ -17,7 +17,6 @@ from tutelage.cli.text import plain_console, require_printable
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.history import exposures
 from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 _BAR = 50
@@ -140,7 +139,7 @@ def verify(
 def exposure(file: File, as_json: AsJson = False) -> None:
     """Print what was spent since each state of the data. It is a share of the budget, and no epsilon of its own."""
     opened = _opened(file)
-    found, budget = exposures(opened.export()), opened.state().budget
+    found, budget = opened.history().exposures(), opened.epsilon
     if as_json:
         typer.echo(json.dumps([{**one._asdict(), "share": round_up(one.share)} for one in found], indent=2))
         return

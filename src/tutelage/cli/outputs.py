@@ -1,4 +1,4 @@
-"""Where verbs write: whole, and never over what they read or did not write; and what several say about a budget."""
+"""Where verbs write: whole, and never over what they read or did not write."""
 
 import hashlib
 import json
@@ -10,21 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import final
 
-from tutelage.budget import round_up
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.ledger import LedgerState
 
 _FORMAT = 1
 _LIST = "written-files.json"
 # Beside the others: a hash of private votes would tell whoever guesses them that the guess is right.
 _PRIVATE_LIST = f"private-{_LIST}"
 _BESIDE_LEDGERS = ("-journal", "-wal", "-shm")
-
-
-def spent_and_remaining(state: LedgerState) -> str:
-    """Return how much of a budget is spent, rounded upward, and what remains."""
-    spent = round_up(state.spent)
-    return f"{spent:.4f} of ε = {state.budget:g} is spent, {max(0.0, state.budget - spent):.4f} remains."
 
 
 def check_output(output: Path, *inputs: Path) -> None:

@@ -14,21 +14,14 @@ from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.neighboring import PrivacyUnit
-from tutelage.publishing import Proposal, Publication, publications_in, publish_epsilon, recalled_publication
+from tutelage.publishing import Proposal, Publication, publish_epsilon, recalled_publication
 from tutelage.publishing.coverage import check_complete, check_covered
-from tutelage.publishing.earlier import check_share
 from tutelage.publishing.recording import check_recorded
 from tutelage.votes import VoteHistogram
 
 
 def read_proposal(path: Path) -> Proposal:
-    """Return the proposal in a file; its ε is proved anew.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read, or holds no proposal.
-    """
+    """Return the proposal in a file; its ε is proved anew."""
     try:
         return Proposal.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -40,30 +33,8 @@ def read_proposal(path: Path) -> Proposal:
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
-    """Refuse, before anything is spent, a run whose proposal could not be tested at its end.
-
-    Parameters
-    ----------
-    proposal : Proposal
-        What is to be tested.
-    settings : RunConfig
-        The run.
-    classes : int
-        Number of classes.
-    pool : array of shape (rows, features)
-        Public rows that may be asked.
-
-    Raises
-    ------
-    ConfigError
-        If the number of queries may follow from answers, or the ledger is not there yet, protects another unit or paid
-        for others.
-    BudgetExceededError, PublicationsExhaustedError
-        If labels and test do not both fit, or the proposal's δ does not.
-    LedgerMismatchError
-        If the ledger does not hold the proposal, or paid for labels since that its test was not about.
-    """
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
+    """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
     ledger, mechanism = settings.ledger, settings.mechanism
     if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
         raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
@@ -72,15 +43,16 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
             f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "
             "with `tutelage ledger init`, then propose with --ledger."
         )
-    paying = Ledger.open(ledger, read_only=True)
+    paying = Ledger.open(ledger)
     same_unit(proposal, paying.unit)
     queries = settings.public.queries or len(pool)
     labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
-    if paying.state().spent == 0:
-        check_recorded(proposal, paying)
-        check_share(paying, proposal.delta)
+    history = paying.history()
+    if history.state.spent == 0:
+        check_recorded(proposal, history)
+        history.check_share(proposal.delta)
         paying.require(Composed((labels, proposal.event())), 1)
-    elif proposal.event() not in publications_in(paying):
+    elif proposal.event() not in history.publications:
         raise ConfigError(
             "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
             "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
@@ -89,48 +61,20 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         # Twins are one query; without them, labels that the test was not about would be asked for now.
         twins = len(set(paying.query_hashes({}, pool))) < len(pool)
         check = check_complete if twins else check_covered
-        check(counted([labels]), paying.export())
+        check(counted([labels]), history)
+    return paying
 
 
 def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
-    """Return every query released once; of a mechanism with a check, those answered that were.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        How.
-    votes : VoteHistogram
-        Votes, one row per query.
-    answered : boolean array of shape (queries,), optional
-        Which got an answer; by default all did.
-    """
+    """Return every query released once; of a mechanism with a check, those answered that were."""
     accountant = Accountant()
     accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
     return accountant
 
 
 def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows: Matrix) -> Publication:
-    """Return what may be claimed of a run's labels after the test, drawn through the ledger.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        The run.
-    model : PATEClassifier
-        Fitted by it.
-    proposal : Proposal
-        Fixed before it.
-    rows : array of shape (queries, features)
-        The public rows that were asked.
-
-    Raises
-    ------
-    ConfigError
-        If an earlier run released the labels, perhaps by other teachers, and did not finish testing this proposal.
-    LedgerMismatchError
-        If the ledger paid for labels that the test was not about.
-    """
-    ledger = Ledger.open(settings.ledger)
+    """Return what may be claimed of a run's labels after the test, drawn through the ledger."""
+    ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
     released = released_once(settings.mechanism, model.votes_.select(np.array(once)), model.release_.answered[once])
@@ -147,13 +91,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
 
 
 def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
-    """Refuse a proposal for another unit of privacy than what it is to be tested on.
-
-    Raises
-    ------
-    ConfigError
-        If they differ.
-    """
+    """Refuse a proposal for another unit of privacy than what it is to be tested on."""
     if proposal.unit != unit:
         raise ConfigError(
             f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again with the --ledger that "

@@ -9,7 +9,6 @@ import typer
 from tutelage._files import read_arrays
 from tutelage._validation import probability
 from tutelage.budget import round_up
-from tutelage.cli.claims import write_claim
 from tutelage.cli.mechanisms import (
     MECHANISMS,
     Scale,
@@ -20,7 +19,7 @@ from tutelage.cli.mechanisms import (
     build_mechanism,
     mechanism_option,
 )
-from tutelage.cli.outputs import check_output, spent_and_remaining, written_whole
+from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.proposals import read_proposal, released_once, same_unit
 from tutelage.cli.public_rows import read_rows
 from tutelage.exceptions import InvalidDataError
@@ -28,7 +27,7 @@ from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.publishing import Publication, publish_epsilon, record
-from tutelage.publishing.earlier import check_share
+from tutelage.publishing.claims import write_claim
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.votes import VoteHistogram
@@ -88,7 +87,7 @@ def propose(
             "release that is not counted; store public votes as a bare array."
         )
     votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
-    check_share(paying, delta)
+    paying.history().check_share(delta)
     votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
     imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
     planned = released_once(released_by, votes, imagined)
@@ -106,7 +105,7 @@ def propose(
         f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
-    typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
+    typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {state}")
     settings = " ".join(f"{as_option(name)} {value:g}" for name, value in given.items() if value is not None)
     typer.echo(
         f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
@@ -167,4 +166,4 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
     typer.echo(f"The test {'passed' if publication.passed else 'refused'}. To publish: {claim}")
     typer.echo(f"Proved by: {claim.method}.")
     typer.echo(f"Beside it, for any votes and the test included: {independent}")
-    typer.echo(spent_and_remaining(ledger.state()))
+    typer.echo(ledger.state())

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from tutelage.accounting import bounds_2017
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.claims import claim_of
 from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.features import describe_features, learn_features
@@ -30,7 +29,8 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.publishing import Proposal, publications_in
+from tutelage.publishing import Proposal
+from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.report import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student
@@ -62,9 +62,9 @@ def run(
     say(objections_before(settings, data))
     for warning in private_warnings(settings, data):
         typer.secho(f"tutelage: warning: {warning}", err=True, fg=typer.colors.YELLOW)
-    proposal = _proposal(settings, data)
+    proposal, ledger = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
-    model = _classifier(settings, data, checkpoints, data_changed=data_changed, progress=not as_json)
+    model = _classifier(settings, data, ledger, checkpoints, data_changed=data_changed, progress=not as_json)
     _make_folders(settings)
     results.claim(_CHECKPOINTS)
     try:
@@ -133,17 +133,22 @@ def _make_folders(settings: RunConfig) -> None:
     require_writable(settings.folder)
 
 
-def _proposal(settings: RunConfig, data: RunData) -> Proposal | None:
-    """Return the proposal of a smaller ε that this run is to test, if there is one and it can be tested."""
+def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path | Ledger]:
+    """Return the proposal of a smaller ε that this run is to test, if there is one and it can be, and the ledger."""
     if settings.privacy.proposal is None:
-        return None
+        return None, settings.ledger
     proposal = read_proposal(settings.base / settings.privacy.proposal)
-    check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
-    return proposal
+    return proposal, check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
 
 
 def _classifier(
-    settings: RunConfig, data: RunData, checkpoints: Path, *, data_changed: bool, progress: bool
+    settings: RunConfig,
+    data: RunData,
+    ledger: Path | Ledger,
+    checkpoints: Path,
+    *,
+    data_changed: bool,
+    progress: bool,
 ) -> PATEClassifier:
     features = learn_features(settings, data)
     return PATEClassifier(
@@ -158,7 +163,7 @@ def _classifier(
         selection=settings.public.selection,
         rounds=settings.public.rounds,
         unit=None if settings.private is None else settings.private.entity,
-        ledger=settings.ledger,
+        ledger=ledger,
         question="adult" if settings.private is None else settings.private.label,
         epsilon=settings.privacy.epsilon,
         data_changed=data_changed,
@@ -190,14 +195,13 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     independent, sanitised = _claims(settings, data, model, proposal)
     scores = _score(settings, data, model)
     evaluated = sum(entry.rows for entry in scores)
-    paying = Ledger.open(settings.ledger, read_only=True)
-    unit, state = independent.unit, paying.state()
+    unit, history = independent.unit, model.open_ledger_.history()
     one = settings.mechanism.event_of_one(len(model.classes_), unit, simulated=False)
     return PrivacyCard(
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
-        event=release.event if proposal is None else Composed((release.event, *publications_in(paying))),
+        event=release.event if proposal is None else Composed((release.event, *history.publications)),
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
@@ -211,8 +215,8 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         student_accuracy=sum(entry.right for entry in scores) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
         accuracy_by_class=scores,
-        budget=state.as_dict(),
-        batches=batches_of(paying.export()[: state.entries]),
+        budget=history.state.as_dict(),
+        batches=batches_of(history),
         frontier=frontier_of(one, len(release.labels), model.epsilon_.delta),
         findings=objections_on_card(settings, data, independent, model.votes_.n_teachers, scores),
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},

@@ -6,7 +6,6 @@ from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.keys import Member
 from tutelage.federation.messages.batches import Batch
 from tutelage.ledger import Ledger
-from tutelage.ledger.entries import Kind
 from tutelage.ledger.ledger import Reservation
 
 
@@ -67,5 +66,5 @@ def _name(consortium: Consortium, batch: Batch) -> str:
 
 def _last_payer(ledger: Ledger) -> str | None:
     """Return the member that was charged last; None where none was, or only by versions that did not say whom."""
-    names = (entry.get("batch", "").split("/") for entry in ledger.export() if entry["kind"] == Kind.RESERVED)
-    return next((parts[3] for parts in reversed(list(names)) if len(parts) == 4), None)
+    names = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
+    return next((parts[3] for parts in names if len(parts) == 4), None)

@@ -1,4 +1,4 @@
-"""What a settled batch must keep to, whoever asks: the ledger before it gives anything back, and `verify` later on."""
+"""What a settled batch must keep to, in `Ledger.settle` and in `verify`."""
 
 import hashlib
 from typing import final
@@ -11,17 +11,6 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
     check stood before them, and only as many as there are queries without a label.
-
-    Parameters
-    ----------
-    reserved : Event
-        The most that one query can be.
-    queries : int
-        How many were reserved.
-    happened : Event
-        What is said to have been run.
-    given : int
-        Labels that were given.
     """
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:

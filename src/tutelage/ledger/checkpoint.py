@@ -3,13 +3,14 @@
 import hashlib
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from typing import Self, final
 
 from tutelage.events import event_from_dict
 from tutelage.exceptions import LedgerTamperedError
 from tutelage.ledger.entries import Entry, Kind, canonical
-from tutelage.ledger.history import is_publication
 
 
 @final
@@ -44,13 +45,18 @@ class Checkpoint:
                 return replace(following, fingerprint=content["fingerprint"])
             case Kind.RESERVED:
                 simulated = self.simulated or event_from_dict(content["event"]).is_simulated
-                asked = self.asked or not is_publication(content)
+                asked = self.asked or not entry.is_publication
                 return replace(following, unsettled=self.unsettled + 1, asked=asked, simulated=simulated)
             case Kind.ANSWERED:
                 answers = self.answers + content["answers"]
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
             case Kind.OPENED | Kind.PROPOSED:
                 return following
+
+    @classmethod
+    def over(cls, entries: Iterable[Entry]) -> Self:
+        """Return the sums over entries, from the first one on."""
+        return reduce(cls.after, entries, cls(""))
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:
         """Return the sums as text, and a code that only the holder of the ledger's key can compute for it."""

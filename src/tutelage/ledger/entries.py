@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, final
 
+from tutelage.events import PUBLICATIONS
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 3  # 1 had no proposals, 2 spelled relations out and remembered answers by what `repr` said
+_PUBLICATIONS = {kind.__name__ for kind in PUBLICATIONS}
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
@@ -94,6 +96,11 @@ class Entry:
     def kind(self) -> Kind:
         """What it records."""
         return Kind(self.content["kind"])
+
+    @property
+    def is_publication(self) -> bool:
+        """Whether it reserves no query but the publication of an ε."""
+        return self.kind is Kind.RESERVED and self.content["event"]["event"] in _PUBLICATIONS
 
     @property
     def spent(self) -> int:

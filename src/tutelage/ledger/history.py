@@ -1,11 +1,115 @@
-"""What the entries of a ledger say was done, and to which state of the data."""
+"""What a ledger says was done: its entries, read once and checked, and every sum over them that anyone asks for."""
 
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import takewhile
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, final
 
-from tutelage.events import PUBLICATIONS, Event, Repeated, event_from_dict
-from tutelage.ledger.entries import Kind
+from tutelage.budget import PublicEpsilon, round_up
+from tutelage.events import (
+    PUBLICATIONS,
+    Check,
+    Event,
+    NoisedCost,
+    PublicationTest,
+    Repeated,
+    counted,
+    event_from_dict,
+    event_of,
+)
+from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
+from tutelage.ledger.bookkeeping import AnswerDigest
+from tutelage.ledger.checkpoint import Checkpoint
+from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.store import Transaction
+from tutelage.ledger.verification import read_labels
+from tutelage.neighboring import KEY, PrivacyUnit, coded
+
+Published = PublicationTest | NoisedCost
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """What may be shown of a ledger: public values only.
+
+    Parameters
+    ----------
+    budget, delta : float
+        (ε, δ) that everything released through the ledger satisfies together, however far it is used.
+    spent, remaining : float
+        Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
+    order : float
+        Rényi order at which the limit is kept.
+    unit : PrivacyUnit
+        Whom the budget protects.
+    opened : str
+        When the ledger was made, as an ISO 8601 date and time.
+    entries : int
+        Number of entries.
+    head : str
+        Hash of the newest entry. Keep it elsewhere: with it, a ledger that was rolled back is found out.
+    answers : int
+        Queries whose answers are remembered.
+    unsettled : int
+        Batches that were reserved and never settled: still running, or killed. They stay spent.
+    bound : bool
+        Whether it is tied to one private data set.
+    simulated : bool
+        Whether anything was drawn with seeded noise, which protects nobody.
+    """
+
+    budget: float
+    delta: float
+    spent: float
+    remaining: float
+    order: float
+    unit: PrivacyUnit
+    opened: str
+    entries: int
+    head: str
+    answers: int
+    unsettled: int
+    bound: bool
+    simulated: bool
+
+    @classmethod
+    def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
+        """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
+        limit = _limit_of(opening)
+        return cls(
+            budget=limit.epsilon,
+            delta=limit.delta,
+            spent=limit.share(last.spent),
+            remaining=limit.share(limit.capacity - last.spent),
+            order=limit.order,
+            unit=PrivacyUnit.from_dict(opening.content["unit"]),
+            opened=opening.content["written"],
+            entries=last.number + 1,
+            head=sums.head,
+            answers=sums.answers,
+            unsettled=sums.unsettled,
+            bound=bool(sums.fingerprint),
+            simulated=sums.simulated,
+        )
+
+    def __str__(self) -> str:
+        spent = round_up(self.spent)
+        return f"{spent:.4f} of ε = {self.budget:g} is spent, {max(0.0, self.budget - spent):.4f} remains."
+
+    def guarantee(self) -> PublicEpsilon:
+        """Return the (ε, δ) of everything that is ever released through the ledger."""
+        method = "budget of a ledger: a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
+        return PublicEpsilon(self.budget, self.delta, self.unit, method, self.order, self.simulated)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state as plain JSON-ready values."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "unit": self.unit.name, KEY: self.unit.neighboring.value}
 
 
 class Exposure(NamedTuple):
@@ -30,51 +134,218 @@ class Exposure(NamedTuple):
     share: float
 
 
-def exposures(entries: list[dict[str, Any]]) -> tuple[Exposure, ...]:
-    """Return what was charged since each state of the data began, the first state first.
+class Charge(NamedTuple):
+    """A reservation, and the entry that settled it if there is one."""
 
-    Whoever came later is exposed to less, and whoever left keeps what was spent on them; the budget counts everything,
-    for all. A batch that was open when the data changed counts for the new state too: its votes may have come after.
+    reserved: Entry
+    settled: Entry | None
+
+    @property
+    def number(self) -> int:
+        """Number of the entry that reserved it."""
+        return self.reserved.number
+
+    @property
+    def queries(self) -> int:
+        """How many queries were reserved; 0 for the publication of an ε."""
+        return 0 if self.reserved.is_publication else self.reserved.content["queries"]
+
+    @property
+    def cost(self) -> int:
+        """Grains that it takes from the budget."""
+        return self.reserved.content["cost"] - (0 if self.settled is None else self.settled.content["refund"])
+
+    @property
+    def event(self) -> Event:
+        """The most that one query can be."""
+        return event_from_dict(self.reserved.content["event"])
+
+    @property
+    def most(self) -> Event:
+        """The most that all its queries can be together."""
+        return Repeated(self.event, self.reserved.content["queries"])
+
+    @property
+    def happened(self) -> Event:
+        """What it was charged for: as it happened, or the most that it can be while it is not settled."""
+        return self.most if self.settled is None else event_from_dict(self.settled.content["happened"])
+
+
+@final
+@dataclass(frozen=True)
+class History:
+    """What was done through a ledger up to one of its entries; public.
 
     Parameters
     ----------
-    entries : list of dict
-        As `Ledger.export` gives them.
+    entries : tuple of Entry
+        The entries, each checked against the one before it.
+    outcomes : mapping of int to int
+        What each publication that was drawn came to, by the number of its reservation.
     """
-    opening, settled = entries[0], answered(entries)
-    limit = RenyiFilter(opening["epsilon"], opening["delta"], opening["order"])
-    # An entry that is the same data set under another fingerprint begins no new state.
-    bound = [entry for entry in entries if entry["kind"] == Kind.BOUND and not entry.get("same")]
-    changes = bound[1:]  # the first names the state that the ledger opened with
-    began = [opening, *changes]
-    found: list[Exposure] = []
-    for version, start in enumerate(began, start=1):
-        reserved = [entry for entry in entries if entry["kind"] == Kind.RESERVED]
-        after = [entry for entry in reserved if _ended(entry, settled) > start["number"]]
-        grains = sum(entry["cost"] - settled.get(entry["number"], {"refund": 0})["refund"] for entry in after)
-        queries = sum(entry["queries"] for entry in after if not is_publication(entry))
-        found.append(Exposure(version, start["written"], queries, limit.share(grains)))
-    return tuple(found)
+
+    entries: tuple[Entry, ...]
+    outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    def extended(self, read: Transaction) -> "History":
+        """Return the history with the entries that were added since; of an empty one, all of them.
+
+        Raises
+        ------
+        LedgerTamperedError
+            If the file does not go on from the last entry, or an entry or an outcome was changed.
+        """
+        last = self.entries[-1] if self.entries else None
+        if last is not None and read.hash_of(last.number) != last.hash:
+            raise LedgerTamperedError("The ledger was replaced, by another or an older one, while it was in use.")
+        newer = tuple(entry for entry, _ in read.entries(after=last))
+        return History(self.entries + newer, _outcomes(self.entries + newer, read)) if newer else self
+
+    @property
+    def last(self) -> Entry:
+        """The newest entry."""
+        return self.entries[-1]
+
+    @cached_property
+    def limit(self) -> RenyiFilter:
+        """The budget."""
+        return _limit_of(self.entries[0])
+
+    @cached_property
+    def state(self) -> LedgerState:
+        """What the ledger says of itself after the last entry."""
+        return LedgerState.of(self.entries[0], self.last, Checkpoint.over(self.entries))
+
+    @cached_property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything that was reserved, the first first."""
+        settled = {entry.content["reservation"]: entry for entry in self.entries if entry.kind is Kind.ANSWERED}
+        reserved = (entry for entry in self.entries if entry.kind is Kind.RESERVED)
+        return tuple(Charge(entry, settled.get(entry.number)) for entry in reserved)
+
+    @cached_property
+    def asked(self) -> tuple[Charge, ...]:
+        """The batches of queries."""
+        return tuple(charge for charge in self.charges if not charge.reserved.is_publication)
+
+    @cached_property
+    def published(self) -> dict[int, Published]:
+        """Every test and noised cost that was charged, drawn or interrupted, by the number of its reservation."""
+        events = ((charge.number, charge.event) for charge in self.charges if charge.reserved.is_publication)
+        return {number: event for number, event in events if isinstance(event, PUBLICATIONS)}
+
+    @property
+    def publications(self) -> tuple[Published, ...]:
+        """The same, the first first."""
+        return tuple(self.published.values())
+
+    @cached_property
+    def proposals(self) -> tuple[dict[str, Any], ...]:
+        """What was recorded for publication before the first label; what came after it counts for nothing."""
+        before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
+        return tuple(coded(entry.content["proposal"]) for entry in before if entry.kind is Kind.PROPOSED)
+
+    @cached_property
+    def given(self) -> Counter[Event]:
+        """How often each kind of answer was given; an interrupted batch gave none."""
+        return counted(charge.happened for charge in self.asked if charge.settled is not None)
+
+    @cached_property
+    def paid(self) -> Counter[Event]:
+        """How often each kind of answer was reserved for batches that were answered."""
+        return counted(charge.most for charge in self.asked if charge.settled is not None)
+
+    @property
+    def released(self) -> Event:
+        """Everything that was charged; what was never settled counts as if every answer had been given."""
+        return event_of(counted(charge.happened for charge in self.charges))
+
+    def charged_only(self, reservations: Collection[int]) -> bool:
+        """Return whether nothing but these reservations was ever charged."""
+        return {charge.number for charge in self.charges} <= set(reservations)
+
+    def check_share(self, delta: float) -> None:
+        """Refuse one more publication where the δ of all of them would pass the ledger's.
+
+        Each of several claims may be the one that is wrong, so their δ add, and all of them are claimed at the
+        ledger's.
+
+        Raises
+        ------
+        PublicationsExhaustedError
+            If there is no room for `delta`.
+        """
+        taken = sum(event.delta for event in self.publications)
+        if taken + delta > self.limit.delta * (1 + 1e-9):
+            raise PublicationsExhaustedError(
+                f"`delta` of all publications through one ledger, interrupted ones included, adds up to its δ = "
+                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose with a smaller `delta` in advance where "
+                "there are to be several."
+            )
+
+    def until(self, number: int) -> "History":
+        """Return what was done up to an entry; what came of publications later is kept."""
+        return History(self.entries[: number + 1], self.outcomes)
+
+    def until_head(self, head: str, where: str) -> "History":
+        """Return what was done up to the entry with that hash.
+
+        Parameters
+        ----------
+        head : str
+            The hash, as hexadecimal digits.
+        where : str
+            The file that names it, for the refusal.
+
+        Raises
+        ------
+        InvalidDataError
+            If there is no such entry.
+        """
+        number = next((entry.number for entry in self.entries if entry.hash.hex() == head), None)
+        if number is None:
+            raise InvalidDataError(
+                f"The ledger does not hold the head that {where} names: it is another ledger, or was rolled back."
+            )
+        return self.until(number)
+
+    def exposures(self) -> tuple[Exposure, ...]:
+        """Return what was charged since each state of the data began, the first state first.
+
+        Whoever came later is exposed to less, and whoever left keeps what was spent on them; the budget counts
+        everything, for all. A batch that was open when the data changed counts for the new state too: its votes may
+        have come after.
+        """
+        # An entry that is the same data set under another fingerprint begins no new state.
+        bound = [one for one in self.entries if one.kind is Kind.BOUND and not one.content.get("same")]
+        began = [self.entries[0], *bound[1:]]  # the first names the state that the ledger opened with
+        return tuple(self._exposure(version, start) for version, start in enumerate(began, start=1))
+
+    def _exposure(self, version: int, start: Entry) -> Exposure:
+        after = [one for one in self.charges if (inf if one.settled is None else one.settled.number) > start.number]
+        share = self.limit.share(sum(charge.cost for charge in after))
+        return Exposure(version, start.content["written"], sum(charge.queries for charge in after), share)
+
+    def share_of_checks(self, charge: Charge) -> float:
+        """Return what part of a charge went to checks, or to the publication of an ε."""
+        costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
+        beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), (Check, *PUBLICATIONS)))
+        return beside / (sum(cost for _, cost in costs) or 1)
 
 
-def _ended(reserved: dict[str, Any], settled: dict[int, dict[str, Any]]) -> float:
-    """Return the number of the entry that settled a batch; infinite while it is open."""
-    entry = settled.get(reserved["number"])
-    return inf if entry is None else entry["number"]
+def _limit_of(opening: Entry) -> RenyiFilter:
+    return RenyiFilter(opening.content["epsilon"], opening.content["delta"], opening.content["order"])
 
 
-def is_publication(reserved: dict[str, Any]) -> bool:
-    """Whether it was no query but the publication of an ε."""
-    return reserved["event"]["event"] in {kind.__name__ for kind in PUBLICATIONS}
-
-
-def answered(entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Return the entries that settled a batch, by the number of its reservation."""
-    return {entry["reservation"]: entry for entry in entries if entry["kind"] == Kind.ANSWERED}
-
-
-def happened(reserved: dict[str, Any], settled: dict[str, Any] | None) -> Event:
-    """Return what a batch was charged for: as it happened, or the most that it could be while it is not settled."""
-    if settled is not None:
-        return event_from_dict(settled["happened"])
-    return Repeated(event_from_dict(reserved["event"]), reserved["queries"])
+def _outcomes(entries: tuple[Entry, ...], read: Transaction) -> dict[int, int]:
+    """Return what each publication came to, once it is found to be what was settled."""
+    outcomes: dict[int, int] = {}
+    for charge in History(entries).charges:
+        if charge.reserved.is_publication and charge.settled is not None:
+            digest = AnswerDigest()
+            for _, query, labels in read.answers(charge.number):
+                digest.add(query, labels)
+                outcomes[charge.number] = read_labels(labels)[0]
+            if digest.hexdigest() != charge.settled.content["digest"]:
+                raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
+    return outcomes

@@ -5,9 +5,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
-from tutelage.budget import PublicEpsilon
-from tutelage.events import Event, event_from_dict
+from tutelage.events import PUBLICATIONS, Event, event_from_dict
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -33,11 +32,11 @@ from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.ledger.history import is_publication
+from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import read_labels, terms_of, verified
-from tutelage.neighboring import KEY, PrivacyUnit, coded
+from tutelage.neighboring import PrivacyUnit, coded
 
 _TIMEOUT = 60.0
 _KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
@@ -82,62 +81,6 @@ class Settled(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerState:
-    """What may be shown of a ledger: public values only.
-
-    Parameters
-    ----------
-    budget, delta : float
-        (ε, δ) that everything released through the ledger satisfies together, however far it is used.
-    spent, remaining : float
-        Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
-    order : float
-        Rényi order at which the limit is kept.
-    unit : PrivacyUnit
-        Whom the budget protects.
-    opened : str
-        When the ledger was made, as an ISO 8601 date and time.
-    entries : int
-        Number of entries.
-    head : str
-        Hash of the newest entry. Keep it elsewhere: with it, a ledger that was rolled back is found out.
-    answers : int
-        Queries whose answers are remembered.
-    unsettled : int
-        Batches that were reserved and never settled: still running, or killed. They stay spent.
-    bound : bool
-        Whether it is tied to one private data set.
-    simulated : bool
-        Whether anything was drawn with seeded noise, which protects nobody.
-    """
-
-    budget: float
-    delta: float
-    spent: float
-    remaining: float
-    order: float
-    unit: PrivacyUnit
-    opened: str
-    entries: int
-    head: str
-    answers: int
-    unsettled: int
-    bound: bool
-    simulated: bool
-
-    def guarantee(self) -> PublicEpsilon:
-        """Return the (ε, δ) of everything that is ever released through the ledger."""
-        method = "budget of a ledger: a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
-        return PublicEpsilon(self.budget, self.delta, self.unit, method, self.order, self.simulated)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON-ready values."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "unit": self.unit.name, KEY: self.unit.neighboring.value}
-
-
-@final
 class Ledger:
     """The durable privacy budget of one private data set.
 
@@ -162,11 +105,10 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.transaction() as read:
-            self._key, opening, self._newest = read.key(), read.opening(), read.last()
+            self._key, self._opening, self._newest = read.key(), read.opening(), read.last()
             read.checkpoint()
-        self._filter, self._unit = terms_of(opening, self._key)
-        self._opened, self._format = opening.content["written"], opening.content["format"]
-        self._owner = opening.content.get("owner")
+        self._filter, self._unit = terms_of(self._opening, self._key)
+        self._history = History(())
 
     @classmethod
     def create(
@@ -286,7 +228,7 @@ class Ledger:
     @property
     def owner(self) -> str | None:
         """Public identifier of the member of a consortium that it was made for, or None."""
-        return self._owner
+        return self._opening.content.get("owner")
 
     def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
         """Tie the ledger to a private data set, or check that it is tied to this one.
@@ -321,7 +263,6 @@ class Ledger:
             last, renamed = write.last(), {"same": True} if known in same else {}
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
             write.append(entry)
-        self._newest = entry
 
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
@@ -337,9 +278,10 @@ class Ledger:
             If a label was reserved before, whether it was answered or not.
         """
         proposal = coded(proposal)
-        text = canonical(proposal)
+        if _is_among(proposal, self.history()):
+            return
         with self._held(write=True) as write:
-            if any(canonical(known) == text for known in _proposals(write)):
+            if _is_among(proposal, self._history_in(write)):  # another process was quicker
                 return
             if _sums(write).asked:
                 raise LateProposalError(
@@ -347,14 +289,7 @@ class Ledger:
                     "have shaped it. Publish the worst-case epsilon of these labels."
                 )
             last = write.last()
-            entry = Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal)
-            write.append(entry)
-        self._newest = entry
-
-    def proposals(self) -> list[dict[str, Any]]:
-        """Return what `record_proposal` wrote down, the first one first."""
-        with self._held() as read:
-            return list(_proposals(read))
+            write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -364,8 +299,24 @@ class Ledger:
         self._check_unit(event)
         with self._held() as read:
             spent = read.last().spent
-        if spent + queries * self._filter.cost(event) > self._filter.capacity:
-            raise self._exceeded(event, queries, spent)
+        self._check_room(event, queries, spent)
+
+    def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
+        """Return the queries that have no remembered answer, once they are found to fit now, as `require` would.
+
+        Parameters
+        ----------
+        event : Event
+            The most that one query can be.
+        hashes : collection of bytes
+            `query_hashes` of different queries.
+        """
+        self._check_unit(event)
+        with self._held() as read:
+            answers, spent = _recalled(read, hashes), read.last().spent
+        new = [query for query in hashes if query not in answers]
+        self._check_room(event, len(new), spent)
+        return new
 
     def share_of(self, event: Event) -> float:
         """Return what `event` would take from the budget for any votes, as a share of ε."""
@@ -397,6 +348,8 @@ class Ledger:
         ------
         BudgetExceededError
             If they do not all fit; it says how many would. Nothing is spent then.
+        PublicationsExhaustedError
+            If the event is a publication, and the δ of all of them would pass the ledger's.
         LedgerError
             If the batch was reserved as something else.
         LedgerMismatchError
@@ -407,23 +360,60 @@ class Ledger:
             If the file cannot be used; nothing is spent then.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
-        self._check_unit(event)
-        _check_storable(event)
-        cost, named = queries * self._filter.cost(event), {} if batch is None else {"batch": batch}
+        self._check_reservable(event)
         with self._held(write=True) as write:
             known = None if batch is None else _reservation_of(write, batch)
             if known is not None:
                 if (known.event, known.queries) != (event, queries):
                     raise LedgerError(f"Batch {batch} was reserved in {self._name} as something else. Name another.")
                 return known
-            last = write.last()
-            if last.spent + cost > self._filter.capacity:
-                raise self._exceeded(event, queries, last.spent)
-            fields = {"event": event.as_dict(), "queries": queries, "cost": cost, **named}
-            entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **fields)
-            write.append(entry)
-            room = self._store.room(queries, sum(part.times for part in event.flatten()))
-        self._newest = entry
+            return self._reserved(write, event, queries, batch)
+
+    def reserve_new(self, event: Event, hashes: Collection[bytes]) -> tuple[dict[bytes, Labels], Reservation | None]:
+        """Return the remembered answers among queries, and what is spent on the others; in one transaction.
+
+        Parameters
+        ----------
+        event : Event
+            The most that one query can be.
+        hashes : collection of bytes
+            `query_hashes` of the queries. All that are not remembered are reserved, or none.
+
+        Returns
+        -------
+        answers : dict of bytes to tuple of int
+            As `recall`.
+        reservation : Reservation or None
+            As `reserve`; None where every query is remembered.
+
+        Raises
+        ------
+        LedgerError
+            As `reserve`.
+        """
+        self._check_reservable(event)
+        with self._held(write=not self._store.read_only) as held:
+            answers = _recalled(held, hashes)
+            queries = len(set(hashes) - answers.keys())
+            return answers, self._reserved(held, event, queries) if queries else None
+
+    def _check_reservable(self, event: Event) -> None:
+        """Refuse what cannot be charged, and compute its cost before the file is held."""
+        self._check_unit(event)
+        _check_storable(event)
+        self._filter.cost(event)
+
+    def _reserved(self, write: Transaction, event: Event, queries: int, batch: str | None = None) -> Reservation:
+        """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
+        if isinstance(event, PUBLICATIONS):
+            self._history_in(write).check_share(event.delta)
+        last, cost = write.last(), queries * self._filter.cost(event)
+        self._check_room(event, queries, last.spent)
+        content = {"event": event.as_dict(), "queries": queries, "cost": cost}
+        named = {} if batch is None else {"batch": batch}
+        entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **content, **named)
+        write.append(entry)
+        room = self._store.room(queries, sum(part.times for part in event.flatten()))
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
@@ -466,14 +456,13 @@ class Ledger:
         refund = reservation.grains - self._filter.cost(happened)
         try:
             with self._held(write=True) as write:
-                labels, entry = self._settled(write, reservation, answers, happened, refund)
+                labels = self._settled(write, reservation, answers, happened, refund)
         except (LedgerStorageError, LedgerLockedError) as error:
             share = self._filter.share(reservation.grains)
             raise type(error)(
                 f"{error} Until the answers to these {reservation.queries:,} queries are stored, they are withheld, "
                 f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
             ) from None
-        self._newest = entry
         return Settled(labels, self._filter.share(reservation.grains - refund))
 
     def _settled(
@@ -483,7 +472,7 @@ class Ledger:
         answers: dict[bytes, Labels],
         happened: Event,
         refund: int,
-    ) -> tuple[dict[bytes, Labels], Entry]:
+    ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
         if not _is_open(write, reservation):
             raise LedgerError(
@@ -508,29 +497,18 @@ class Ledger:
             digest=digest.hexdigest(),
         )
         write.append(entry, reservation.number)
-        return _recalled(write, list(answers)), entry
+        return _recalled(write, answers)
 
-    def recall(self, hashes: list[bytes]) -> dict[bytes, Labels]:
+    def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among queries; repeating them costs nothing.
 
         Parameters
         ----------
-        hashes : list of bytes
+        hashes : collection of bytes
             `query_hashes` of the queries.
         """
         with self._held() as read:
             return _recalled(read, hashes)
-
-    def outcomes_of(self, event: Event) -> dict[int, int]:
-        """Return every outcome of `event` that was drawn and remembered, by the number of its reservation.
-
-        Such as that of the test of a proposal. A reservation that was interrupted has none.
-        """
-        with self._held() as read:
-            reserved = [entry for entry, _ in read.entries() if entry.kind is Kind.RESERVED]
-            numbers = {entry.number for entry in reserved if event_from_dict(entry.content["event"]) == event}
-            found = {number: read_labels(labels) for number, _, labels in read.answers() if number in numbers}
-        return {number: labels[0] for number, labels in found.items()}
 
     def query_hashes(
         self,
@@ -554,7 +532,7 @@ class Ledger:
             hash, and with it its answer.
         """
         hashes = query_hashes(self._key, context, rows, *beside)
-        if former is None or self._format >= _KEYED:
+        if former is None or self._opening.content["format"] >= _KEYED:
             return hashes
         formerly = query_hashes(self._key, former, rows, *beside)
         remembered = self.recall(formerly)
@@ -563,25 +541,26 @@ class Ledger:
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            return self._state(read.last(), _sums(read))
+            self._newest = read.last()
+            return LedgerState.of(self._opening, self._newest, _sums(read))
 
-    def _state(self, last: Entry, sums: Checkpoint) -> LedgerState:
-        self._newest = last
-        return LedgerState(
-            budget=self.epsilon,
-            delta=self.delta,
-            spent=self._filter.share(last.spent),
-            remaining=self._filter.share(self._filter.capacity - last.spent),
-            order=self._filter.order,
-            unit=self.unit,
-            opened=self._opened,
-            entries=last.number + 1,
-            head=sums.head,
-            answers=sums.answers,
-            unsettled=sums.unsettled,
-            bound=bool(sums.fingerprint),
-            simulated=sums.simulated,
-        )
+    def history(self) -> History:
+        """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
+
+        It is read from a copy in memory, so that others go on asking meanwhile.
+
+        Raises
+        ------
+        LedgerTamperedError
+            If an entry, or what is remembered of a publication, was changed.
+        """
+        with self._held() if self._history.entries else self._snapshot() as read:
+            return self._history_in(read)
+
+    def _history_in(self, read: Transaction) -> History:
+        self._history = self._history.extended(read)
+        self._newest = self._history.last
+        return self._history
 
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
@@ -604,12 +583,12 @@ class Ledger:
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._snapshot() as read:
-            return self._state(read.last(), verified(read, head=None if head is None else head.lower()))
+            self._newest, sums = read.last(), verified(read, head=None if head is None else head.lower())
+            return LedgerState.of(self._opening, self._newest, sums)
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
-        with self._snapshot() as read:
-            return [{**entry.content, "hash": entry.hash.hex()} for entry, _ in read.entries()]
+        return [{**entry.content, "hash": entry.hash.hex()} for entry in self.history().entries]
 
     def __repr__(self) -> str:
         return f"Ledger({self._name}, epsilon={self.epsilon:g}, delta={self.delta:g}, unit={self.unit.name!r})"
@@ -639,6 +618,7 @@ class Ledger:
         with self._store.transaction(write=write) as held:
             self._check_same(held)
             yield held
+        self._newest = held.appended or self._newest
 
     @contextmanager
     def _snapshot(self) -> Generator[Transaction]:
@@ -650,6 +630,10 @@ class Ledger:
     def _check_same(self, read: Transaction) -> None:
         if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
             raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
+
+    def _check_room(self, event: Event, queries: int, spent: int) -> None:
+        if spent + queries * self._filter.cost(event) > self._filter.capacity:
+            raise self._exceeded(event, queries, spent)
 
     def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
         fitting = self._filter.fitting(event, spent)
@@ -692,13 +676,9 @@ def _sums(read: Transaction) -> Checkpoint:
     return read.checkpoint() or verified(read)
 
 
-def _proposals(read: Transaction) -> Iterator[dict[str, Any]]:
-    """Yield the proposals, which are all before the first label."""
-    for entry, _ in read.entries():
-        if entry.kind is Kind.PROPOSED:
-            yield coded(entry.content["proposal"])
-        elif entry.kind is Kind.RESERVED and not is_publication(entry.content):
-            return
+def _is_among(proposal: dict[str, Any], history: History) -> bool:
+    """Return whether this very proposal was recorded; 1 and 1.0 are two."""
+    return canonical(proposal) in map(canonical, history.proposals)
 
 
 def _check_storable(event: Event) -> None:
@@ -731,6 +711,6 @@ def _is_open(read: Transaction, reservation: Reservation) -> bool:
     return stored == reservation
 
 
-def _recalled(read: Transaction, hashes: list[bytes]) -> dict[bytes, Labels]:
+def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:
     found = ((query, read.recall(query)) for query in hashes)
     return {query: tuple(read_labels(labels)) for query, labels in found if labels is not None}

@@ -53,6 +53,7 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._run = connection.execute
+        self.appended: Entry | None = None  # the last entry written in it
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
@@ -78,11 +79,14 @@ class Transaction:
             raise LedgerTamperedError(f"Entry {number - 1} is missing.")
         return Entry.read(Entry({"number": number - 1}, "", newest[1][2]), text, found)
 
-    def entries(self) -> Iterator[tuple[Entry, int | None]]:
-        """Yield every entry in order, each checked against the one before it, and the reservation that it settles."""
-        last = None
-        rows = self._run("SELECT number, text, hash, settles FROM entries ORDER BY number")
-        for place, (number, text, found, settles) in enumerate(rows):
+    def entries(self, after: Entry | None = None) -> Iterator[tuple[Entry, int | None]]:
+        """Yield every entry in order, each checked against the one before it, and the reservation that it settles.
+
+        Those up to `after` are left out.
+        """
+        last, start = after, 0 if after is None else after.number + 1
+        rows = self._run("SELECT number, text, hash, settles FROM entries WHERE number >= ? ORDER BY number", (start,))
+        for place, (number, text, found, settles) in enumerate(rows, start):
             if number != place:
                 raise LedgerTamperedError(f"Entry {place} is missing.")
             last = Entry.read(last, text, found)
@@ -138,14 +142,13 @@ class Transaction:
         after = Checkpoint(entry.hash.hex()) if before is None else before.after(entry)
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", after.sealed(self.key()))
+        self.appended = entry
 
     def _sums(self) -> Checkpoint:
         """Return the checkpoint, making the place for it in a file that has none."""
         found = self.checkpoint()
         if found is None:
-            found = Checkpoint("")
-            for entry, _ in self.entries():
-                found = found.after(entry)
+            found = Checkpoint.over(entry for entry, _ in self.entries())
             self._run(_SCHEMA["checkpoint"])
             self._run(f"PRAGMA user_version = {_VERSION}")
         return found
@@ -159,9 +162,10 @@ class Transaction:
         row = self._run("SELECT labels FROM answers WHERE query = ?", (query,)).fetchone()
         return None if row is None else row[0]
 
-    def answers(self) -> Iterator[tuple[int, bytes, str]]:
-        """Yield reservation, query and labels of every stored answer, in the order of the queries' hashes."""
-        yield from self._run("SELECT reservation, query, labels FROM answers ORDER BY query")
+    def answers(self, reservation: int | None = None) -> Iterator[tuple[int, bytes, str]]:
+        """Yield reservation, query and labels of every stored answer, or those of one reservation, by query hash."""
+        chosen = "SELECT reservation, query, labels FROM answers WHERE ?1 IS NULL OR reservation = ?1 ORDER BY query"
+        yield from self._run(chosen, (reservation,))
 
     def found_faults(self) -> bool:
         """Return whether SQLite finds its own structures damaged, or a table, index or trigger that is none of ours."""
@@ -190,7 +194,7 @@ class Store:
         self.path = path
         self._file = None if path is None else path.resolve()  # another working directory is not another ledger
         self._timeout = timeout
-        self._read_only = read_only
+        self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = None if path is not None else _connected(":memory:", timeout)
@@ -276,14 +280,14 @@ class Store:
             yield self._memory
             return
         with closing(_connected(self._uri(), self._timeout)) as connection:
-            if not self._read_only:
+            if not self.read_only:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
             yield connection
 
     def _uri(self) -> str:
         file = Path() if self._file is None else self._file
-        if not self._read_only:
+        if not self.read_only:
             return f"{file.as_uri()}?mode=rw"
         resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
         return f"{file.as_uri()}?mode=ro{'&immutable=1' if resting else ''}"

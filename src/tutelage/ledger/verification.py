@@ -34,13 +34,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(opening: Entry, key: bytes) -> Terms:
-    """Return what the first entry says, once it is found to be possible and to name this key.
-
-    Raises
-    ------
-    LedgerTamperedError
-        If it is not.
-    """
+    """Return what the first entry says, once it is found to be possible and to name this key."""
     content = opening.content
     try:
         unit = PrivacyUnit.from_dict(content["unit"])
@@ -56,20 +50,7 @@ def terms_of(opening: Entry, key: bytes) -> Terms:
 
 
 def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
-    """Return the sums over a ledger's entries, once all of it is found to be right: structure, entries, answers, costs.
-
-    Parameters
-    ----------
-    read : Transaction
-        The open file.
-    head : str, optional
-        Hash of an entry that the ledger must hold.
-
-    Raises
-    ------
-    LedgerTamperedError
-        At the first thing that is wrong.
-    """
+    """Return the sums over a ledger's entries, once all of it is found right: structure, entries, answers, costs."""
     if read.found_faults():
         raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
     opening = read.opening()
@@ -200,13 +181,7 @@ def _whole(value: object) -> int:
 
 
 def read_labels(text: str) -> list[int]:
-    """Return the labels of a remembered answer.
-
-    Raises
-    ------
-    LedgerTamperedError
-        If it is not in the form in which answers are written.
-    """
+    """Return the labels of a remembered answer."""
     labels: list[int] | None
     try:
         labels = json.loads(text)

@@ -1,7 +1,6 @@
 """An ε of what was released that may be published although it rests on the votes; each road pays for itself."""
 
 from tutelage.publishing.cost_envelope import PrivateReach, reach_of
-from tutelage.publishing.earlier import publications_in
 from tutelage.publishing.proposal import Proposal, propose
 from tutelage.publishing.publish import choose_release, publish
 from tutelage.publishing.recording import record
@@ -18,7 +17,6 @@ __all__ = [
     "choose_release",
     "plan_smooth_release",
     "propose",
-    "publications_in",
     "publish",
     "publish_epsilon",
     "publish_smoothed",

@@ -8,27 +8,12 @@ import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import Ledger
+from tutelage.ledger.history import Published
 from tutelage.neighboring import spelled_out
-from tutelage.publishing.earlier import Published, check_share
 
 
 def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
-    """Return the keyed hash under which a publication is remembered.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Where.
-    about : dict
-        Plain public values: what was planned and released.
-    queries : array of shape (queries, ...)
-        The public rows that were asked, in that order.
-
-    Raises
-    ------
-    InvalidDataError
-        If there are no rows.
-    """
+    """Return the keyed hash under which a publication is remembered."""
     rows = np.asarray(queries)
     if rows.ndim == 0 or not len(rows):
         raise InvalidDataError("`queries` of a publication must hold the public rows that were asked. Got none.")
@@ -36,27 +21,8 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
 
 
 def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:
-    """Return what a publication that is not remembered yet comes to: charged first, then drawn, then stored.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Which pays and remembers; what another process stored in the meantime counts.
-    event : PublicationTest or NoisedCost
-        What is charged.
-    query : bytes
-        From `publication_key`.
-    draw : callable
-        Draws the outcome, a whole number.
-
-    Raises
-    ------
-    PublicationsExhaustedError
-        If the ledger's δ has no room; nothing is drawn then.
-    BudgetExceededError
-        If its budget has none.
-    """
-    check_share(ledger, event.delta)
-    reservation = ledger.reserve(event, 1)
-    check_share(ledger, event.delta, reservation)  # another process may have been quicker
+    """Return what a publication that is not remembered yet comes to: charged first, then drawn, then stored."""
+    remembered, reservation = ledger.reserve_new(event, [query])
+    if reservation is None:  # another process was quicker
+        return remembered[query][0]
     return ledger.settle(reservation, {query: (draw(),)}, event).labels[query][0]

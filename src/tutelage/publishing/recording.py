@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
-from tutelage.ledger import Ledger
-from tutelage.publishing.earlier import check_share, publications_in
+from tutelage.ledger import History, Ledger
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.smooth_plan import SmoothPlan
 
@@ -38,9 +37,10 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
             f"The proposal protects one {road.unit}, the ledger one {ledger.unit}. Propose again for the unit of the "
             "ledger."
         )
-    check_share(ledger, road.delta)
-    recorded, mine = ledger.proposals(), record_of(road)
-    _check_orders(recorded if mine in recorded else [*recorded, mine], ledger)
+    history, mine = ledger.history(), record_of(road)
+    history.check_share(road.delta)
+    recorded = history.proposals
+    _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.delta)
     ledger.record_proposal(mine)
 
 
@@ -51,35 +51,21 @@ def record_of(road: Proposal | SmoothPlan) -> dict[str, Any]:
 
 
 def proposal_of(recorded: dict[str, Any]) -> Proposal:
-    """Return the proposal that `record_of` was made of; its ε is proved again.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the record is not one of a proposal.
-    """
+    """Return the proposal that `record_of` was made of; its ε is proved again."""
     return Proposal.from_json(json.dumps(recorded))
 
 
-def check_recorded(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
-    """Refuse a proposal or plan that the ledger does not hold: labels could have shaped it.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If it does not.
-    PublicationsExhaustedError
-        If proposals of several orders are recorded, and this one was tested before, or their δ up to it have no room.
-    """
-    recorded, mine = ledger.proposals(), record_of(road)
+def check_recorded(road: Proposal | SmoothPlan, history: History) -> None:
+    """Refuse a proposal or plan that the ledger does not hold: labels could have shaped it."""
+    recorded, mine = history.proposals, record_of(road)
     if mine not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
             "been shaped by labels. Record it with `tutelage.publishing.record`, or `tutelage publish propose "
             "--ledger`, before the first label is asked for; publish the worst-case epsilon of these labels."
         )
-    _check_orders(recorded[: recorded.index(mine) + 1], ledger)
-    drawn = {replace(event, simulated=False) for event in publications_in(ledger)}
+    _check_orders(recorded[: recorded.index(mine) + 1], history.state.delta)
+    drawn = {replace(event, simulated=False) for event in history.publications}
     if len(_orders(recorded)) > 1 and road.event() in drawn:
         raise PublicationsExhaustedError(
             "The ledger holds proposals of several orders, of which each is tested once, and this one was. Publish the "
@@ -87,19 +73,19 @@ def check_recorded(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
         )
 
 
-def _check_orders(recorded: list[dict[str, Any]], ledger: Ledger) -> None:
+def _check_orders(recorded: tuple[dict[str, Any], ...], delta: float) -> None:
     """Refuse proposals of several orders, any of which labels may choose, whose δ add up to more than the ledger's.
 
     One order has one supermartingale, whichever of its proposals is tested (docs/proofs/release.md, Theorem 3).
     """
     taken = sum(one["delta"] for one in recorded)
-    if len(_orders(recorded)) > 1 and taken > ledger.delta * (1 + 1e-9):
+    if len(_orders(recorded)) > 1 and taken > delta * (1 + 1e-9):
         raise PublicationsExhaustedError(
-            f"`delta` of all proposals in one ledger, where their orders differ, adds up to its δ = {ledger.delta:g} "
+            f"`delta` of all proposals in one ledger, where their orders differ, adds up to its δ = {delta:g} "
             f"at most, for labels may decide which is tested; with this one it is {taken:g}. Propose with a smaller "
             "`delta`."
         )
 
 
-def _orders(recorded: list[dict[str, Any]]) -> set[float]:
+def _orders(recorded: tuple[dict[str, Any], ...]) -> set[float]:
     return {one["order"] for one in recorded}

@@ -12,8 +12,7 @@ from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.publishing.coverage import accounted_in, check_covered
-from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.publishing.coverage import accounted_in, all_but, check_covered
 from tutelage.publishing.memory import drawn_once, publication_key
 from tutelage.publishing.recording import check_recorded
 from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan
@@ -101,13 +100,14 @@ def publish_smoothed(
     query = publication_key(ledger, about, queries)
     remembered = ledger.recall([query]).get(query)
     if remembered is None:
-        check_recorded(plan, ledger)
-        check_covered(accounted_in(released), ledger.export())
+        history = ledger.history()
+        check_recorded(plan, history)
+        check_covered(accounted_in(released), history)
         costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
         remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
-    entries = ledger.export()  # newer than the release
-    check_covered(accounted_in(released), entries)
-    return _claimed(remembered[0], plan, labels, event, all_but(publications_of(entries), event), ledger.delta)
+    history = ledger.history()  # newer than the release
+    check_covered(accounted_in(released), history)
+    return _claimed(remembered[0], plan, labels, event, all_but(history.publications, event), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:

@@ -13,8 +13,7 @@ from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.publishing.cost_envelope import reach_of
-from tutelage.publishing.coverage import accounted_in, check_covered
-from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.publishing.coverage import accounted_in, all_but, check_covered
 from tutelage.publishing.memory import drawn_once, publication_key
 from tutelage.publishing.proposal import REFUSED, Proposal
 from tutelage.publishing.recording import check_recorded
@@ -95,8 +94,9 @@ def publish_epsilon(
     asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
     passed = ledger.recall([asked.query]).get(asked.query)
     if passed is None:
-        check_recorded(proposal, ledger)
-        check_covered(accounted_in(released), ledger.export())
+        history = ledger.history()
+        check_recorded(proposal, history)
+        check_covered(accounted_in(released), history)
         reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
         passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
@@ -150,32 +150,16 @@ def _asked(
 
 def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger, proposal: Proposal) -> Publication:
     """Return what is claimed of a test that was drawn, once it is found to cover what the ledger paid for by now."""
-    entries = ledger.export()
-    check_covered(accounted_in(released), entries)
-    earlier = all_but(publications_of(entries), asked.test)
+    history = ledger.history()
+    check_covered(accounted_in(released), history)
+    earlier = all_but(history.publications, asked.test)
     return publication_of(proposal, passed, asked.labels, asked.test, earlier, ledger.delta)
 
 
 def publication_of(
     proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
-    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it.
-
-    Parameters
-    ----------
-    proposal : Proposal
-        What was tested.
-    passed : bool
-        What it came to.
-    labels : Event
-        What was released, every number that checks decided at its limit.
-    test : PublicationTest
-        The test as it was charged.
-    earlier : tuple of Event
-        The other publications of the ledger.
-    delta : float
-        δ of the ledger.
-    """
+    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
     otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
     claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]

@@ -69,8 +69,7 @@ def debits_before_it_draws(ask: Ask) -> bool:
 def pays_for_all_that_it_sees(ask: Ask) -> bool:
     """Return whether as many queries were charged as were answered under noise."""
     mechanism, ledger = _asked(ask)
-    charged = sum(entry["queries"] for entry in ledger.export() if entry["kind"] == "reserved")
-    return charged >= sum(queries for queries, _ in mechanism.drawn)
+    return sum(charge.queries for charge in ledger.history().charges) >= sum(queries for queries, _ in mechanism.drawn)
 
 
 def _in_a_session(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -50,7 +51,7 @@ _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Consortium:
     """The agreement that every member holds a copy of; public.
 
@@ -132,7 +133,7 @@ class Consortium:
         """Whether each entity perturbs its own vote and nothing is computed on shares."""
         return isinstance(self.mechanism, LocalMechanism)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything agreed, 64 hexadecimal digits: what every message names and all members compare."""
         return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple, final
 
 from tutelage.accounting import Accountant, data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.cli.proving import SLACK, at_limits, check_test, proposal_behind
 from tutelage.events import Composed, Event, PublicationTest, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, TutelageError
-from tutelage.ledger import Ledger
-from tutelage.publishing import Proposal, Publication
-from tutelage.publishing.coverage import check_covered, given
-from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.ledger import History, Ledger
+from tutelage.publishing.coverage import all_but, check_complete, check_covered
+from tutelage.publishing.proof import SLACK, at_limits, last_test, proposal_behind
+from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.recording import proposal_of, record_of
-from tutelage.publishing.tested import publication_of
+from tutelage.publishing.tested import Publication, publication_of
 
 _FORMAT = 2  # 1 held the test and not the proposal
 
@@ -31,17 +30,7 @@ class Claim(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedClaim:
-    """A claim that was proved again, with what a card holds of it beside the numbers.
-
-    Parameters
-    ----------
-    claim : Claim
-        Its numbers.
-    proposal : dict or None
-        Record of the proposal, where the test passed.
-    released : Event
-        The labels that it is of, as they happened, and all publications of the ledger.
-    """
+    """A claim that was proved again, with what a card holds of it beside the numbers."""
 
     claim: Claim
     proposal: dict[str, Any] | None
@@ -84,46 +73,28 @@ def write_claim(path: Path, publication: Publication, released: Accountant, prop
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_claim(path: Path, ledger: Ledger) -> ProvedClaim:
-    """Return a claim that is proved again from the proposal, the labels and the entries of its ledger.
-
-    Parameters
-    ----------
-    path : path
-        What `tutelage publish test --output` wrote.
-    ledger : Ledger
-        The ledger that paid for the labels and the test.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is no claim, states a smaller ε than is proved or a test that did not pass, or is of another ledger.
-    LedgerMismatchError
-        If the ledger paid for more than the claim covers, or for less.
-    """
+def read_claim(path: Path, history: History) -> ProvedClaim:
+    """Return a claim that is proved again from the proposal, the labels and the entries of its ledger."""
     try:
         stored = _stored(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
         raise InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.") from None
-    entries = ledger.export()
-    heads = [entry["hash"] for entry in entries]
-    if stored.head not in heads:
-        raise InvalidDataError(f"The ledger does not hold the head that {path} names: it is another, or rolled back.")
-    test, passed, _ = check_test(stored.test, ledger, entries[: heads.index(stored.head) + 1], entries, str(path))
+    test, passed, number = last_test(stored.test, history.until_head(stored.head, str(path)), str(path))
+    check_complete(history.until(number).given, history)
     labels = at_limits(stored.labels)
-    check_covered(counted([labels]), entries)
+    check_covered(counted([labels]), history)
     if stored.passed and not passed:
         raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
-    published = publications_of(entries)
-    independent = data_independent.epsilon(Composed((labels, *published)), ledger.delta)
+    published, delta = history.publications, history.state.delta
+    independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_stated(stored.independent, independent, "worst-case ε", path)
-    released = Composed((event_of(given(entries)), *published))
+    released = Composed((event_of(history.given), *published))
     if stored.sanitised is None:
         return ProvedClaim(claim=Claim(independent, None), proposal=None, released=released)
-    proposal = proposal_behind(test, stored.proposal, ledger, str(path))
-    proved = publication_of(proposal, stored.passed, labels, test, all_but(published, test), ledger.delta)
+    proposal = proposal_behind(test, stored.proposal, history, str(path))
+    proved = publication_of(proposal, stored.passed, labels, test, all_but(published, test), delta)
     sanitised = claim_of(proved).sanitised
     if sanitised is None:
         raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")

@@ -9,30 +9,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from math import isclose
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.budget import PublicEpsilon, round_up
-from tutelage.events import (
-    PUBLICATIONS,
-    Check,
-    Composed,
-    Event,
-    PublicationTest,
-    Repeated,
-    counted,
-    event_from_dict,
-    event_of,
-)
+from tutelage.events import PUBLICATIONS, Check, Composed, Event, PublicationTest, Repeated, counted, event_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
-from tutelage.ledger import Ledger
-from tutelage.ledger.entries import Kind
+from tutelage.ledger import History
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.ledger.history import answered, is_publication
-from tutelage.neighboring import stored_relation
-from tutelage.publishing import Proposal
-from tutelage.publishing.coverage import check_complete, check_covered, given
-from tutelage.publishing.earlier import all_but, publications_of
+from tutelage.publishing.coverage import all_but, check_complete, check_covered
+from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.recording import TESTED, proposal_of, record_of
 from tutelage.publishing.tested import proposed_epsilon
 from tutelage.report import PrivacyCard
@@ -40,37 +26,15 @@ from tutelage.report import PrivacyCard
 SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 
 
-class _Paying(NamedTuple):
-    """A ledger, and its entries up to the head that a card names."""
-
-    ledger: Ledger
-    entries: list[dict[str, Any]]
-
-
-def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> PrivacyCard:
-    """Return a card whose numbers agree with what its event, its ledger and its proposal prove.
-
-    Parameters
-    ----------
-    card : PrivacyCard
-        As it was read from a file.
-    where : str
-        What a refusal names.
-    ledger : Ledger, optional
-        The ledger of the private data; its entries up to the head of the card then count, and not what the card says.
-
-    Raises
-    ------
-    InvalidDataError
-        If a number disagrees; the message names both.
-    """
-    paying = None if ledger is None else _Paying(ledger, _until_head(card, ledger, where))
+def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
+    """Return a card whose numbers agree with what its event, its ledger and its proposal prove."""
+    paying = None if history is None else history.until_head(card.budget["head"], where)
     units = {part.event.unit for part in card.event.flatten()}
     if units != {card.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
     if paying is not None:
-        _check_budget_of(card, where, paying.entries)
-        _check_paid(card, where, paying.entries)
+        _check_budget_of(card, where, paying)
+        _check_paid(card, where, paying)
     _check_budget(card, where)
     _check_alone(card, where)
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
@@ -83,13 +47,7 @@ def proved_card(card: PrivacyCard, where: str, ledger: Ledger | None = None) -> 
 
 
 def at_limits(event: Event) -> Event:
-    """Return an event with as many answers as there were checks: the votes decided how many of them there are.
-
-    Parameters
-    ----------
-    event : Event
-        What was released, by one mechanism; of several, it is returned as it is.
-    """
+    """Return an event with as many answers as there were checks: the votes decided how many of them there are."""
     times = counted([event])
     checks, answers = _checks_and_answers(times)
     if len(checks) == len(answers) == 1:
@@ -105,70 +63,29 @@ class Drawn(NamedTuple):
     number: int
 
 
-def check_test(
-    test: PublicationTest, ledger: Ledger, until: list[dict[str, Any]], entries: list[dict[str, Any]], where: str
-) -> Drawn:
-    """Return what the last such test came to, once no label of the ledger is found to be newer.
-
-    Parameters
-    ----------
-    test : PublicationTest
-        The test; whether its noise was simulated is not compared.
-    ledger : Ledger
-        The ledger, which remembers what it came to.
-    until : list of dict
-        Entries of the ledger up to the one that the test must be among.
-    entries : list of dict
-        Entries of the ledger up to the one that the claim must cover.
-    where : str
-        What a refusal names.
-
-    Raises
-    ------
-    InvalidDataError
-        If the ledger does not hold the test.
-    LedgerMismatchError
-        If labels were released after it.
-    """
-    charged = [(entry["number"], event_from_dict(entry["event"])) for entry in until if "event" in entry]
-    same = [
-        (number, event)
-        for number, event in charged
-        if isinstance(event, PublicationTest) and replace(event, simulated=False) == replace(test, simulated=False)
+def last_test(test: PublicationTest, history: History, where: str) -> Drawn:
+    """Return what the last such test in a history came to; whether its noise was simulated is not compared."""
+    drawn = [
+        Drawn(event, history.outcomes[number] == 1, number)
+        for number, event in history.published.items()
+        if isinstance(event, PublicationTest)
+        and replace(event, simulated=False) == replace(test, simulated=False)
+        and number in history.outcomes
     ]
-    outcomes = {
-        number: one for event in {event for _, event in same} for number, one in ledger.outcomes_of(event).items()
-    }
-    drawn = [Drawn(event, outcomes[number] == 1, number) for number, event in same if number in outcomes]
     if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
     last = drawn[-1]
-    check_complete(given(entries[: last.number]), entries)
-    if len(_recorded_with(last.test, ledger)) > 1:  # nothing tells whose test it was, so that each must have passed
+    if len(_recorded_with(last.test, history)) > 1:  # nothing tells whose test it was, so that each must have passed
         last = last._replace(passed=all(one.passed for one in drawn))
     return last
 
 
-def proposal_behind(test: PublicationTest, held: Proposal | None, ledger: Ledger, where: str) -> Proposal:
-    """Return the proposal of a test: the one that the ledger recorded, or else, of a ledger before records, the file's.
+def proposal_behind(test: PublicationTest, held: Proposal | None, history: History, where: str) -> Proposal:
+    """Return the proposal of a test: the one that the ledger recorded or, in a ledger before records, the file's.
 
-    Parameters
-    ----------
-    test : PublicationTest
-        The test as the ledger was charged for it.
-    held : Proposal or None
-        What the file holds; order and caps, which the test does not tell, may have been edited.
-    ledger : Ledger
-        The ledger.
-    where : str
-        What a refusal names.
-
-    Raises
-    ------
-    InvalidDataError
-        If the ledger recorded another one, or neither holds one.
+    Order and caps, which the test does not tell, may have been edited in the file.
     """
-    matching = _recorded_with(test, ledger)
+    matching = _recorded_with(test, history)
     if held is None and len(matching) == 1:
         return matching[0]
     if held is None:
@@ -185,13 +102,7 @@ def proposal_behind(test: PublicationTest, held: Proposal | None, ledger: Ledger
 
 
 def check_stated(stated: float, proved: float, name: str, where: str) -> None:
-    """Refuse a number of a file that is below what is proved.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is; the message names both.
-    """
+    """Refuse a number of a file that is below what is proved."""
     if stated < proved * (1 - SLACK):
         raise InvalidDataError(
             f"{where} states {name} = {stated:.6g}, and what was released proves {round_up(proved)}. Use the original "
@@ -199,36 +110,15 @@ def check_stated(stated: float, proved: float, name: str, where: str) -> None:
         )
 
 
-def _recorded_with(test: PublicationTest, ledger: Ledger) -> list[Proposal]:
+def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
     """Return the proposals that a ledger recorded and whose test is this one."""
-    recorded = [proposal_of(one) for one in ledger.proposals() if one.get("kind") == TESTED]
+    recorded = [proposal_of(one) for one in history.proposals if one.get("kind") == TESTED]
     return [one for one in recorded if one.event(simulated=test.simulated) == test]
 
 
-def _until_head(card: PrivacyCard, ledger: Ledger, where: str) -> list[dict[str, Any]]:
-    entries = ledger.export()
-    place = next((number for number, entry in enumerate(entries) if entry["hash"] == card.budget["head"]), None)
-    if place is None:
-        raise InvalidDataError(
-            f"{ledger.path} does not hold the head that {where} names: it is another ledger, or was rolled back."
-        )
-    return entries[: place + 1]
-
-
-def _check_budget_of(card: PrivacyCard, where: str, entries: list[dict[str, Any]]) -> None:
+def _check_budget_of(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card whose budget is not what the ledger said at the card's head."""
-    opening, limit = entries[0], _limit_of(entries)
-    unsettled = sum(entry["kind"] == Kind.RESERVED for entry in entries) - len(answered(entries))
-    then = {
-        "budget": limit.epsilon, "delta": limit.delta, "order": limit.order, "spent": limit.share(entries[-1]["spent"]),
-        "remaining": limit.share(limit.capacity - entries[-1]["spent"]), "entries": len(entries),
-        "unsettled": unsettled, "answers": sum(entry.get("answers", 0) for entry in entries),
-        "opened": opening["written"], "unit": opening["unit"]["name"],
-        "neighboring": stored_relation(opening["unit"]["neighboring"]).value,
-        "bound": any(one["kind"] == Kind.BOUND for one in entries),
-        "simulated": any(event_from_dict(one["event"]).is_simulated for one in entries if "event" in one),
-    }  # fmt: skip
-    for name, right in then.items():
+    for name, right in history.state.as_dict().items():
         stated = card.budget.get(name, right)
         same = isclose(stated, right, rel_tol=SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
         if not same:
@@ -241,17 +131,16 @@ def _check_alone(card: PrivacyCard, where: str) -> None:
         raise _disagreement(where, "ε", card.epsilon.epsilon, card.budget["budget"], "its budget")
 
 
-def _check_paid(card: PrivacyCard, where: str, entries: list[dict[str, Any]]) -> None:
+def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card about other labels than the ledger paid for or, with an ε of its own, about fewer."""
     done = counted([card.event])
     if not card.covers_ledger and card.alone is None:
         try:
-            check_covered(Counter({part: times for part, times in done.items() if not _is_publication(part)}), entries)
+            check_covered(Counter({part: times for part, times in done.items() if not _is_publication(part)}), history)
             return
         except LedgerMismatchError as error:
             raise InvalidDataError(f"{where} does not fit its ledger. {error}") from None
-    reserved = [one for one in entries if one["kind"] == Kind.RESERVED]
-    if done - counted(Repeated(event_from_dict(one["event"]), one["queries"]) for one in reserved):
+    if done - counted(charge.most for charge in history.charges):
         raise InvalidDataError(f"{where} is about labels that its ledger did not pay for. Name the ledger that did.")
 
 
@@ -286,7 +175,7 @@ def _check_cost(card: PrivacyCard, cost: PublicEpsilon, name: str, where: str) -
     check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
 
 
-def _check_tested(card: PrivacyCard, where: str, paying: _Paying | None) -> Proposal | None:
+def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Proposal | None:
     """Return the proposal behind a second ε; refuse one that it does not prove, or whose test did not pass."""
     stated = card.sanitised
     if stated is None:
@@ -314,33 +203,36 @@ def _tested_on(card: PrivacyCard, where: str) -> tuple[Proposal, tuple[Event, ..
     return proposal, all_but(published, test)
 
 
-def _tested_through(card: PrivacyCard, where: str, paying: _Paying) -> tuple[Proposal, tuple[Event, ...]]:
+def _tested_through(card: PrivacyCard, where: str, paying: History) -> tuple[Proposal, tuple[Event, ...]]:
     """Return the proposal as the ledger recorded it, and the other publications up to the card's head."""
     held = None if card.proposal is None else proposal_of(card.proposal)
     tests = [part for part in counted([card.event]) if isinstance(part, PublicationTest)]
     if held is None and not tests:
         raise InvalidDataError(f"{where} states a second ε, and no test is in its event. Use the original file.")
-    named, entries = held.event() if held else tests[-1], paying.entries
+    named = held.event() if held else tests[-1]
     # The first ε of a card may be of everything; the second is then of what was released until its test.
-    test, passed, number = check_test(named, paying.ledger, entries, [] if card.covers_ledger else entries, where)
-    until = entries[: number + 1] if card.covers_ledger else entries
+    test, passed, number = last_test(named, paying, where)
+    until = paying.until(number)
+    if not card.covers_ledger:
+        check_complete(until.given, paying)
+        until = paying
     labels = Counter({part: times for part, times in counted([card.event]).items() if not _is_publication(part)})
-    if labels - given(until):
+    if labels - until.given:
         raise InvalidDataError(f"{where} is about labels that came after the test of its second ε.")
     if not passed:
         raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
-    proposal = proposal_behind(test, held, paying.ledger, where)
-    return proposal, all_but(publications_of(until), test)
+    proposal = proposal_behind(test, held, paying, where)
+    return proposal, all_but(until.publications, test)
 
 
-def _check_frontier(card: PrivacyCard, where: str, paying: _Paying | None) -> None:
+def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> None:
     """Refuse costs of other numbers of queries that no query of this release can have."""
     if not card.frontier:
         return
     refusal = InvalidDataError(
         f"{where} states what other numbers of queries would cost, and its event has no queries."
     )
-    for one in _ones(card.event) if paying is None else _asked(paying.entries):
+    for one in _ones(card.event) if paying is None else _asked(paying):
         try:
             for point in card.frontier:
                 proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
@@ -385,10 +277,9 @@ def _ones(event: Event) -> Iterator[Event]:
         yield from answers
 
 
-def _asked(entries: list[dict[str, Any]]) -> Iterator[Event]:
+def _asked(history: History) -> Iterator[Event]:
     """Return what one query was at most, the last batch first."""
-    asked = [entry for entry in entries if entry["kind"] == Kind.RESERVED and not is_publication(entry)]
-    yield from dict.fromkeys(event_from_dict(entry["event"]) for entry in reversed(asked))
+    yield from dict.fromkeys(charge.event for charge in reversed(history.asked))
 
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
@@ -399,10 +290,6 @@ def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]
 
 def _is_publication(event: Event) -> bool:
     return isinstance(event, PUBLICATIONS)
-
-
-def _limit_of(entries: list[dict[str, Any]]) -> RenyiFilter:
-    return RenyiFilter(entries[0]["epsilon"], entries[0]["delta"], entries[0]["order"])
 
 
 def _disagreement(where: str, name: str, stated: object, right: object, source: str) -> InvalidDataError:
