@@ -1,6 +1,6 @@
 """Lower bounds on ε from 50 audits of random mechanisms as installed, each beside its claim."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,15 @@ TIGHT: tuple[tuple[Mechanism, float, Part], ...] = (
     (ConfidentGNMax(20.0, 1.0, 2.0), 0.01, "check"),
 )
 _PURE = (LNMax, ExponentialMax, PermuteAndFlip)
-_KINDS = 6
+# Every central mechanism, by the scale of its noise and the largest count of the votes.
+KINDS: tuple[Callable[[float, int], Mechanism], ...] = (
+    lambda scale, _: LNMax(scale),
+    lambda scale, _: ExponentialMax(scale),
+    lambda scale, _: PermuteAndFlip(scale),
+    lambda scale, _: GNMax(scale),
+    lambda scale, threshold: ConfidentGNMax(threshold, scale, round(0.8 * scale, 2)),
+    lambda scale, threshold: InteractiveGNMax(threshold / 2, scale, scale, 0.6),
+)
 _DELTAS = (1e-3, 1e-2, 5e-2)
 
 
@@ -61,7 +69,7 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
         scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))  # from half a vote to four
         neighbours = _random_neighbours(random)
-        mechanism = _of_kind(number % _KINDS, scale, max(neighbours.here) + int(random.integers(-2, 3)))
+        mechanism = KINDS[number % len(KINDS)](scale, max(neighbours.here) + int(random.integers(-2, 3)))
         if mechanism.takes_predictions:
             student = random.dirichlet(np.full(len(neighbours.here), 5.0))
             neighbours = neighbours._replace(prediction=tuple(student.tolist()))
@@ -109,17 +117,6 @@ def audit_configurations(
         )
         for one in progress_bar(configurations, "audits", len(configurations), shown=progress)
     ]
-
-
-def _of_kind(number: int, scale: float, threshold: int) -> Mechanism:
-    match number:
-        case 3:
-            return GNMax(scale)
-        case 4:
-            return ConfidentGNMax(threshold, scale, round(0.8 * scale, 2))
-        case 5:
-            return InteractiveGNMax(threshold / 2, scale, scale, 0.6)
-    return _PURE[number](scale)
 
 
 def _random_neighbours(random: np.random.Generator) -> Neighbours:

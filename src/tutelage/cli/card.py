@@ -19,7 +19,7 @@ from tutelage.cli.claims import read_claim
 from tutelage.cli.costs import batches_of, frontier_of, released
 from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.proving import proved_card
-from tutelage.cli.text import read_settings
+from tutelage.cli.settings import read_settings
 from tutelage.events import PUBLICATIONS, ConfidenceCheck, Event, InteractiveCheck, SummedNoise, without_shares
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import Ledger, LedgerState

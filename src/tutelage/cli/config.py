@@ -3,28 +3,27 @@
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._validation import integer_at_least, probability
-from tutelage.cli.mechanisms import as_entry, build_mechanism
-from tutelage.cli.text import read_settings
+from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.settings import read_section, read_settings, refuse_unknown
 from tutelage.exceptions import ConfigError
 from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms.registry import CENTRAL
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
 
-_MOST = 2**53  # up to which floats tell whole numbers apart
 _MOST_TEACHERS = 10**7
 _MOST_JOBS = 1024
-Section = TypeVar("Section")
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 _CLOSED_FORMS = {form.__name__: form for form in (ClassMeans, Ridge, NaiveBayes, NearestNeighbours)}
@@ -77,19 +76,6 @@ class TeachersSection:
     parameters: dict = field(default_factory=dict)
     seed: int = 0
     jobs: int = -1
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismSection:
-    """``[mechanism]``: how votes are released."""
-
-    name: str
-    scale: float | None = None
-    sigma: float | None = None
-    threshold: float | None = None
-    sigma_threshold: float | None = None
-    confidence: float | None = None
 
 
 @final
@@ -177,18 +163,17 @@ def load_config(path: Path) -> RunConfig:
     """
     table = read_settings(path)
     sections = {
-        "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
-        "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
+        "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
+        "output": OutputSection,
     }  # fmt: skip
     optional = {"private": PrivateSection, "features": FeaturesSection}
-    _refuse_unknown(table, ["dataset", *sections, *optional, "published"], "the configuration")
-    read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
-    read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
+    refuse_unknown(table, ["dataset", "mechanism", *sections, *optional, "published"], "the configuration")
+    read = {name: read_section(kind, table.get(name, {}), name) for name, kind in sections.items()}
+    read |= {name: read_section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
-    read["published"] = tuple(_section(PublishedSection, entry, "published") for entry in published)
-    given = asdict(read["mechanism"])
-    read["mechanism"] = build_mechanism(given.pop("name"), given, as_entry)
+    read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
+    read["mechanism"] = read_mechanism(table.get("mechanism", {}), CENTRAL)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     _check_output(config)
@@ -277,48 +262,6 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
         raise ConfigError(f"[{name}.parameters] does not fit {section.estimator}: {error}.") from None
     except ModuleNotFoundError as error:  # an extra that is not installed
         raise ConfigError(f"`estimator` in [{name}], {section.estimator!r}: {error}") from None
-
-
-def _section(kind: type[Section], table: Any, name: str) -> Section:
-    """Return `table` as the dataclass `kind`, refusing unknown, missing and ill-typed entries."""
-    if not isinstance(table, dict):
-        raise ConfigError(f"[{name}] must be a table of settings. Got {table!r}.")
-    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
-    _refuse_unknown(table, list(known), f"[{name}]")
-    for key, item in known.items():
-        required = item.default is MISSING and item.default_factory is MISSING
-        if key not in table and required:
-            raise ConfigError(f"[{name}] needs `{key}`. Add it.")
-        if key in table:
-            _check_type(table[key], item.type, f"`{key}` in [{name}]")
-    return kind(**table)
-
-
-def _check_type(value: Any, annotation: Any, where: str) -> None:
-    allowed = getattr(annotation, "__args__", (annotation,))
-    if float in allowed:
-        allowed = (*allowed, int)
-    if isinstance(value, bool) != (bool in allowed) or not isinstance(value, allowed):
-        names = {
-            str: "text",
-            int: "a whole number",
-            float: "a number",
-            list: "a list",
-            dict: "a table",
-            bool: "true or false",
-        }
-        expected = next(names[kind] for kind in allowed if kind in names)
-        raise ConfigError(f"{where} must be {expected}. Got {value!r}.")
-    if isinstance(value, int | float) and not abs(value) <= _MOST:
-        raise ConfigError(f"{where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
-
-
-def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
-    for key in table:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
-            raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
 
 
 def _check_sources(config: RunConfig) -> None:

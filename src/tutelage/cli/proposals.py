@@ -13,7 +13,7 @@ from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Publication, publications_in, publish_epsilon, recalled_publication
 from tutelage.publishing.coverage import check_complete, check_covered, counted
@@ -66,7 +66,7 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         If the ledger does not hold the proposal, or paid for labels since that its test was not about.
     """
     ledger, mechanism = settings.ledger, settings.mechanism
-    if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
+    if mechanism.takes_predictions or settings.public.rounds > 1:
         raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
     if not ledger.exists():
         raise ConfigError(

@@ -1,0 +1,167 @@
+"""Every mechanism by name, with its settings and the instances that audits and tests use.
+
+The command line, run configurations, the planner, the audits, consortia and the tests take their lists from here. To
+add a mechanism, add an entry; `tests/conventions/test_registry.py` says what else it needs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+from tutelage.mechanisms.base import Mechanism
+from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.local import (
+    KRandomizedResponse,
+    LocalGaussian,
+    LocalMechanism,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+)
+from tutelage.mechanisms.multi_label import MultiLabel
+from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
+
+Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
+
+
+class Setting(NamedTuple):
+    """A setting of a mechanism.
+
+    Parameters
+    ----------
+    name : str
+        What the command line and configurations call it.
+    parameter : str
+        What the class calls it; the class checks its range.
+    help : str
+        One line for users.
+    """
+
+    name: str
+    parameter: str
+    help: str
+
+
+class Entry(NamedTuple, Generic[Kind]):
+    """A mechanism as users choose it.
+
+    Parameters
+    ----------
+    name : str
+        What the command line and configurations call it.
+    kind : type
+        Its class.
+    settings : tuple of Setting
+        All that it takes.
+    line : str
+        When to use it, in one line; `docs/mechanisms.md` or `docs/local.md` repeats it.
+    sharp : tuple
+        Arguments of an instance with so little noise that one vote shows.
+    few_votes : tuple
+        Arguments of an instance whose noise and threshold are a few votes. Default: those of `sharp`.
+    federated : bool
+        Whether a consortium can run it.
+    """
+
+    name: str
+    kind: type[Kind]
+    settings: tuple[Setting, ...]
+    line: str
+    sharp: tuple[Any, ...]
+    few_votes: tuple[Any, ...] = ()
+    federated: bool = False
+
+    def make_sharp(self) -> Kind:
+        """Return the instance with so little noise that one vote shows."""
+        return self.kind(*self.sharp)
+
+    def make_of_few_votes(self) -> Kind:
+        """Return the instance whose noise and threshold are a few votes."""
+        return self.kind(*(self.few_votes or self.sharp))
+
+    def settings_of(self, mechanism: Kind) -> dict[str, Any]:
+        """Return the settings of an instance by the names that users know."""
+        return {setting.name: getattr(mechanism, setting.parameter) for setting in self.settings}
+
+    def type_of(self, setting: Setting) -> Any:
+        """Return the type of a setting."""
+        return get_type_hints(self.kind)[setting.parameter]
+
+
+_SCALE = Setting("scale", "scale", "scale in votes, 1/gamma")
+_SIGMA = Setting("sigma", "sigma", "sigma of the answer's noise, in votes")
+_CHECKED = (
+    Setting("threshold", "threshold", "votes that a class must reach under noise"),
+    Setting("sigma_threshold", "sigma_threshold", "sigma of the check's noise, in votes"),
+    _SIGMA._replace(parameter="sigma_vote"),
+)
+_CONFIDENCE = Setting("confidence", "confidence", "probability from which on the student is confirmed")
+_EPSILON = Setting("epsilon", "epsilon", "pure loss of one response, in nats")
+_FINDINGS = Setting("findings", "n_findings", "yes-or-no findings per public row, each voted on by itself")
+
+CENTRAL: Mapping[str, Entry[Mechanism]] = {
+    entry.name: entry
+    for entry in (
+        Entry[Mechanism]("lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)),
+        Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,), federated=True),
+        Entry[Mechanism](
+            "confident",
+            ConfidentGNMax,
+            _CHECKED,
+            "only answers that the teachers agree on",
+            sharp=(20.0, 2.0, 2.0),
+            few_votes=(2.0, 2.0, 2.0),
+            federated=True,
+        ),
+        Entry[Mechanism](
+            "interactive",
+            InteractiveGNMax,
+            (*_CHECKED, _CONFIDENCE),
+            "a student exists: ask where the teachers may contradict it",
+            sharp=(5.0, 2.0, 2.0, 0.6),
+            few_votes=(2.0, 2.0, 2.0, 0.6),
+        ),
+        Entry[Mechanism](
+            "exponential", ExponentialMax, (_SCALE,), "a pure ε per answer, and many answers compose better", (1.0,)
+        ),
+        Entry[Mechanism]("permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)),
+    )
+}
+LOCAL: Mapping[str, Entry[LocalMechanism]] = {
+    entry.name: entry
+    for entry in (
+        Entry[LocalMechanism](
+            "k-randomized-response",
+            KRandomizedResponse,
+            (_EPSILON,),
+            "the default: classes have no order",
+            (1.0,),
+            federated=True,
+        ),
+        Entry[LocalMechanism](
+            "truncated-geometric", TruncatedGeometric, (_EPSILON,), "classes have an order", (1.0,), federated=True
+        ),
+        Entry[LocalMechanism](
+            "truncated-geometric-as-printed",
+            TruncatedGeometricAsPrinted,
+            (_EPSILON,),
+            "only to compare with the paper's equation (2)",
+            (1.0,),
+            federated=True,
+        ),
+        Entry[LocalMechanism](
+            "local-gaussian", LocalGaussian, (_SIGMA,), "reports are only ever summed", (1.0,), federated=True
+        ),
+    )
+}
+# Wraps one of the others, so it is chosen by a setting of its own and not by name.
+MULTI_LABEL = Entry[Mechanism](
+    "multi-label", MultiLabel, (_FINDINGS,), "several findings per query", sharp=(GNMax(2.0), 2)
+)
+FEDERATED: Mapping[str, Entry[Any]] = {
+    name: entry for known in (CENTRAL, LOCAL) for name, entry in known.items() if entry.federated
+}
+ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), MULTI_LABEL, *LOCAL.values())
+
+
+def entry_of(mechanism: Mechanism | LocalMechanism) -> Entry[Any] | None:
+    """Return the entry of a mechanism's class; None for a mechanism of the user's own, even a subclass of one here."""
+    return next((entry for entry in ENTRIES if entry.kind is type(mechanism)), None)
