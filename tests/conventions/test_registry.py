@@ -15,9 +15,13 @@ from tutelage import mechanisms
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import check_mechanism
 from tutelage.cli.mechanisms import read_mechanism
+from tutelage.datasets import DATASETS
+from tutelage.features import FEATURE_MAPS
 from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, local
 from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, MULTI_LABEL, entry_of
 from tutelage.neighboring import ONE_TEACHER
+from tutelage.students import SELECTORS, STUDENTS
+from tutelage.teachers import TEACHERS
 from tutelage_reproductions.mechanism_audits import KINDS
 from tutelage_reproductions.planted_faults.halved_noise import HALVED_NOISE
 
@@ -95,6 +99,12 @@ def test_a_configuration_can_name_it(entry):
     known, made = FEDERATED if entry in FEDERATED.values() else CENTRAL, entry.make_sharp()
     lines = [f'name = "{entry.name}"', *(f"{name} = {value}" for name, value in entry.settings_of(made).items())]
     assert read_mechanism(tomllib.loads("\n".join(lines)), known) == made
+
+
+@pytest.mark.parametrize("names", [TEACHERS, STUDENTS, SELECTORS, FEATURE_MAPS, DATASETS, CENTRAL], ids=" ".join)
+def test_what_a_configuration_may_name_is_on_its_page(names):
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    assert {name for name in names if not re.search(rf"\b{name}\b", page)} == set()
 
 
 def test_a_subclass_is_a_mechanism_of_its_own():

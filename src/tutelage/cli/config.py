@@ -15,18 +15,19 @@ from sklearn.utils import all_estimators
 from tutelage._validation import integer_at_least, probability
 from tutelage.cli.mechanisms import read_mechanism
 from tutelage.cli.settings import read_section, read_settings, refuse_unknown
+from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
+from tutelage.features import FEATURE_MAPS
 from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.students import selector_named, student_named
-from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers import TEACHERS
 
 _MOST_TEACHERS = 10**7
 _MOST_JOBS = 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
-_CLOSED_FORMS = {form.__name__: form for form in (ClassMeans, Ridge, NaiveBayes, NearestNeighbours)}
 
 
 @final
@@ -194,10 +195,10 @@ def build_teacher(section: TeachersSection) -> Any:
     module, _, name = section.estimator.rpartition(".")
     if module != "tutelage.teachers":
         return build_estimator(section, "teachers")
-    if name not in _CLOSED_FORMS:
-        known = ", ".join(sorted(_CLOSED_FORMS))
+    if name not in TEACHERS:
+        known = ", ".join(sorted(TEACHERS))
         raise ConfigError(f"`estimator` in [teachers] must be one of {known} there. Got {section.estimator!r}.")
-    return _made(_CLOSED_FORMS[name], section, "teachers")
+    return _made(TEACHERS[name], section, "teachers")
 
 
 def build_student(section: StudentSection) -> Any:
@@ -249,7 +250,7 @@ def _meant(estimator: str) -> str:
     if dot and library not in ("sklearn", "tutelage"):
         return " Classifiers of other libraries can be used in Python: pass one to PATEClassifier."
     places = {name: kind.__module__.partition("._")[0] for name, kind in all_estimators(type_filter="classifier")}
-    places |= dict.fromkeys(_CLOSED_FORMS, "tutelage.teachers")
+    places |= dict.fromkeys(TEACHERS, "tutelage.teachers")
     short = {name.removesuffix("Classifier").lower(): name for name in places}  # the suffix makes all of them alike
     near = difflib.get_close_matches(estimator.rpartition(".")[2].removesuffix("Classifier").lower(), short, 1)
     return f" Did you mean '{places[short[near[0]]]}.{short[near[0]]}'?" if near else ""
@@ -266,8 +267,8 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
 
 def _check_sources(config: RunConfig) -> None:
     if config.dataset is not None:
-        if config.dataset != "adult":
-            raise ConfigError(f'`dataset` must be "adult", the bundled example. Got {config.dataset!r}.')
+        if config.dataset not in list(DATASETS):
+            raise ConfigError(f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}.")
         if config.private or config.public.file or config.public.label:
             raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
     elif config.private is None or config.public.file is None:
@@ -342,8 +343,9 @@ def _check_ranges(config: RunConfig) -> None:
             f"{config.public.selection!r} and 1."
         )
     if config.features is not None:
-        if config.features.map not in ("glyphs", "pca", "steps"):
-            raise ConfigError(f'`map` in [features] must be "glyphs", "pca" or "steps". Got {config.features.map!r}.')
+        if config.features.map not in FEATURE_MAPS:
+            known = ", ".join(FEATURE_MAPS)
+            raise ConfigError(f"`map` in [features] must be one of {known}. Got {config.features.map!r}.")
         integer_at_least(config.features.components, 1, "components", "[features]")
     if config.student.sees not in ("features", "rows"):
         raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')

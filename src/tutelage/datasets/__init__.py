@@ -1,5 +1,7 @@
 """Data sets of the papers' experiments, each with its public description and its split."""
 
+from collections.abc import Callable, Mapping
+
 from tutelage.datasets.adult import AdultSplit, load_adult
 from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage.datasets.images import (
@@ -11,7 +13,11 @@ from tutelage.datasets.images import (
     load_svhn_sample,
 )
 
+# What a configuration may name; each brings its rows, labels and split.
+DATASETS: Mapping[str, Callable[[], AdultSplit]] = {"adult": load_adult}
+
 __all__ = [
+    "DATASETS",
     "AdultSplit",
     "DiabetesSplit",
     "HospitalStays",

@@ -66,8 +66,9 @@ def _keeps_the_law_of(entry: Entry[Any]) -> Check:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AsPrintedWarning)
             mechanism = entry.make_of_few_votes()
-        p_value = _p_value_of_reports if isinstance(mechanism, LocalMechanism) else _p_value_of_labels
-        return p_value(mechanism, noise) > _LEVEL
+        if isinstance(mechanism, LocalMechanism):
+            return _p_value_of_reports(mechanism, noise) > _LEVEL
+        return _p_value_of_labels(mechanism, noise) > _LEVEL
 
     return check
 
