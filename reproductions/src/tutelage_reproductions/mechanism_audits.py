@@ -1,22 +1,25 @@
 """Lower bounds on ε from 50 audits of random mechanisms as installed, each beside its claim."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from tutelage._validation import integer_at_least, probability
+from tutelage.accounting.data_independent import PureArgmax
 from tutelage.audit.mechanism import MechanismAudit, Neighbours, Part, audit_mechanism
 from tutelage.audit.worst_votes import worst_neighbours
+from tutelage.events import Composed
 from tutelage.mechanisms import (
     ConfidentGNMax,
     ExponentialMax,
     GNMax,
-    InteractiveGNMax,
     LNMax,
     Mechanism,
     PermuteAndFlip,
 )
+from tutelage.mechanisms.registry import CENTRAL, Entry
+from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource
 from tutelage.progress import progress_bar
 from tutelage_reproductions.record import Record, Row
@@ -32,17 +35,9 @@ TIGHT: tuple[tuple[Mechanism, float, Part], ...] = (
     (PermuteAndFlip(1.0), 0.0, "release"),
     (ConfidentGNMax(20.0, 1.0, 2.0), 0.01, "check"),
 )
-_PURE = (LNMax, ExponentialMax, PermuteAndFlip)
-# Every central mechanism, by the scale of its noise and the largest count of the votes.
-KINDS: tuple[Callable[[float, int], Mechanism], ...] = (
-    lambda scale, _: LNMax(scale),
-    lambda scale, _: ExponentialMax(scale),
-    lambda scale, _: PermuteAndFlip(scale),
-    lambda scale, _: GNMax(scale),
-    lambda scale, threshold: ConfidentGNMax(threshold, scale, round(0.8 * scale, 2)),
-    lambda scale, threshold: InteractiveGNMax(threshold / 2, scale, scale, 0.6),
-)
 _DELTAS = (1e-3, 1e-2, 5e-2)
+# All central mechanisms, those with fewer settings first.
+_KINDS = sorted(CENTRAL.values(), key=lambda entry: (len(entry.settings), entry.settings[0].name))
 
 
 class Configuration(NamedTuple):
@@ -69,13 +64,14 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
         scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))  # from half a vote to four
         neighbours = _random_neighbours(random)
-        mechanism = KINDS[number % len(KINDS)](scale, max(neighbours.here) + int(random.integers(-2, 3)))
+        entry = _KINDS[number % len(_KINDS)]
+        mechanism = _of_kind(entry, scale, max(neighbours.here) + int(random.integers(-2, 3)))
         if mechanism.takes_predictions:
             student = random.dirichlet(np.full(len(neighbours.here), 5.0))
             neighbours = neighbours._replace(prediction=tuple(student.tolist()))
-        checked = isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
-        part: Part = "check" if checked and random.random() < 0.5 else "release"
-        deltas = (0.0, *_DELTAS) if isinstance(mechanism, _PURE) else _DELTAS
+        one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+        part: Part = "check" if isinstance(one, Composed) and random.random() < 0.5 else "release"
+        deltas = (0.0, *_DELTAS) if isinstance(one, PureArgmax) else _DELTAS
         yield Configuration(mechanism, neighbours, part, int(random.choice([1, 1, 4])), float(random.choice(deltas)))
 
 
@@ -117,6 +113,17 @@ def audit_configurations(
         )
         for one in progress_bar(configurations, "audits", len(configurations), shown=progress)
     ]
+
+
+def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
+    """Return a mechanism with noise of about this scale, and a threshold of about `most` votes."""
+    asks = entry.make_sharp().takes_predictions
+    others = {
+        "threshold": most / 2 if asks else most,
+        "sigma_vote": scale if asks else round(0.8 * scale, 2),
+        "confidence": 0.6,
+    }
+    return entry.kind(**{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings})
 
 
 def _random_neighbours(random: np.random.Generator) -> Neighbours:
