@@ -1,6 +1,7 @@
 """Data sets of the papers' experiments, each with its public description and its split."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tutelage.datasets.adult import AdultSplit, load_adult
 from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
@@ -13,8 +14,8 @@ from tutelage.datasets.images import (
     load_svhn_sample,
 )
 
-# What a configuration may name; each brings its rows, labels and split.
-DATASETS: Mapping[str, Callable[[], AdultSplit]] = {"adult": load_adult}
+# What a configuration may name. Each returns an object with the fields of `AdultSplit`.
+DATASETS: Mapping[str, Callable[[], Any]] = {"adult": load_adult}
 
 __all__ = [
     "DATASETS",
