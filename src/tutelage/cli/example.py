@@ -34,9 +34,9 @@ def example(
             show_default=False,
         ),
     ],
-    output: Annotated[Path | None, typer.Option("--output", help="File to write; default NAME.toml here.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
 ) -> None:
-    """Write a configuration for `tutelage run`. An existing file is never replaced."""
+    """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
     target = output or Path(f"{name}.toml")
     try:
         with target.open("x", encoding="utf-8") as file:

@@ -33,13 +33,7 @@ class Chosen(NamedTuple):
 
 
 def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a verb ``--mechanism`` and its settings in place of its parameter of type `Chosen`.
-
-    Parameters
-    ----------
-    predictions : bool
-        Whether the verb can run mechanisms that take a student's predictions.
-    """
+    """Replace a verb's parameter of type `Chosen` by ``--mechanism`` and an option for each setting."""
     known = {name: entry for name, entry in CENTRAL.items() if predictions or not entry.make_sharp().takes_predictions}
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
@@ -66,15 +60,7 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
 
 
 def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]]) -> Kind:
-    """Return the mechanism that a table ``[mechanism]`` describes.
-
-    Raises
-    ------
-    ConfigError
-        If the name is unknown, or other settings than its own were given.
-    InvalidParameterError
-        If a setting is out of range.
-    """
+    """Return the mechanism that a table ``[mechanism]`` describes."""
     types = {setting.name: entry.type_of(setting) for entry in known.values() for setting in entry.settings}
     check_entries(table, {"name": str, **types}, {"name"}, "[mechanism]")
     settings = {name: value for name, value in table.items() if name != "name"}
@@ -126,7 +112,7 @@ def _mechanism_option(names: list[str]) -> Any:
         return text
 
     return typer.Option(
-        help="How the votes are released.",
+        help="How labels are released from the votes.",
         parser=named,
         metavar=f"[{'|'.join(names)}]",
         autocompletion=lambda: names,

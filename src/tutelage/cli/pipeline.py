@@ -10,20 +10,7 @@ from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
 
 
 def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
-    """Return the feature maps of ``[features]``, or none where there is no such section.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        The configuration.
-    data : RunData
-        Its public rows, but for those kept for scoring.
-
-    Raises
-    ------
-    ConfigError
-        If the map does not fit the rows.
-    """
+    """Return the feature maps of ``[features]``, learned from public rows that are not kept for scoring."""
     if settings.features is None:
         return FeatureMaps(None, None)
     section, public = settings.features, PublicRows(pool_of(settings, data), _source(settings))
@@ -45,22 +32,7 @@ def _source(settings: RunConfig) -> str:
 
 
 def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
-    """Return the classifier that a configuration describes, not fitted yet.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        The configuration.
-    data : RunData
-        Its rows.
-    **more
-        Parameters of `PATEClassifier` that a configuration does not hold, or that a verb sets itself.
-
-    Raises
-    ------
-    ConfigError
-        If the feature map does not fit the rows.
-    """
+    """Return the classifier that a configuration describes, with the parameters that one verb adds."""
     features = learn_features(settings, data)
     described: dict[str, Any] = {
         "n_teachers": settings.teachers.number,

@@ -23,13 +23,7 @@ Section = TypeVar("Section")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return what a TOML file says.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read, is no TOML, or holds a control character.
-    """
+    """Return what a TOML file says."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -45,13 +39,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_section(kind: type[Section], table: Any, name: str) -> Section:
-    """Return a table as the dataclass `kind`, whose fields say what it may hold.
-
-    Raises
-    ------
-    ConfigError
-        If an entry is unknown, missing or of another type.
-    """
+    """Return a table as the dataclass `kind`, whose fields say what it may hold."""
     known = fields(kind)  # type: ignore[arg-type]
     required = {item.name for item in known if item.default is MISSING and item.default_factory is MISSING}
     check_entries(table, {item.name: item.type for item in known}, required, f"[{name}]")
@@ -59,24 +47,7 @@ def read_section(kind: type[Section], table: Any, name: str) -> Section:
 
 
 def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str], where: str) -> None:
-    """Refuse a table with unknown, missing or ill-typed entries.
-
-    Parameters
-    ----------
-    table : object
-        As it was read.
-    types : dict of str to type
-        Every entry that it may hold; unions are allowed.
-    required : collection of str
-        Those that it must hold.
-    where : str
-        What errors call the table.
-
-    Raises
-    ------
-    ConfigError
-        In one sentence: which entry, what it must be, what it was.
-    """
+    """Refuse a table with unknown, missing or ill-typed entries."""
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
     refuse_unknown(table, types, where)

@@ -23,51 +23,23 @@ Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 
 
 class Setting(NamedTuple):
-    """A setting of a mechanism.
+    """A setting of a mechanism; the class checks its range."""
 
-    Parameters
-    ----------
-    name : str
-        What the command line and configurations call it.
-    parameter : str
-        What the class calls it; the class checks its range.
-    help : str
-        One line for users.
-    """
-
-    name: str
-    parameter: str
+    name: str  # on the command line and in configurations
+    parameter: str  # of the class
     help: str
 
 
 class Entry(NamedTuple, Generic[Kind]):
-    """A mechanism as users choose it.
+    """A mechanism as users choose it."""
 
-    Parameters
-    ----------
-    name : str
-        What the command line and configurations call it.
-    kind : type
-        Its class.
-    settings : tuple of Setting
-        All that it takes.
-    line : str
-        When to use it, in one line; `docs/mechanisms.md` or `docs/local.md` repeats it.
-    sharp : tuple
-        Arguments of an instance with so little noise that one vote shows.
-    few_votes : tuple
-        Arguments of an instance whose noise and threshold are a few votes. Default: those of `sharp`.
-    federated : bool
-        Whether a consortium can run it.
-    """
-
-    name: str
+    name: str  # on the command line and in configurations
     kind: type[Kind]
     settings: tuple[Setting, ...]
-    line: str
-    sharp: tuple[Any, ...]
-    few_votes: tuple[Any, ...] = ()
-    federated: bool = False
+    line: str  # when to use it; the page that describes it repeats this line
+    sharp: tuple[Any, ...]  # arguments with so little noise that one vote shows
+    few_votes: tuple[Any, ...] = ()  # arguments whose noise and threshold are a few votes, if `sharp` has larger ones
+    federated: bool = False  # whether a consortium can run it
 
     def make_sharp(self) -> Kind:
         """Return the instance with so little noise that one vote shows."""
@@ -86,16 +58,16 @@ class Entry(NamedTuple, Generic[Kind]):
         return get_type_hints(self.kind)[setting.parameter]
 
 
-_SCALE = Setting("scale", "scale", "scale in votes, 1/gamma")
-_SIGMA = Setting("sigma", "sigma", "sigma of the answer's noise, in votes")
+_SCALE = Setting("scale", "scale", "scale of the noise, in votes (1/gamma)")
+_SIGMA = Setting("sigma", "sigma", "sigma of the noise on the vote counts, in votes")
 _CHECKED = (
-    Setting("threshold", "threshold", "votes that a class must reach under noise"),
-    Setting("sigma_threshold", "sigma_threshold", "sigma of the check's noise, in votes"),
+    Setting("threshold", "threshold", "votes that the winning class must reach under noise"),
+    Setting("sigma_threshold", "sigma_threshold", "sigma of the noise of the check, in votes"),
     _SIGMA._replace(parameter="sigma_vote"),
 )
-_CONFIDENCE = Setting("confidence", "confidence", "probability from which on the student is confirmed")
-_EPSILON = Setting("epsilon", "epsilon", "pure loss of one response, in nats")
-_FINDINGS = Setting("findings", "n_findings", "yes-or-no findings per public row, each voted on by itself")
+_CONFIDENCE = Setting("confidence", "confidence", "student probability above which an unopposed prediction is kept")
+_EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
+_FINDINGS = Setting("findings", "n_findings", "yes-or-no findings per public row. The teachers vote on each separately")
 
 CENTRAL: Mapping[str, Entry[Mechanism]] = {
     entry.name: entry
