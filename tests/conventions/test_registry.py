@@ -51,6 +51,15 @@ def test_settings_are_the_fields_of_the_class(entry):
     assert entry_of(made) is entry
 
 
+@pytest.mark.parametrize("known", [CENTRAL, FEDERATED], ids=["central", "federated"])
+def test_settings_of_one_name_are_the_same_option(known):
+    meanings = {}
+    for entry in known.values():
+        for setting in entry.settings:
+            meanings.setdefault(setting.name, set()).add((setting.help, entry.type_of(setting)))
+    assert all(len(found) == 1 for found in meanings.values())
+
+
 @EVERY
 def test_one_vote_shows_in_the_sharp_instances(entry):
     for made in (entry.make_sharp(), entry.make_of_few_votes()):

@@ -87,22 +87,22 @@ def _build(
 def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
     takers: dict[str, list[str]] = {}
-    kinds: dict[str, Any] = {}
-    helps: dict[str, str] = {}
+    meanings: dict[str, tuple[Any, str]] = {}
     for entry in known.values():
         for setting in entry.settings:
             takers.setdefault(setting.name, []).append(entry.name)
-            kinds[setting.name], helps[setting.name] = entry.type_of(setting), setting.help
+            meanings[setting.name] = entry.type_of(setting), setting.help
     chosen = Parameter("mechanism", Parameter.KEYWORD_ONLY, annotation=Annotated[str, _mechanism_option([*known])])
-    return [chosen] + [
+    settings = [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[kinds[name] | None, typer.Option(help=f"{', '.join(names)}: {helps[name]}.")],
+            annotation=Annotated[kind | None, typer.Option(help=f"{', '.join(takers[name])}: {said}.")],
         )
-        for name, names in takers.items()
+        for name, (kind, said) in meanings.items()
     ]
+    return [chosen, *settings]
 
 
 def _mechanism_option(names: list[str]) -> Any:
