@@ -371,7 +371,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [],
             {"output": '[features]\nmap = "hog"'},
-            '`map` in [features] must be "glyphs", "pca" or "steps". Got \'hog\'.',
+            "`map` in [features] must be one of glyphs, pca, steps. Got 'hog'.",
         ),
         (
             [],
@@ -379,7 +379,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
             "`components` of [features] must be an integer >= 1",
         ),
         ([], {"output": '[features]\nmap = "pca"\nimage_shape = [2, 2]'}, "belongs to the map `glyphs`"),
-        ([], {"output": '[features]\nmap = "glyphs"'}, "`image_shape` in [features] must be [height, width]"),
+        ([], {"output": '[features]\nmap = "glyphs"'}, "`image_shape` of the map glyphs must be [height, width]"),
         ([], {"output": '[features]\nmap = "pca"\ncomponents = 50'}, "[features] does not fit the public rows."),
         ([student('"propagation"')], {}, "There is no student 'propagation'. There are: forest, label-"),
         (

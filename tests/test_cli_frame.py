@@ -12,7 +12,7 @@ from conftest import REPOSITORY
 from test_cli import refusal
 from tutelage.cli.app import _VERBS, app
 from tutelage.cli.config import load_config
-from tutelage.cli.mechanisms import MECHANISMS
+from tutelage.mechanisms.registry import CENTRAL
 
 HEAVY = {"numpy", "scipy", "sklearn", "opendp", "torch", "matplotlib"}
 
@@ -115,11 +115,9 @@ def test_options_name_no_mechanism_that_the_command_does_not_take():
     seen = 0
     for name, command in commands():
         shown = [option.get_help_record(command.context_class(command)) or ("", "") for option in command.params]
-        taken = {
-            known for first, _ in shown if first.startswith("--mechanism") for known in MECHANISMS if known in first
-        }
+        taken = {known for first, _ in shown if first.startswith("--mechanism") for known in CENTRAL if known in first}
         for option, said in shown:
-            named = set(re.findall(r"[\w-]+", said.partition(":")[0])) & set(MECHANISMS)
+            named = set(re.findall(r"[\w-]+", said.partition(":")[0])) & set(CENTRAL)
             assert not taken or named <= taken, f"{name} {option} names {named - taken}"
             seen += bool(taken & named)
     assert seen > 10

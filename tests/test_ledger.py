@@ -740,8 +740,9 @@ TEST = PublicationTest((2**59, 2**58), 4e-6, ONE_TEACHER)
 
 
 def test_a_publication_for_which_there_is_no_delta_is_not_charged(tmp_path):
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
-    other = Ledger.open(ledger.path)
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
+    other = Ledger.open(path)
     other.history()
     answer(ledger, [bytes(32)], TEST)
     ledger.reserve(TEST, 1)  # interrupted
@@ -757,9 +758,10 @@ def test_a_publication_for_which_there_is_no_delta_is_not_charged(tmp_path):
 
 
 def test_what_a_publication_came_to_is_not_read_once_it_was_changed(tmp_path):
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
     answer(ledger, [bytes(32)], TEST)
-    with closing(sqlite3.connect(ledger.path)) as raw, raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("UPDATE answers SET labels = '[0]'")
     with pytest.raises(LedgerTamperedError, match="remembered answers of entry 1 were changed"):
         ledger.history()

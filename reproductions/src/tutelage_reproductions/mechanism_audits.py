@@ -6,17 +6,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage._validation import integer_at_least, probability
+from tutelage.accounting.data_independent import PureArgmax
 from tutelage.audit.mechanism import MechanismAudit, Neighbours, Part, audit_mechanism
 from tutelage.audit.worst_votes import worst_neighbours
+from tutelage.events import Composed
 from tutelage.mechanisms import (
     ConfidentGNMax,
     ExponentialMax,
     GNMax,
-    InteractiveGNMax,
     LNMax,
     Mechanism,
     PermuteAndFlip,
 )
+from tutelage.mechanisms.registry import CENTRAL, Entry
+from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource
 from tutelage.progress import progress_bar
 from tutelage_reproductions.record import Record, Row
@@ -32,9 +35,9 @@ TIGHT: tuple[tuple[Mechanism, float, Part], ...] = (
     (PermuteAndFlip(1.0), 0.0, "release"),
     (ConfidentGNMax(20.0, 1.0, 2.0), 0.01, "check"),
 )
-_PURE = (LNMax, ExponentialMax, PermuteAndFlip)
-_KINDS = 6
 _DELTAS = (1e-3, 1e-2, 5e-2)
+# All central mechanisms, those with fewer settings first.
+_KINDS = sorted(CENTRAL.values(), key=lambda entry: (len(entry.settings), entry.settings[0].name))
 
 
 class Configuration(NamedTuple):
@@ -61,13 +64,14 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
         scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))  # from half a vote to four
         neighbours = _random_neighbours(random)
-        mechanism = _of_kind(number % _KINDS, scale, max(neighbours.here) + int(random.integers(-2, 3)))
+        entry = _KINDS[number % len(_KINDS)]
+        mechanism = _of_kind(entry, scale, max(neighbours.here) + int(random.integers(-2, 3)))
         if mechanism.takes_predictions:
             student = random.dirichlet(np.full(len(neighbours.here), 5.0))
             neighbours = neighbours._replace(prediction=tuple(student.tolist()))
-        checked = isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
-        part: Part = "check" if checked and random.random() < 0.5 else "release"
-        deltas = (0.0, *_DELTAS) if isinstance(mechanism, _PURE) else _DELTAS
+        one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+        part: Part = "check" if isinstance(one, Composed) and random.random() < 0.5 else "release"
+        deltas = (0.0, *_DELTAS) if isinstance(one, PureArgmax) else _DELTAS
         yield Configuration(mechanism, neighbours, part, int(random.choice([1, 1, 4])), float(random.choice(deltas)))
 
 
@@ -111,15 +115,15 @@ def audit_configurations(
     ]
 
 
-def _of_kind(number: int, scale: float, threshold: int) -> Mechanism:
-    match number:
-        case 3:
-            return GNMax(scale)
-        case 4:
-            return ConfidentGNMax(threshold, scale, round(0.8 * scale, 2))
-        case 5:
-            return InteractiveGNMax(threshold / 2, scale, scale, 0.6)
-    return _PURE[number](scale)
+def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
+    """Return a mechanism with noise of about this scale, and a threshold of about `most` votes."""
+    asks = entry.make_sharp().takes_predictions
+    others = {
+        "threshold": most / 2 if asks else most,
+        "sigma_vote": scale if asks else round(0.8 * scale, 2),
+        "confidence": 0.6,
+    }
+    return entry.kind(**{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings})
 
 
 def _random_neighbours(random: np.random.Generator) -> Neighbours:

@@ -18,15 +18,10 @@ from tutelage.audit.sensitivity import audit_sensitivity
 from tutelage.audit.worst_votes import worst_neighbours
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.mechanisms import (
-    ConfidentGNMax,
-    ExponentialMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Mechanism,
-    PermuteAndFlip,
-)
+from tutelage.events import Composed
+from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms.registry import entry_of
+from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource
 from tutelage.partition import as_column
 
@@ -36,15 +31,6 @@ _CONFIDENCE = 1 - 1e-6  # of each check
 _DELTA = 0.01  # smaller ones show in rare events only, which take more draws
 _MOST_CLASSES = 4
 _ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
-# Of each kind one with so little noise that one vote shows.
-_SHARP: tuple[Mechanism, ...] = (
-    LNMax(1.0),
-    GNMax(2.0),
-    ExponentialMax(1.0),
-    PermuteAndFlip(1.0),
-    ConfidentGNMax(20.0, 2.0, 2.0),
-    InteractiveGNMax(5.0, 2.0, 2.0, 0.6),
-)
 
 
 @final
@@ -95,7 +81,7 @@ def check_mechanism(
     noise : NoiseSource, optional
         Default: `SystemNoise`, the noise of real releases.
     """
-    part: Part = "check" if isinstance(mechanism, InteractiveGNMax) else "release"
+    part: Part = "check" if mechanism.takes_predictions else "release"
     found = []
     if part == "release":
         laws = [
@@ -109,11 +95,14 @@ def check_mechanism(
         found.append(Checked("noise as configured", _verdict(worst.passed), seen + (right if worst.passed else wrong)))
     found.append(_fresh_noise(mechanism, n_teachers, n_classes, noise))
     found.append(_claim("ε as configured", mechanism, part, draws, noise))
-    sharp = [kind for kind in _SHARP if type(kind) is type(mechanism) and kind != mechanism]
-    found += [_claim("ε of the same with little noise", one, part, draws, noise) for one in sharp]
-    if isinstance(mechanism, ConfidentGNMax):
-        check = ConfidentGNMax(20.0, 2.0, 2.0)
-        found.append(_claim("ε of its check with little noise", check, "check", draws, noise))
+    entry = entry_of(mechanism)
+    if entry is None:
+        return found
+    sharp, checks = entry.make_sharp(), isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed)
+    if sharp != mechanism:
+        found.append(_claim("ε of the same with little noise", sharp, part, draws, noise))
+    if part == "release" and checks:
+        found.append(_claim("ε of its check with little noise", sharp, "check", draws, noise))
     return found
 
 

@@ -10,15 +10,8 @@ from scipy import stats
 
 from tutelage._typing import ABSTAIN, FloatArray, IntArray
 from tutelage._validation import probability
-from tutelage.mechanisms import (
-    ConfidentGNMax,
-    ExponentialMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Mechanism,
-    PermuteAndFlip,
-)
+from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms.registry import entry_of
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.testing.laws import label_law
@@ -29,15 +22,6 @@ _SMALL_BATCHES = (1, 2, 10, 50, 99)
 _SMALL_ROWS = 300  # of each size
 _LAGS = (1, 2, 3, 5, 8, _ROWS // 4, _ROWS // 3, _ROWS // 2)
 _MOST_CLASSES = 3
-# Of each kind one with so little noise that it shows in the votes of a few teachers.
-_OF_FEW_VOTES: tuple[Mechanism, ...] = (
-    LNMax(1.0),
-    GNMax(2.0),
-    ExponentialMax(1.0),
-    PermuteAndFlip(1.0),
-    ConfidentGNMax(2.0, 2.0, 2.0),
-    InteractiveGNMax(2.0, 2.0, 2.0, 0.6),
-)
 
 
 class Probe(NamedTuple):
@@ -154,9 +138,10 @@ def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tup
         Of the votes that are made up; no more than three classes are taken.
     """
     classes = min(n_classes, _MOST_CLASSES)
-    kinds = [mechanism, *(kind for kind in _OF_FEW_VOTES if type(kind) is type(mechanism) and kind != mechanism)]
+    entry = entry_of(mechanism)
+    few_votes = mechanism if entry is None else entry.make_of_few_votes()
     found = []
-    for kind in kinds:
+    for kind in [mechanism] if few_votes == mechanism else [mechanism, few_votes]:
         scale = max(getattr(kind, name, 0.0) for name in ("scale", "sigma", "sigma_vote"))
         threshold = getattr(kind, "threshold", None)
         tied = n_teachers // 2 if threshold is None else ceil(threshold)

@@ -14,16 +14,7 @@ from tutelage._validation import integer_at_least, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.realised import confident_runs
 from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.cli.mechanisms import (
-    MECHANISMS,
-    Scale,
-    Sigma,
-    SigmaThreshold,
-    Threshold,
-    as_option,
-    build_mechanism,
-    mechanism_option,
-)
+from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.text import plain_console
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
@@ -31,20 +22,16 @@ from tutelage.noise import SimulationNoise
 from tutelage.votes import VoteHistogram
 
 _RUNS = 20
-_ACCOUNTED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
 
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 
+@choosing_mechanism()
 def account(
     votes: Annotated[Path, typer.Argument(help="npz file with vote counts, queries x classes.", show_default=False)],
-    mechanism: Annotated[str, mechanism_option(_ACCOUNTED)],
+    released_by: Chosen,
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
-    scale: Scale = None,
-    sigma: Sigma = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
     array: Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")] = None,
     first: Annotated[int | None, typer.Option(help="Account for the first so many queries only.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
@@ -59,18 +46,16 @@ def account(
 ) -> None:
     """Print the epsilon of answering every query in VOTES once, publishable and private."""
     probability(delta, "--delta", "account")
-    if runs is not None and mechanism != "confident":
-        raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {mechanism}.")
+    if runs is not None and released_by.name != "confident":
+        raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {released_by.name}.")
     runs = integer_at_least(_RUNS if runs is None else runs, 1, "--runs", "account")
-    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
-    released_by = build_mechanism(mechanism, given, as_option)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
-    one = released_by.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
+    one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
     costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
     shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
-    title = str(released_by)
+    title = str(released_by.mechanism)
     if as_json:
         _print_json(shown, histogram, title, delta)
     else:

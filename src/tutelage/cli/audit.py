@@ -17,8 +17,8 @@ from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, chec
 from tutelage.audit.mechanism import check_draws
 from tutelage.budget import round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.features import learn_features
+from tutelage.cli.config import RunConfig, load_config
+from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console
 from tutelage.events import Repeated
@@ -55,7 +55,7 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    model = _classifier(settings, data)
+    model = build_classifier(settings, data, noise=SimulationNoise(0))  # no ledger: nothing is released
     teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
     found = check_mechanism(settings.mechanism, teachers, len(data.classes), draws=draws)
     found += check_rows(private, pool)
@@ -65,26 +65,6 @@ def audit(
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
-
-
-def _classifier(settings: RunConfig, data: RunData) -> PATEClassifier:
-    """Return what the configuration runs, without its ledger and with simulated noise."""
-    features = learn_features(settings, data)
-    return PATEClassifier(
-        build_teacher(settings.teachers),
-        n_teachers=settings.teachers.number,
-        mechanism=settings.mechanism,
-        student=build_student(settings.student),
-        features=features.teachers,
-        student_features="rows" if settings.student.sees == "rows" else features.student,
-        classes=data.classes,
-        n_queries=settings.public.queries,
-        selection=settings.public.selection,
-        rounds=settings.public.rounds,
-        noise=SimulationNoise(0),
-        random_state=settings.teachers.seed,
-        n_jobs=settings.teachers.jobs,
-    )
 
 
 def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool: Any, *, progress: bool) -> Checked:

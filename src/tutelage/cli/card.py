@@ -16,7 +16,7 @@ from tutelage._typing import IntArray
 from tutelage.budget import PublicEpsilon
 from tutelage.cli.costs import batches_of, frontier_of
 from tutelage.cli.outputs import ResultsFolder, is_read
-from tutelage.cli.text import read_settings
+from tutelage.cli.settings import read_settings
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import History, Ledger, LedgerState

@@ -3,31 +3,31 @@
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._validation import integer_at_least, probability
-from tutelage.cli.mechanisms import as_entry, build_mechanism
-from tutelage.cli.text import read_settings
+from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.settings import read_section, read_settings, refuse_unknown
+from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
+from tutelage.features import FEATURE_MAPS
 from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms.registry import CENTRAL
 from tutelage.students import selector_named, student_named
-from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers import TEACHERS
 
-_MOST = 2**53  # up to which floats tell whole numbers apart
 _MOST_TEACHERS = 10**7
 _MOST_JOBS = 1024
-Section = TypeVar("Section")
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
-_CLOSED_FORMS = {form.__name__: form for form in (ClassMeans, Ridge, NaiveBayes, NearestNeighbours)}
 
 
 @final
@@ -77,19 +77,6 @@ class TeachersSection:
     parameters: dict = field(default_factory=dict)
     seed: int = 0
     jobs: int = -1
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismSection:
-    """``[mechanism]``: how votes are released."""
-
-    name: str
-    scale: float | None = None
-    sigma: float | None = None
-    threshold: float | None = None
-    sigma_threshold: float | None = None
-    confidence: float | None = None
 
 
 @final
@@ -177,18 +164,17 @@ def load_config(path: Path) -> RunConfig:
     """
     table = read_settings(path)
     sections = {
-        "public": PublicSection, "teachers": TeachersSection, "mechanism": MechanismSection,
-        "student": StudentSection, "privacy": PrivacySection, "output": OutputSection,
+        "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
+        "output": OutputSection,
     }  # fmt: skip
     optional = {"private": PrivateSection, "features": FeaturesSection}
-    _refuse_unknown(table, ["dataset", *sections, *optional, "published"], "the configuration")
-    read = {name: _section(kind, table.get(name, {}), name) for name, kind in sections.items()}
-    read |= {name: _section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
+    refuse_unknown(table, ["dataset", "mechanism", *sections, *optional, "published"], "the configuration")
+    read = {name: read_section(kind, table.get(name, {}), name) for name, kind in sections.items()}
+    read |= {name: read_section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
-    read["published"] = tuple(_section(PublishedSection, entry, "published") for entry in published)
-    given = asdict(read["mechanism"])
-    read["mechanism"] = build_mechanism(given.pop("name"), given, as_entry)
+    read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
+    read["mechanism"] = read_mechanism(table.get("mechanism", {}), CENTRAL)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     _check_output(config)
@@ -209,10 +195,10 @@ def build_teacher(section: TeachersSection) -> Any:
     module, _, name = section.estimator.rpartition(".")
     if module != "tutelage.teachers":
         return build_estimator(section, "teachers")
-    if name not in _CLOSED_FORMS:
-        known = ", ".join(sorted(_CLOSED_FORMS))
+    if name not in TEACHERS:
+        known = ", ".join(sorted(TEACHERS))
         raise ConfigError(f"`estimator` in [teachers] must be one of {known} there. Got {section.estimator!r}.")
-    return _made(_CLOSED_FORMS[name], section, "teachers")
+    return _made(TEACHERS[name], section, "teachers")
 
 
 def build_student(section: StudentSection) -> Any:
@@ -264,7 +250,7 @@ def _meant(estimator: str) -> str:
     if dot and library not in ("sklearn", "tutelage"):
         return " Classifiers of other libraries can be used in Python: pass one to PATEClassifier."
     places = {name: kind.__module__.partition("._")[0] for name, kind in all_estimators(type_filter="classifier")}
-    places |= dict.fromkeys(_CLOSED_FORMS, "tutelage.teachers")
+    places |= dict.fromkeys(TEACHERS, "tutelage.teachers")
     short = {name.removesuffix("Classifier").lower(): name for name in places}  # the suffix makes all of them alike
     near = difflib.get_close_matches(estimator.rpartition(".")[2].removesuffix("Classifier").lower(), short, 1)
     return f" Did you mean '{places[short[near[0]]]}.{short[near[0]]}'?" if near else ""
@@ -279,52 +265,10 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
         raise ConfigError(f"`estimator` in [{name}], {section.estimator!r}: {error}") from None
 
 
-def _section(kind: type[Section], table: Any, name: str) -> Section:
-    """Return `table` as the dataclass `kind`, refusing unknown, missing and ill-typed entries."""
-    if not isinstance(table, dict):
-        raise ConfigError(f"[{name}] must be a table of settings. Got {table!r}.")
-    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
-    _refuse_unknown(table, list(known), f"[{name}]")
-    for key, item in known.items():
-        required = item.default is MISSING and item.default_factory is MISSING
-        if key not in table and required:
-            raise ConfigError(f"[{name}] needs `{key}`. Add it.")
-        if key in table:
-            _check_type(table[key], item.type, f"`{key}` in [{name}]")
-    return kind(**table)
-
-
-def _check_type(value: Any, annotation: Any, where: str) -> None:
-    allowed = getattr(annotation, "__args__", (annotation,))
-    if float in allowed:
-        allowed = (*allowed, int)
-    if isinstance(value, bool) != (bool in allowed) or not isinstance(value, allowed):
-        names = {
-            str: "text",
-            int: "a whole number",
-            float: "a number",
-            list: "a list",
-            dict: "a table",
-            bool: "true or false",
-        }
-        expected = next(names[kind] for kind in allowed if kind in names)
-        raise ConfigError(f"{where} must be {expected}. Got {value!r}.")
-    if isinstance(value, int | float) and not abs(value) <= _MOST:
-        raise ConfigError(f"{where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
-
-
-def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
-    for key in table:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
-            raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
-
-
 def _check_sources(config: RunConfig) -> None:
     if config.dataset is not None:
-        if config.dataset != "adult":
-            raise ConfigError(f'`dataset` must be "adult", the bundled example. Got {config.dataset!r}.')
+        if config.dataset not in list(DATASETS):
+            raise ConfigError(f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}.")
         if config.private or config.public.file or config.public.label:
             raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
     elif config.private is None or config.public.file is None:
@@ -399,8 +343,9 @@ def _check_ranges(config: RunConfig) -> None:
             f"{config.public.selection!r} and 1."
         )
     if config.features is not None:
-        if config.features.map not in ("glyphs", "pca", "steps"):
-            raise ConfigError(f'`map` in [features] must be "glyphs", "pca" or "steps". Got {config.features.map!r}.')
+        if config.features.map not in FEATURE_MAPS:
+            known = ", ".join(FEATURE_MAPS)
+            raise ConfigError(f"`map` in [features] must be one of {known}. Got {config.features.map!r}.")
         integer_at_least(config.features.components, 1, "components", "[features]")
     if config.student.sees not in ("features", "rows"):
         raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')

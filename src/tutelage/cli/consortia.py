@@ -11,18 +11,20 @@ from rich.text import Text
 
 from tutelage.budget import round_up
 from tutelage.cli.ledger import Neighbours, unit_of
-from tutelage.cli.mechanisms import FEDERATED, as_entry, build_of
-from tutelage.cli.text import plain_console, read_settings
+from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.settings import check_entries, read_settings
+from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed
-from tutelage.federation.members.consortium import FederatedMechanism
 from tutelage.federation.messages.standing import Standing
 from tutelage.mechanisms.local import LocalMechanism
+from tutelage.mechanisms.registry import FEDERATED
 from tutelage.neighboring import PrivacyUnit
 
-_ENTRIES = {"name", "classes", "members", "mechanism", "unit", "quorum", "teachers_per_entity", "colluding"}
+_REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
+_OPTIONAL = {"teachers_per_entity": int, "colluding": int}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
@@ -43,11 +45,11 @@ def read_terms(path: Path) -> Consortium:
         If it is no TOML, or an entry is missing, unknown or of the wrong type.
     """
     found = read_settings(path)
-    _require_entries(found, _ENTRIES, {"colluding", "teachers_per_entity"}, "the terms")
+    check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
     members = found["members"]
-    if not isinstance(members, list) or not all(isinstance(name, str) for name in members):
+    if not all(isinstance(name, str) for name in members):
         raise ConfigError("`members` in the terms must be a list of public key files.")
-    answers = _mechanism(found["mechanism"])
+    answers = read_mechanism(found["mechanism"], FEDERATED)
     return Consortium(
         name=found["name"],
         members=tuple(Member.load(path.parent / name) for name in members),
@@ -106,22 +108,8 @@ def in_groups(digits: str) -> str:
     return " ".join(re.findall(".{1,4}", digits))
 
 
-def _mechanism(found: Any) -> FederatedMechanism:
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-        raise ConfigError(f"`name` in [mechanism] must be one of {', '.join(FEDERATED)}.")
-    settings = {key: value for key, value in found.items() if key != "name"}
-    return build_of(FEDERATED, found["name"], settings, as_entry)
-
-
 def _unit(found: Any) -> PrivacyUnit:
-    if not isinstance(found, dict) or found.get("neighbours") not in list(Neighbours):
+    check_entries(found, {"neighbours": str, "name": str}, ["neighbours"], "[unit]")
+    if found["neighbours"] not in list(Neighbours):
         raise ConfigError(f"`neighbours` in [unit] must be one of {', '.join(Neighbours)}.")
-    _require_entries(found, {"name", "neighbours"}, {"name"}, "[unit]")
     return unit_of(Neighbours(found["neighbours"]), found.get("name"))
-
-
-def _require_entries(found: dict[str, Any], known: set[str], optional: set[str], where: str) -> None:
-    missing, unknown = sorted(known - optional - set(found)), sorted(set(found) - known)
-    if missing or unknown:
-        wrong = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (unknown, "unknown")) if names]
-        raise ConfigError(f"Entries of {where} must be {', '.join(sorted(known))}: {'; '.join(wrong)}.")

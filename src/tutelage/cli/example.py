@@ -1,6 +1,5 @@
 """``tutelage example``: configurations that come with the package, to run or to fill in."""
 
-from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -9,35 +8,39 @@ import typer
 
 from tutelage.exceptions import ConfigError
 
-
-class Example(StrEnum):
-    """What can be written."""
-
-    adult = "adult"
-    files = "files"
-
-
-_WHAT_NEXT = {
-    Example.adult: "It needs no other file. Next:",
-    Example.files: 'Fill in what is marked "yours" there. Then:',
+# Each begins with one line for users: what it is for, and what to do next.
+_EXAMPLES = {
+    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+    for file in sorted((files("tutelage.cli") / "examples").iterdir(), key=lambda file: file.name)
+    if file.name.endswith(".toml")
 }
+_LINES = {name: text.partition("\n")[0].removeprefix("# ") for name, text in _EXAMPLES.items()}
+
+
+def _known(name: str) -> str:
+    if name not in _EXAMPLES:
+        raise ConfigError(f"The example must be one of {', '.join(_EXAMPLES)}. Got {name!r}.")
+    return name
 
 
 def example(
     name: Annotated[
-        Example,
+        str,
         typer.Argument(
-            help="adult: an experiment on bundled data. files: to fill in for your own.", show_default=False
+            parser=_known,
+            metavar="|".join(_EXAMPLES),
+            autocompletion=lambda: [*_EXAMPLES],
+            help=" ".join(f"{name}: {line}" for name, line in _LINES.items()),
+            show_default=False,
         ),
     ],
-    output: Annotated[Path | None, typer.Option("--output", help="File to write; default NAME.toml here.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
 ) -> None:
-    """Write a configuration for `tutelage run`, which an existing file is never replaced by."""
-    target = output or Path(f"{name.value}.toml")
-    text = (files("tutelage.cli") / "examples" / f"{name.value}.toml").read_text(encoding="utf-8")
+    """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
+    target = output or Path(f"{name}.toml")
     try:
         with target.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(_EXAMPLES[name])
     except FileExistsError:
         raise ConfigError(f"{target} is there already; name another file by --output.") from None
-    typer.echo(f"Wrote {target}. {_WHAT_NEXT[name]}\n  tutelage run {target}")
+    typer.echo(f"Wrote {target}. {_LINES[name]}\nNext:\n  tutelage run {target}")

@@ -9,50 +9,32 @@ import numpy as np
 import typer
 
 from tutelage.budget import round_up
-from tutelage.cli.mechanisms import (
-    MECHANISMS,
-    Scale,
-    Sigma,
-    SigmaThreshold,
-    Threshold,
-    as_option,
-    build_mechanism,
-    mechanism_option,
-)
+from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.public_rows import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import MultiLabel, Release
+from tutelage.mechanisms.registry import MULTI_LABEL
 from tutelage.noise import SystemNoise
 from tutelage.votes import VoteHistogram
 
 
+@choosing_mechanism(predictions=True)
 def label(
     public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
     ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
-    mechanism: Annotated[
-        str, mechanism_option([*MECHANISMS], help="How the votes are released; interactive takes what confident does.")
-    ],
+    chosen: Chosen,
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
-    scale: Scale = None,
-    sigma: Sigma = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="interactive: probability from which on the student is confirmed.")
-    ] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="interactive: npz file with the student's probabilities, rows x classes.")
     ] = None,
     predictions_array: Annotated[
         str | None, typer.Option(help="Array of the predictions in their file, if it holds several.")
     ] = None,
-    findings: Annotated[
-        int | None, typer.Option(help="Yes-or-no findings per public row, each voted on by itself.")
-    ] = None,
+    findings: Annotated[int | None, typer.Option(help=f"Number of {MULTI_LABEL.settings[0].help}.")] = None,
     question: Annotated[str, typer.Option(help="What was voted on, if the same rows are asked several things.")] = "",
     array: Annotated[str | None, typer.Option(help="Array of the votes in its file, if it holds several.")] = None,
     public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
@@ -60,11 +42,7 @@ def label(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write released labels of PUBLIC rows. Rows asked before get the same label again, at no cost."""
-    given = {
-        "scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold,
-        "confidence": confidence,
-    }  # fmt: skip
-    released_by = build_mechanism(mechanism, given, as_option)
+    released_by = chosen.mechanism
     if findings is not None:
         released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):

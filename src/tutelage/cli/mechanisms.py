@@ -1,130 +1,126 @@
-"""The mechanisms that the command line and the run configuration know by name, and the settings that each takes."""
+"""Mechanisms as users name them: an option per setting for the command line, a table for configurations."""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from tutelage.cli.settings import check_entries
 from tutelage.exceptions import ConfigError
-from tutelage.mechanisms import (
-    ConfidentGNMax,
-    ExponentialMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Mechanism,
-    PermuteAndFlip,
-)
-from tutelage.mechanisms.local import (
-    KRandomizedResponse,
-    LocalGaussian,
-    LocalMechanism,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-)
+from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.mechanisms.registry import CENTRAL, Entry
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
-Scale = Annotated[float | None, typer.Option(help="lnmax, exponential, permute-and-flip: scale in votes, 1/gamma.")]
-Sigma = Annotated[float | None, typer.Option(help="gnmax, confident: sigma of the answer's noise, in votes.")]
-Threshold = Annotated[float | None, typer.Option(help="confident: votes that a class must reach under noise.")]
-SigmaThreshold = Annotated[float | None, typer.Option(help="confident: sigma of the check's noise, in votes.")]
-
-
-class Known(NamedTuple, Generic[Kind]):
-    """A mechanism and, for each of its settings, the parameter that it sets."""
-
-    kind: type[Kind]
-    settings: Mapping[str, str]
-
 
 _BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
-_CHECKED = {"threshold": "threshold", "sigma_threshold": "sigma_threshold", "sigma": "sigma_vote"}
-MECHANISMS: dict[str, Known[Mechanism]] = {
-    "lnmax": Known(LNMax, {"scale": "scale"}),
-    "gnmax": Known(GNMax, {"sigma": "sigma"}),
-    "confident": Known(ConfidentGNMax, _CHECKED),
-    "interactive": Known(InteractiveGNMax, {**_CHECKED, "confidence": "confidence"}),
-    "exponential": Known(ExponentialMax, {"scale": "scale"}),
-    "permute-and-flip": Known(PermuteAndFlip, {"scale": "scale"}),
-}
-FEDERATED: dict[str, Known[Any]] = {
-    "gnmax": MECHANISMS["gnmax"],
-    "confident": MECHANISMS["confident"],
-    "k-randomized-response": Known(KRandomizedResponse, {"epsilon": "epsilon"}),
-    "truncated-geometric": Known(TruncatedGeometric, {"epsilon": "epsilon"}),
-    "truncated-geometric-as-printed": Known(TruncatedGeometricAsPrinted, {"epsilon": "epsilon"}),
-    "local-gaussian": Known(LocalGaussian, {"sigma": "sigma"}),
-}
 
 
-def as_option(setting: str) -> str:
-    """Return a setting as the command line spells it."""
-    return f"--{setting.replace('_', '-')}"
+class Chosen(NamedTuple):
+    """The mechanism that options describe."""
+
+    name: str
+    settings: dict[str, Any]
+    mechanism: Mechanism
+
+    def as_options(self) -> str:
+        """Return what the user typed, or could have."""
+        settings = " ".join(f"{_as_option(name)} {value:g}" for name, value in self.settings.items())
+        return f"--mechanism {self.name} {settings}"
 
 
-def as_entry(setting: str) -> str:
-    """Return a setting as the run configuration spells it."""
-    return f"`{setting}`"
+def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace a verb's parameter of type `Chosen` by ``--mechanism`` and an option for each setting."""
+    known = {name: entry for name, entry in CENTRAL.items() if predictions or not entry.make_sharp().takes_predictions}
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        taken = signature(verb).parameters.values()
+        place = next(parameter.name for parameter in taken if parameter.annotation is Chosen)
+        options = _options(known)
+
+        @wraps(verb)
+        def with_options(**arguments: Any) -> None:
+            name, *given = (arguments.pop(option.name) for option in options)
+            settings = {
+                option.name: value for option, value in zip(options[1:], given, strict=True) if value is not None
+            }
+            chosen = Chosen(name, settings, _build(known, name, settings, _as_option))
+            verb(**arguments, **{place: chosen})
+
+        shown = [option for parameter in taken for option in (options if parameter.name == place else [parameter])]
+        with_options.__signature__ = Signature(  # type: ignore[attr-defined]
+            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in shown]
+        )
+        return with_options
+
+    return decorate
 
 
-def build_mechanism(name: str, given: Mapping[str, float | None], spelled: Callable[[str], str]) -> Mechanism:
-    """Return the mechanism of `MECHANISMS` called `name`, as `build_of` does."""
-    return build_of(MECHANISMS, name, given, spelled)
+def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]]) -> Kind:
+    """Return the mechanism that a table ``[mechanism]`` describes."""
+    types = {setting.name: entry.type_of(setting) for entry in known.values() for setting in entry.settings}
+    check_entries(table, {"name": str, **types}, {"name"}, "[mechanism]")
+    settings = {name: value for name, value in table.items() if name != "name"}
+    return _build(known, table["name"], settings, lambda setting: f"`{setting}`")
 
 
-def build_of(
-    known: Mapping[str, Known[Kind]], name: str, given: Mapping[str, float | None], spelled: Callable[[str], str]
+def _build(
+    known: Mapping[str, Entry[Kind]], name: str, given: Mapping[str, Any], spelled: Callable[[str], str]
 ) -> Kind:
-    """Return the mechanism `name` with those settings that are not None.
-
-    Parameters
-    ----------
-    known : dict of str to Known
-        `MECHANISMS` or `FEDERATED`.
-    name : str
-        One of these.
-    given : dict of str to float or None
-        Settings, in votes; `confidence` is a probability.
-    spelled : callable
-        How the user writes a setting: `as_option` or `as_entry`.
-
-    Raises
-    ------
-    ConfigError
-        If the name is unknown, or other settings than its own were given.
-    InvalidParameterError
-        If a setting is out of range.
-    """
     if name not in known:
         raise ConfigError(f"The mechanism must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}")
-    kind, settings = known[name]
-    found = {key: value for key, value in given.items() if value is not None}
-    if set(found) != set(settings):
-        needed, given_too = [spelled(key) for key in settings], [spelled(key) for key in found if key not in settings]
-        missing = [spelled(key) for key in settings if key not in found]
+    parameters = {setting.name: setting.parameter for setting in known[name].settings}
+    if set(given) != set(parameters):
+        missing = [spelled(key) for key in parameters if key not in given]
+        too_much = [spelled(key) for key in given if key not in parameters]
         wrong = [
-            f"{' and '.join(keys)} {what}" for keys, what in ((missing, "missing"), (given_too, "too much")) if keys
+            f"{' and '.join(keys)} {what}" for keys, what in ((missing, "missing"), (too_much, "too much")) if keys
         ]
-        raise ConfigError(f"{name} takes {', '.join(needed)} and no other settings: {', '.join(wrong)}.")
-    parameters: dict[str, Any] = {settings[key]: value for key, value in found.items()}
-    return kind(**parameters)
+        needed = ", ".join(map(spelled, parameters))
+        raise ConfigError(f"{name} takes {needed} and no other settings: {', '.join(wrong)}.")
+    return known[name].kind(**{parameters[key]: value for key, value in given.items()})
 
 
-def mechanism_option(names: Sequence[str], *, help: str = "How the votes are released.") -> Any:  # noqa: A002
-    """Return the option that takes one of these mechanisms by its name."""
+def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
+    """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
+    takers: dict[str, list[str]] = {}
+    meanings: dict[str, tuple[Any, str]] = {}
+    for entry in known.values():
+        for setting in entry.settings:
+            takers.setdefault(setting.name, []).append(entry.name)
+            meanings[setting.name] = entry.type_of(setting), setting.help
+    chosen = Parameter("mechanism", Parameter.KEYWORD_ONLY, annotation=Annotated[str, _mechanism_option([*known])])
+    settings = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[kind | None, typer.Option(help=f"{', '.join(takers[name])}: {said}.")],
+        )
+        for name, (kind, said) in meanings.items()
+    ]
+    return [chosen, *settings]
 
+
+def _mechanism_option(names: list[str]) -> Any:
     def named(text: str) -> str:
         if text not in names:
             raise ConfigError(f"--mechanism must be one of {', '.join(names)}. Got {text!r}.{_meant(text, names)}")
         return text
 
     return typer.Option(
-        help=help,
+        help="How labels are released from the votes.",
         parser=named,
         metavar=f"[{'|'.join(names)}]",
-        autocompletion=lambda: list(names),
+        autocompletion=lambda: names,
     )
+
+
+def _as_option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from tutelage.cli.config import RunConfig
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.events import Repeated
 from tutelage.lints import LARGE_EPSILON, Finding, lint
-from tutelage.mechanisms import InteractiveGNMax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.partition import canonical_ids
 from tutelage.report import ClassAccuracy
@@ -83,7 +82,7 @@ def _of(
         threshold=getattr(settings.mechanism, "threshold", None),
         stopping="fixed" if settings.public.rounds == 1 else "data-independent",
         tuned_on=settings.privacy.tuned_on,
-        mechanism="interactive" if isinstance(settings.mechanism, InteractiveGNMax) else None,
+        mechanism="interactive" if settings.mechanism.takes_predictions else None,
     )
 
 

@@ -12,7 +12,7 @@ from tutelage.cli.config import RunConfig
 from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms import Mechanism
 from tutelage.neighboring import PrivacyUnit
 from tutelage.publishing import Proposal, Publication, publish_epsilon, recalled_publication
 from tutelage.publishing.coverage import check_complete, check_covered
@@ -36,7 +36,7 @@ def read_proposal(path: Path) -> Proposal:
 def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
     """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
     ledger, mechanism = settings.ledger, settings.mechanism
-    if isinstance(mechanism, InteractiveGNMax) or settings.public.rounds > 1:
+    if mechanism.takes_predictions or settings.public.rounds > 1:
         raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
     if not ledger.exists():
         raise ConfigError(

@@ -9,16 +9,7 @@ import typer
 from tutelage._files import read_arrays
 from tutelage._validation import probability
 from tutelage.budget import round_up
-from tutelage.cli.mechanisms import (
-    MECHANISMS,
-    Scale,
-    Sigma,
-    SigmaThreshold,
-    Threshold,
-    as_option,
-    build_mechanism,
-    mechanism_option,
-)
+from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.proposals import read_proposal, released_once, same_unit
 from tutelage.cli.public_rows import read_rows
@@ -32,8 +23,6 @@ from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.votes import VoteHistogram
 
-_PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
-MechanismOption = Annotated[str, mechanism_option(_PUBLISHED)]
 Array = Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -48,12 +37,13 @@ publish = typer.Typer(
 
 
 @publish.command()
+@choosing_mechanism()
 def propose(
     proxy: Annotated[
         Path,
         typer.Argument(help="npz file with PUBLIC votes like those expected: queries x classes.", show_default=False),
     ],
-    mechanism: MechanismOption,
+    released_by: Chosen,
     delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
     ledger: Annotated[
@@ -64,10 +54,6 @@ def propose(
     ] = None,
     margin: Annotated[float, typer.Option(help="How many times the cost of the public votes is allowed.")] = 2.0,
     refusal: Annotated[float, typer.Option(help="Chance that the test refuses votes within the margin.")] = 0.05,
-    scale: Scale = None,
-    sigma: Sigma = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
@@ -77,8 +63,6 @@ def propose(
     Do this before any label is released: the ledger records the proposal.
     """
     probability(delta, "--delta", "publish propose")
-    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
-    released_by = build_mechanism(mechanism, given, as_option)
     check_output(output, proxy, ledger)
     paying = Ledger.open(ledger)
     if "format" in read_arrays(proxy):
@@ -89,8 +73,9 @@ def propose(
     votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
     paying.history().check_share(delta)
     votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
-    imagined = released_by.release(votes, SimulationNoise(0), None).answered if mechanism == "confident" else None
-    planned = released_once(released_by, votes, imagined)
+    by = released_by.mechanism
+    imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
+    planned = released_once(by, votes, imagined)
     proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
     record(proposal, paying)
     with written_whole(output) as part:
@@ -106,24 +91,20 @@ def propose(
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
     typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {state}")
-    settings = " ".join(f"{as_option(name)} {value:g}" for name, value in given.items() if value is not None)
     typer.echo(
         f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
-        f"{ledger} --mechanism {mechanism} {settings}"
+        f"{ledger} {released_by.as_options()}"
     )
 
 
 @publish.command("test")
+@choosing_mechanism()
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
     public: Annotated[Path, typer.Argument(help="Public rows that were labelled: csv, or npz.", show_default=False)],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes that the labels came from.")],
-    mechanism: MechanismOption,
+    released_by: Chosen,
     ledger: Annotated[Path, typer.Option(help="The ledger that paid for the labels; it pays for the test.")],
-    scale: Scale = None,
-    sigma: Sigma = None,
-    threshold: Threshold = None,
-    sigma_threshold: SigmaThreshold = None,
     question: Annotated[str, typer.Option(help="What was voted on, as for `tutelage label`.")] = "",
     array: Array = None,
     public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
@@ -134,15 +115,13 @@ def put_to_the_test(
     as_json: AsJson = False,
 ) -> None:
     """Test PROPOSAL, once, and print the epsilon that may be published. VOTES are those behind the labels of PUBLIC."""
-    given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
-    released_by = build_mechanism(mechanism, given, as_option)
     if output is not None:
         check_output(output, proposal, public, votes, ledger)
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
     same_unit(wanted, paying.unit)
     rows, about = read_rows(public, public_array, question)
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
-    session = LabelingSession(histogram, released_by, paying, question=about)
+    session = LabelingSession(histogram, released_by.mechanism, paying, question=about)
     released = session.released(rows)
     publication = publish_epsilon(released, paying, wanted, rows, question=about)
     if output is not None:

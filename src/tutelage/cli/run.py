@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from tutelage.accounting import bounds_2017
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.classifier import PATEClassifier
-from tutelage.cli.config import PublishedSection, RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.costs import batches_of, frontier_of
-from tutelage.cli.features import describe_features, learn_features
 from tutelage.cli.objections import objections_before, objections_on_card, say
 from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
+from tutelage.cli.pipeline import build_classifier, describe_features
 from tutelage.cli.private_warnings import private_warnings
 from tutelage.cli.proposals import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
@@ -64,7 +64,15 @@ def run(
         typer.secho(f"tutelage: warning: {warning}", err=True, fg=typer.colors.YELLOW)
     proposal, ledger = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
-    model = _classifier(settings, data, ledger, checkpoints, data_changed=data_changed, progress=not as_json)
+    model = build_classifier(
+        settings,
+        data,
+        ledger=ledger,
+        epsilon=settings.privacy.epsilon,
+        data_changed=data_changed,
+        checkpoints=checkpoints,
+        progress=not as_json,
+    )
     _make_folders(settings)
     results.claim(_CHECKPOINTS)
     try:
@@ -139,40 +147,6 @@ def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path
         return None, settings.ledger
     proposal = read_proposal(settings.base / settings.privacy.proposal)
     return proposal, check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
-
-
-def _classifier(
-    settings: RunConfig,
-    data: RunData,
-    ledger: Path | Ledger,
-    checkpoints: Path,
-    *,
-    data_changed: bool,
-    progress: bool,
-) -> PATEClassifier:
-    features = learn_features(settings, data)
-    return PATEClassifier(
-        build_teacher(settings.teachers),
-        n_teachers=settings.teachers.number,
-        mechanism=settings.mechanism,
-        student=build_student(settings.student),
-        features=features.teachers,
-        student_features="rows" if settings.student.sees == "rows" else features.student,
-        classes=data.classes,
-        n_queries=settings.public.queries,
-        selection=settings.public.selection,
-        rounds=settings.public.rounds,
-        unit=None if settings.private is None else settings.private.entity,
-        ledger=ledger,
-        question="adult" if settings.private is None else settings.private.label,
-        epsilon=settings.privacy.epsilon,
-        data_changed=data_changed,
-        delta=settings.privacy.delta,
-        checkpoints=checkpoints,
-        random_state=settings.teachers.seed,
-        n_jobs=settings.teachers.jobs,
-        progress=progress,
-    )
 
 
 def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:

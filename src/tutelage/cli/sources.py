@@ -10,8 +10,7 @@ import numpy as np
 from tutelage._files import StoredArrays, read_arrays
 from tutelage._typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
-from tutelage.datasets import load_adult
-from tutelage.datasets.adult import NUMBERS
+from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import Table, read_csv
@@ -71,8 +70,10 @@ def load_sources(config: RunConfig) -> RunData:
     ConfigError, InvalidDataError
         If a file, column or array is missing or malformed; messages quote no private cell.
     """
+    if config.dataset is not None:
+        return _bundled(config.dataset)
     if config.private is None or config.public.file is None:
-        return _adult()
+        raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.base / config.private.file, config.base / config.public.file
     kinds = {private.suffix.lower(), public.suffix.lower()}
     if kinds == {".csv"}:
@@ -120,20 +121,20 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
     return data.X_public[: len(data.X_public) - (config.public.evaluate_last or 0)]
 
 
-def _adult() -> RunData:
-    adult = load_adult()
-    names = np.array(adult.classes)
-    texts = tuple(name for name in adult.feature_names if name not in NUMBERS)
-    features = (*NUMBERS, *texts)
-    order = [adult.feature_names.index(name) for name in features]
+def _bundled(name: str) -> RunData:
+    split = DATASETS[name]()
+    names = np.array(split.classes)
+    texts = tuple(name for name in split.feature_names if name not in split.numbers)
+    features = (*split.numbers, *texts)
+    order = [split.feature_names.index(name) for name in features]
     return RunData(
-        X_private=adult.X_private[:, order],
-        y_private=names[adult.y_private],
-        X_public=adult.X_public[:, order],
-        y_public=names[adult.y_public],
-        classes=adult.classes,
+        X_private=split.X_private[:, order],
+        y_private=names[split.y_private],
+        X_public=split.X_public[:, order],
+        y_public=names[split.y_public],
+        classes=split.classes,
         features=features,
-        numbers=NUMBERS,
+        numbers=split.numbers,
         texts=texts,
         columns=PublicColumns(features, (None,) * len(features)),
     )

@@ -1,8 +1,6 @@
 """Text from users and files: refused in names if a terminal would obey it, and escaped where it is printed."""
 
 import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from tutelage.exceptions import ConfigError
@@ -29,28 +27,6 @@ def require_printable(text: str, where: str) -> str:
     return text
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """Return what a TOML file says.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read, is no TOML, or holds a control character.
-    """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is not valid TOML: its lists are nested too deeply.") from None
-    except ValueError as error:
-        # Of a number of thousands of digits, Python's own words are about Python.
-        reason = "a number has too many digits" if "limit" in str(error) else str(error)
-        raise ConfigError(f"{path} is not valid TOML: {reason}.") from None
-    _require_all_printable(found, path)
-    return found
-
-
 def plain_console() -> Any:
     """Return a console on standard output that prints strings as text, never as markup; style is given beside them."""
     from rich.console import Console  # not every verb needs it
@@ -61,11 +37,3 @@ def plain_console() -> Any:
             return super().render_str(printable(text), **options)
 
     return PlainConsole(markup=False, emoji=False)
-
-
-def _require_all_printable(value: Any, path: Path) -> None:
-    if isinstance(value, str):
-        require_printable(value, f"An entry of {path}")
-    elif isinstance(value, dict | list):
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            _require_all_printable(part, path)

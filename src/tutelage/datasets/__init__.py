@@ -1,5 +1,8 @@
 """Data sets of the papers' experiments, each with its public description and its split."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from tutelage.datasets.adult import AdultSplit, load_adult
 from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage.datasets.images import (
@@ -11,7 +14,11 @@ from tutelage.datasets.images import (
     load_svhn_sample,
 )
 
+# What a configuration may name. Each returns an object with the fields of `AdultSplit`.
+DATASETS: Mapping[str, Callable[[], Any]] = {"adult": load_adult}
+
 __all__ = [
+    "DATASETS",
     "AdultSplit",
     "DiabetesSplit",
     "HospitalStays",

@@ -79,6 +79,8 @@ class AdultSplit:
         The 13 columns.
     classes : tuple of str
         Class names in label order.
+    numbers : tuple of str
+        Columns that hold numbers; the others hold codes of categories.
     """
 
     X_private: IntArray
@@ -87,6 +89,7 @@ class AdultSplit:
     y_public: IntArray
     feature_names: tuple[str, ...] = FEATURES
     classes: tuple[str, ...] = CLASSES
+    numbers: tuple[str, ...] = NUMBERS
 
 
 def load_adult(folder: str | Path | None = None) -> AdultSplit:

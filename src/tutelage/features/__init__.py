@@ -21,12 +21,14 @@ from tutelage.features.learned import (
     PublicSteps,
     neighbour_covariance,
 )
-from tutelage.features.recipes import glyph_features
+from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps, glyph_features
 
 __all__ = [
+    "FEATURE_MAPS",
     "UNKNOWN",
     "DeskewedImages",
     "FeatureMap",
+    "FeatureMaps",
     "GlyphGradients",
     "NeighbourWhitening",
     "OneHotColumns",

@@ -1,12 +1,15 @@
-"""Chains of feature maps that have done well, each learned from public rows in one call."""
+"""Feature maps that have done well, each learned from public rows in one call, and those that have a name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, require_public
 from tutelage.features.glyphs import GlyphGradients
-from tutelage.features.learned import NeighbourWhitening, PublicDiffusion, PublicPCA
+from tutelage.features.learned import NeighbourWhitening, PublicDiffusion, PublicPCA, PublicSteps
 from tutelage.features.rowwise import finite_rows
 
 
@@ -51,3 +54,43 @@ def glyph_features(
     rows = rows.through(axes)
     metric = NeighbourWhitening.learn(rows)
     return make_pipeline(gradients, axes, metric, PublicDiffusion.learn(rows.through(metric)))
+
+
+class FeatureMaps(NamedTuple):
+    """What teachers see instead of the rows, and what the student sees; None for the rows themselves."""
+
+    teachers: Any | None
+    student: Any | None
+
+
+def _glyphs(public: PublicRows, components: int, image_shape: Sequence[int] | None, _numbers: int) -> FeatureMaps:
+    if image_shape is None or len(image_shape) != 2:
+        raise InvalidParameterError(f"`image_shape` of the map glyphs must be [height, width]. Got {image_shape!r}.")
+    features = glyph_features(public, (image_shape[0], image_shape[1]), n_components=components)
+    return FeatureMaps(features, features[:-1])  # a student could not separate what the last step merges
+
+
+def _principal_axes(public: PublicRows, components: int, image_shape: Sequence[int] | None, _: int) -> FeatureMaps:
+    _refuse_image_shape(image_shape)
+    axes = PublicPCA.learn(public, components, whiten=True)
+    return FeatureMaps(axes, axes)
+
+
+def _steps(public: PublicRows, _: int, image_shape: Sequence[int] | None, numbers: int) -> FeatureMaps:
+    _refuse_image_shape(image_shape)
+    steps = PublicSteps.learn(public, numbers)
+    return FeatureMaps(steps, steps)
+
+
+def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
+    if image_shape is not None:
+        raise InvalidParameterError("`image_shape` belongs to the map `glyphs`. Leave it out.")
+
+
+# What a configuration may name. Each takes public rows, a number of components, the height and width of images, and how
+# many columns, the first ones, are numbers.
+FEATURE_MAPS: Mapping[str, Callable[[PublicRows, int, Sequence[int] | None, int], FeatureMaps]] = {
+    "glyphs": _glyphs,
+    "pca": _principal_axes,
+    "steps": _steps,
+}

@@ -7,13 +7,13 @@ import numpy as np
 
 from tutelage.budget import PublicEpsilon, round_up
 from tutelage.lints import Finding
-from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
+from tutelage.mechanisms import ConfidentGNMax, GNMax, Mechanism
+from tutelage.mechanisms.registry import CENTRAL, Entry
 from tutelage.planning.calibration import Planned
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-NAMES = {GNMax: "gnmax", LNMax: "lnmax", ExponentialMax: "exponential", ConfidentGNMax: "confident"}
 _SHOWN = 11
 
 
@@ -51,6 +51,11 @@ class Option:
     right_without_noise: float
     right: float
 
+    @property
+    def entry(self) -> Entry[Mechanism]:
+        """What users call the mechanism and its settings."""
+        return next(entry for entry in CENTRAL.values() if entry.kind is type(self.mechanism))
+
     def in_short(self) -> str:
         """Return the mechanism in one short line: threshold T, noise σ (of the check first) or b, all in votes."""
         match self.mechanism:
@@ -58,13 +63,13 @@ class Option:
                 return f"gnmax σ {sigma:.4g}"
             case ConfidentGNMax(threshold=threshold, sigma_threshold=check, sigma_vote=vote):
                 return f"confident T {threshold:g} σ {check:.4g}/{vote:.4g}"
-        return f"{NAMES[type(self.mechanism)]} b {self.mechanism.scale:.4g}"
+        return f"{self.entry.name} b {self.mechanism.scale:.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
         values = asdict(self)
         settings = values.pop("mechanism")
-        return {**values, "mechanism": {"name": NAMES[type(self.mechanism)], **settings}}
+        return {**values, "mechanism": {"name": self.entry.name, **settings}}
 
 
 @final
@@ -170,10 +175,9 @@ class Plan:
 
     def as_config(self) -> str:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
-        settings = self.recommended.as_dict()["mechanism"]
-        if "sigma_vote" in settings:
-            settings["sigma"] = settings.pop("sigma_vote")
-        lines = [f'name = "{settings.pop("name")}"', *(f"{name} = {value}" for name, value in settings.items())]
+        entry = self.recommended.entry
+        settings = entry.settings_of(self.recommended.mechanism)
+        lines = [f'name = "{entry.name}"', *(f"{name} = {value}" for name, value in settings.items())]
         return (
             f"[teachers]\nnumber = {self.recommended.teachers}\n\n[mechanism]\n" + "\n".join(lines) + "\n\n"
             f"[public]\nqueries = {self.recommended.queries}\n\n[privacy]\ndelta = {self.epsilon.delta}\n"

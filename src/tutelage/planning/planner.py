@@ -25,7 +25,7 @@ from tutelage.planning.expected_labels import (
     typical_counts,
     typical_votes,
 )
-from tutelage.planning.options import NAMES, Option, Plan, PlanPoint
+from tutelage.planning.options import Option, Plan, PlanPoint
 from tutelage.planning.teacher_model import TeacherModel
 from tutelage.progress import progress_bar
 from tutelage.votes import VoteHistogram
@@ -309,7 +309,7 @@ def _findings(target: _Target, option: Option, epsilon: float) -> tuple[Finding,
         threshold=option.mechanism.threshold if isinstance(option.mechanism, ConfidentGNMax) else None,
         stopping="fixed",
         tuned_on="public",
-        mechanism=NAMES[type(option.mechanism)],
+        mechanism=option.entry.name,
     )
 
 

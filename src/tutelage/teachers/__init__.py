@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.teachers.choosing import ensemble_of
 from tutelage.teachers.closed_form import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
-from tutelage.teachers.estimators import EstimatorTeachers
+from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
 from tutelage.teachers.heads import HeadTeachers
 from tutelage.teachers.statistics import PrivateStatistics
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from tutelage.teachers.networks import Network, NetworkTeachers
 
 __all__ = [
+    "TEACHERS",
     "CallableTeachers",
     "ClassMeans",
     "EstimatorTeachers",
@@ -35,6 +35,10 @@ __all__ = [
     "discard_checkpoints",
     "ensemble_of",
 ]
+# What a configuration may name besides the classifiers of scikit-learn.
+TEACHERS: dict[str, type[TeacherRecipe]] = {
+    kind.__name__: kind for kind in (ClassMeans, NaiveBayes, NearestNeighbours, Ridge)
+}
 _NETWORKS = {"Network", "NetworkTeachers"}
 
 

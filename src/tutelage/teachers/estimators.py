@@ -18,7 +18,7 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.base import Ensemble, public_rows
+from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.forests import with_fast_forests
 from tutelage.teachers.seeds import teacher_seed
@@ -220,3 +220,20 @@ def _checked_ballot(ballot: Matrix | None, n_queries: int, n_classes: int) -> Ba
     if ballot.shape != (n_queries,) or not np.isin(ballot, np.arange(n_classes)).all():
         raise InvalidBallotError("A teacher must predict one known class per row.")
     return ballot.astype(np.int16)
+
+
+def ensemble_of(
+    teacher: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+) -> TrainableTeachers:
+    """Return untrained teachers: those that a recipe makes, or clones of a scikit-learn classifier.
+
+    Parameters
+    ----------
+    teacher : TeacherRecipe or scikit-learn classifier
+        What each teacher is.
+    n_classes, seed, n_jobs, progress
+        As in `TeacherRecipe.ensemble`.
+    """
+    if isinstance(teacher, TeacherRecipe):
+        return teacher.ensemble(n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+    return EstimatorTeachers(teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)

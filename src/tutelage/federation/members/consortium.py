@@ -25,13 +25,8 @@ from tutelage.federation.sharing import PARTIES
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, GNMax
-from tutelage.mechanisms.local import (
-    KRandomizedResponse,
-    LocalGaussian,
-    LocalMechanism,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-)
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.mechanisms.registry import FEDERATED
 from tutelage.neighboring import KEY, ONE_ENTITY, NeighboringRelation, PrivacyUnit, former_name
 
 _FORMAT = 2  # 1 stored the name of a relation in place of its code
@@ -39,15 +34,7 @@ _MOST_CLASSES = 2**20
 _MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
 
 FederatedMechanism = GNMax | ConfidentGNMax | LocalMechanism
-_KINDS: tuple[type[FederatedMechanism], ...] = (
-    GNMax,
-    ConfidentGNMax,
-    KRandomizedResponse,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-    LocalGaussian,
-)
-_BY_NAME = {kind.__name__: kind for kind in _KINDS}
+_BY_NAME: dict[str, type[FederatedMechanism]] = {entry.kind.__name__: entry.kind for entry in FEDERATED.values()}
 
 
 @final
@@ -310,7 +297,7 @@ def _check_members(members: Sequence[object]) -> None:
 
 
 def _check_mechanism(mechanism: object) -> None:
-    if type(mechanism) in _KINDS:
+    if type(mechanism) in _BY_NAME.values():
         return
     kind = type(mechanism).__name__
     why = {

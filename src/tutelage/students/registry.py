@@ -1,21 +1,10 @@
-"""Students and selection rules by name, and the student where nobody chose one."""
+"""Students by name, and the default student."""
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.propagation import LabelPropagationStudent
-from tutelage.students.selection import (
-    BinaryExperts,
-    FirstRows,
-    LeastConfident,
-    Medoids,
-    QuerySelector,
-    RandomRows,
-    SiameseSimilarity,
-    TypiClust,
-)
 from tutelage.students.self_training import SelfTrainingStudent
 
 STUDENTS: dict[str, tuple[str, str]] = {  # module and class, loaded when named: networks need the torch extra
@@ -25,15 +14,6 @@ STUDENTS: dict[str, tuple[str, str]] = {  # module and class, loaded when named:
     "adversarial": ("tutelage.students.networks", "AdversarialStudent"),
     "consistency": ("tutelage.students.networks", "ConsistencyStudent"),
     "noisy-self-training": ("tutelage.students.networks", "NoisySelfTrainingStudent"),
-}
-SELECTORS: dict[str, Callable[[], QuerySelector]] = {
-    "first": FirstRows,
-    "random": RandomRows,
-    "medoids": Medoids,
-    "typiclust": TypiClust,
-    "least-confident": LeastConfident,
-    "binary-experts": BinaryExperts,
-    "siamese": SiameseSimilarity,
 }
 
 
@@ -56,22 +36,6 @@ def student_named(name: str, **parameters: Any) -> Any:
         raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
     module, kind = STUDENTS[name]
     return getattr(import_module(module), kind)(**parameters)
-
-
-def selector_named(name: str) -> QuerySelector:
-    """Return the rule of this name, with its default settings.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is none; the message lists those that there are.
-    """
-    if name not in SELECTORS:
-        raise InvalidParameterError(
-            f"There is no rule {name!r} to choose queries by. There are: {', '.join(SELECTORS)}. To choose by label, "
-            "see `class_balanced`: the labels must be paid for first."
-        )
-    return SELECTORS[name]()
 
 
 def default_student(*, public_features: bool) -> Any:

@@ -1,0 +1,53 @@
+"""What a configuration describes: the feature map, learned from its public rows, and the classifier."""
+
+from typing import Any
+
+from tutelage.classifier import PATEClassifier
+from tutelage.cli.config import RunConfig, build_student, build_teacher
+from tutelage.cli.sources import RunData, pool_of
+from tutelage.exceptions import ConfigError
+from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
+
+
+def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
+    """Return the feature maps of ``[features]``, learned from public rows that are not kept for scoring."""
+    if settings.features is None:
+        return FeatureMaps(None, None)
+    section, public = settings.features, PublicRows(pool_of(settings, data), _source(settings))
+    try:
+        return FEATURE_MAPS[section.map](public, section.components, section.image_shape, len(data.numbers))
+    except ValueError as error:  # about public rows and settings only
+        raise ConfigError(f"[features] does not fit the public rows. {error}") from None
+
+
+def describe_features(settings: RunConfig) -> str:
+    """Return what a card says about the feature map."""
+    if settings.features is None:
+        return "none"
+    return f"{settings.features.map}, learned from {_source(settings)}, part of the student and published with it"
+
+
+def _source(settings: RunConfig) -> str:
+    return settings.public.file or f"the public rows of {settings.dataset}"
+
+
+def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
+    """Return the classifier that a configuration describes, with the parameters that one verb adds."""
+    features = learn_features(settings, data)
+    described: dict[str, Any] = {
+        "n_teachers": settings.teachers.number,
+        "mechanism": settings.mechanism,
+        "student": build_student(settings.student),
+        "features": features.teachers,
+        "student_features": "rows" if settings.student.sees == "rows" else features.student,
+        "classes": data.classes,
+        "n_queries": settings.public.queries,
+        "selection": settings.public.selection,
+        "rounds": settings.public.rounds,
+        "unit": None if settings.private is None else settings.private.entity,
+        "question": settings.dataset if settings.private is None else settings.private.label,
+        "delta": settings.privacy.delta,
+        "random_state": settings.teachers.seed,
+        "n_jobs": settings.teachers.jobs,
+    }
+    return PATEClassifier(build_teacher(settings.teachers), **described, **more)

@@ -1,0 +1,85 @@
+"""TOML files and their tables: read, then checked by name and type; everything that the command line reads as TOML."""
+
+import difflib
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tutelage.cli.text import require_printable
+from tutelage.exceptions import ConfigError
+
+_MOST = 2**53  # up to which floats tell whole numbers apart
+_NAMED = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+    bool: "true or false",
+}
+Section = TypeVar("Section")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return what a TOML file says."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is not valid TOML: its lists are nested too deeply.") from None
+    except ValueError as error:
+        # Of a number of thousands of digits, Python's own words are about Python.
+        reason = "a number has too many digits" if "limit" in str(error) else str(error)
+        raise ConfigError(f"{path} is not valid TOML: {reason}.") from None
+    _require_all_printable(found, path)
+    return found
+
+
+def read_section(kind: type[Section], table: Any, name: str) -> Section:
+    """Return a table as the dataclass `kind`, whose fields say what it may hold."""
+    known = fields(kind)  # type: ignore[arg-type]
+    required = {item.name for item in known if item.default is MISSING and item.default_factory is MISSING}
+    check_entries(table, {item.name: item.type for item in known}, required, f"[{name}]")
+    return kind(**table)
+
+
+def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str], where: str) -> None:
+    """Refuse a table with unknown, missing or ill-typed entries."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
+    refuse_unknown(table, types, where)
+    for key, annotation in types.items():
+        if key in table:
+            _check_type(table[key], annotation, f"`{key}` in {where}")
+        elif key in required:
+            raise ConfigError(f"{where} needs `{key}`. Add it.")
+
+
+def refuse_unknown(table: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    """Refuse a table with an entry that is not known, and name the nearest one that is."""
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, 1)
+            hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
+            raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
+
+
+def _check_type(value: Any, annotation: Any, where: str) -> None:
+    allowed = getattr(annotation, "__args__", (annotation,))
+    if float in allowed:
+        allowed = (*allowed, int)
+    if isinstance(value, bool) != (bool in allowed) or not isinstance(value, allowed):
+        raise ConfigError(f"{where} must be {next(_NAMED[kind] for kind in allowed if kind in _NAMED)}. Got {value!r}.")
+    if isinstance(value, int | float) and not abs(value) <= _MOST:
+        raise ConfigError(f"{where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
+
+
+def _require_all_printable(value: Any, path: Path) -> None:
+    if isinstance(value, str):
+        require_printable(value, f"An entry of {path}")
+    elif isinstance(value, dict | list):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            _require_all_printable(part, path)

@@ -1,0 +1,139 @@
+"""Every mechanism by name, with its settings and the instances that audits and tests use.
+
+The command line, run configurations, the planner, the audits, consortia and the tests take their lists from here. To
+add a mechanism, add an entry; `tests/conventions/test_registry.py` says what else it needs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+from tutelage.mechanisms.base import Mechanism
+from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.local import (
+    KRandomizedResponse,
+    LocalGaussian,
+    LocalMechanism,
+    TruncatedGeometric,
+    TruncatedGeometricAsPrinted,
+)
+from tutelage.mechanisms.multi_label import MultiLabel
+from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
+
+Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
+
+
+class Setting(NamedTuple):
+    """A setting of a mechanism; the class checks its range."""
+
+    name: str  # on the command line and in configurations
+    parameter: str  # of the class
+    help: str
+
+
+class Entry(NamedTuple, Generic[Kind]):
+    """A mechanism as users choose it."""
+
+    name: str  # on the command line and in configurations
+    kind: type[Kind]
+    settings: tuple[Setting, ...]
+    line: str  # when to use it; the page that describes it repeats this line
+    sharp: tuple[Any, ...]  # arguments with so little noise that one vote shows
+    few_votes: tuple[Any, ...] = ()  # arguments whose noise and threshold are a few votes, if `sharp` has larger ones
+    federated: bool = False  # whether a consortium can run it
+
+    def make_sharp(self) -> Kind:
+        """Return the instance with so little noise that one vote shows."""
+        return self.kind(*self.sharp)
+
+    def make_of_few_votes(self) -> Kind:
+        """Return the instance whose noise and threshold are a few votes."""
+        return self.kind(*(self.few_votes or self.sharp))
+
+    def settings_of(self, mechanism: Kind) -> dict[str, Any]:
+        """Return the settings of an instance by the names that users know."""
+        return {setting.name: getattr(mechanism, setting.parameter) for setting in self.settings}
+
+    def type_of(self, setting: Setting) -> Any:
+        """Return the type of a setting."""
+        return get_type_hints(self.kind)[setting.parameter]
+
+
+_SCALE = Setting("scale", "scale", "scale of the noise, in votes (1/gamma)")
+_SIGMA = Setting("sigma", "sigma", "sigma of the noise on the vote counts, in votes")
+_CHECKED = (
+    Setting("threshold", "threshold", "votes that the winning class must reach under noise"),
+    Setting("sigma_threshold", "sigma_threshold", "sigma of the noise of the check, in votes"),
+    _SIGMA._replace(parameter="sigma_vote"),
+)
+_CONFIDENCE = Setting("confidence", "confidence", "student probability above which an unopposed prediction is kept")
+_EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
+_FINDINGS = Setting("findings", "n_findings", "yes-or-no findings per public row. The teachers vote on each separately")
+
+CENTRAL: Mapping[str, Entry[Mechanism]] = {
+    entry.name: entry
+    for entry in (
+        Entry[Mechanism]("lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)),
+        Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,), federated=True),
+        Entry[Mechanism](
+            "confident",
+            ConfidentGNMax,
+            _CHECKED,
+            "only answers that the teachers agree on",
+            sharp=(20.0, 2.0, 2.0),
+            few_votes=(2.0, 2.0, 2.0),
+            federated=True,
+        ),
+        Entry[Mechanism](
+            "interactive",
+            InteractiveGNMax,
+            (*_CHECKED, _CONFIDENCE),
+            "a student exists: ask where the teachers may contradict it",
+            sharp=(5.0, 2.0, 2.0, 0.6),
+            few_votes=(2.0, 2.0, 2.0, 0.6),
+        ),
+        Entry[Mechanism](
+            "exponential", ExponentialMax, (_SCALE,), "a pure ε per answer, and many answers compose better", (1.0,)
+        ),
+        Entry[Mechanism]("permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)),
+    )
+}
+LOCAL: Mapping[str, Entry[LocalMechanism]] = {
+    entry.name: entry
+    for entry in (
+        Entry[LocalMechanism](
+            "k-randomized-response",
+            KRandomizedResponse,
+            (_EPSILON,),
+            "the default: classes have no order",
+            (1.0,),
+            federated=True,
+        ),
+        Entry[LocalMechanism](
+            "truncated-geometric", TruncatedGeometric, (_EPSILON,), "classes have an order", (1.0,), federated=True
+        ),
+        Entry[LocalMechanism](
+            "truncated-geometric-as-printed",
+            TruncatedGeometricAsPrinted,
+            (_EPSILON,),
+            "only to compare with the paper's equation (2)",
+            (1.0,),
+            federated=True,
+        ),
+        Entry[LocalMechanism](
+            "local-gaussian", LocalGaussian, (_SIGMA,), "reports are only ever summed", (1.0,), federated=True
+        ),
+    )
+}
+# Wraps one of the others, so it is chosen by a setting of its own and not by name.
+MULTI_LABEL = Entry[Mechanism](
+    "multi-label", MultiLabel, (_FINDINGS,), "several findings per query", sharp=(GNMax(2.0), 2)
+)
+FEDERATED: Mapping[str, Entry[Any]] = {
+    name: entry for known in (CENTRAL, LOCAL) for name, entry in known.items() if entry.federated
+}
+ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), MULTI_LABEL, *LOCAL.values())
+
+
+def entry_of(mechanism: Mechanism | LocalMechanism) -> Entry[Any] | None:
+    """Return the entry of a mechanism's class; None for a mechanism of the user's own, even a subclass of one here."""
+    return next((entry for entry in ENTRIES if entry.kind is type(mechanism)), None)
