@@ -27,12 +27,12 @@ def example(
     name: Annotated[
         Example,
         typer.Argument(
-            help="adult: an experiment on bundled data. files: to fill in for your own.", show_default=False
+            help="adult: an experiment on bundled data. files: a template for your own files.", show_default=False
         ),
     ],
-    output: Annotated[Path | None, typer.Option("--output", help="File to write; default NAME.toml here.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
 ) -> None:
-    """Write a configuration for `tutelage run`, which an existing file is never replaced by."""
+    """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
     target = output or Path(f"{name.value}.toml")
     text = (files("tutelage.cli") / "examples" / f"{name.value}.toml").read_text(encoding="utf-8")
     try:

@@ -30,11 +30,16 @@ from tutelage.votes import VoteHistogram
 
 
 def label(
-    public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
-    votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
-    ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
+    public: Annotated[
+        Path, typer.Argument(help="Public rows that the teachers voted on (csv or npz).", show_default=False)
+    ],
+    votes: Annotated[
+        Path, typer.Option(help="npz file with the private votes, one row per public row, in the same order.")
+    ],
+    ledger: Annotated[Path, typer.Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
     mechanism: Annotated[
-        str, mechanism_option([*MECHANISMS], help="How the votes are released; interactive takes what confident does.")
+        str,
+        mechanism_option([*MECHANISMS], help="How labels are released. interactive needs the options of confident."),
     ],
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
     scale: Scale = None,
@@ -42,24 +47,32 @@ def label(
     threshold: Threshold = None,
     sigma_threshold: SigmaThreshold = None,
     confidence: Annotated[
-        float | None, typer.Option(help="interactive: probability from which on the student is confirmed.")
+        float | None, typer.Option(help="interactive: student probability above which an unopposed prediction is kept.")
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(help="interactive: npz file with the student's probabilities, rows x classes.")
+        Path | None, typer.Option(help="interactive: npz file with the student's probabilities (rows x classes).")
     ] = None,
     predictions_array: Annotated[
-        str | None, typer.Option(help="Array of the predictions in their file, if it holds several.")
+        str | None, typer.Option(help="Array of the predictions, if their file contains several.")
     ] = None,
     findings: Annotated[
-        int | None, typer.Option(help="Yes-or-no findings per public row, each voted on by itself.")
+        int | None,
+        typer.Option(help="Number of yes-or-no findings per public row. The teachers vote on each separately."),
     ] = None,
-    question: Annotated[str, typer.Option(help="What was voted on, if the same rows are asked several things.")] = "",
-    array: Annotated[str | None, typer.Option(help="Array of the votes in its file, if it holds several.")] = None,
-    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    question: Annotated[
+        str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
+    ] = "",
+    array: Annotated[str | None, typer.Option(help="Array of the votes, if their file contains several.")] = None,
+    public_array: Annotated[
+        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
+    ] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write released labels of PUBLIC rows. Rows asked before get the same label again, at no cost."""
+    """Label public rows from existing votes.
+
+    Rows that were labeled before get the same label again, and nothing is spent on them.
+    """
     given = {
         "scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold,
         "confidence": confidence,

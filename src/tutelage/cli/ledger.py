@@ -48,11 +48,11 @@ _UNITS = {
     Neighbours.OWNER: ONE_ENTITY.name,
 }
 
-File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 ledger = typer.Typer(
-    help="The privacy budget of a data set: make it, look at it, check it, export it.",
+    help="Create, show, verify and export the privacy budget of a data set.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -78,25 +78,27 @@ def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
 @ledger.command()
 def init(
     file: File,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of everything that will ever be released.")],
-    delta: Annotated[float, typer.Option(help="Delta of the same; below one over the number of people.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of all releases together.")],
+    delta: Annotated[
+        float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
+    ],
     neighbours: Annotated[
         Neighbours | None,
-        typer.Option(help="What it protects: entity, for all rows of one person, ...  [required without --for]"),
+        typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]"),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="What reports call that: patient_id.  [default: by --neighbours]")
+        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbours]")
     ] = None,
     member: Annotated[
         Path | None,
-        typer.Option("--for", help="Home of a member of a consortium: its terms say both, instead of the two above."),
+        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbours and --unit."),
     ] = None,
     order: Annotated[
-        float | None, typer.Option(help="Renyi order to keep the limit at.  [default: the best for Gaussian noise]")
+        float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the ledger of a data set. Its budget is fixed from then on."""
+    """Create the ledger of a data set. Its budget cannot be changed later."""
     if member is None:
         protects, query, owner = unit_of(_stated(neighbours), unit), None, None
     elif neighbours is None and unit is None:
@@ -110,7 +112,7 @@ def init(
 
 @ledger.command()
 def show(file: File, as_json: AsJson = False) -> None:
-    """Print what is spent and what remains; public values only."""
+    """Print the spent and the remaining budget. All printed values are public."""
     _print(_opened(file).state(), file, as_json=as_json)
 
 
@@ -118,11 +120,11 @@ def show(file: File, as_json: AsJson = False) -> None:
 def verify(
     file: File,
     head: Annotated[
-        str | None, typer.Option(help="A head printed earlier and kept elsewhere; the ledger must still hold it.")
+        str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every entry, answer and sum of a ledger. With --head, also check that it was not rolled back behind it."""
+    """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
     state = _opened(file).verify(head)
@@ -138,7 +140,7 @@ def verify(
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print what was spent since each state of the data. It is a share of the budget, and no epsilon of its own."""
+    """Print the budget spent since each change of the data. It is a share of the budget, not an epsilon."""
     opened = _opened(file)
     found, budget = exposures(opened.export()), opened.state().budget
     if as_json:
@@ -154,9 +156,9 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def export(
     file: File,
-    output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write to.  [default: standard output]")] = None,
 ) -> None:
-    """Print every entry with its hash, one JSON object per line. Nothing in it is secret."""
+    """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
     if output is not None:
         check_output(output, file)
     lines = "".join(f"{json.dumps(entry)}\n" for entry in _opened(file).export())

@@ -21,35 +21,40 @@ _FILES = ("plan.json", "plan.png", "plan.svg")
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Target epsilon of all answers together.", show_default=False)],
-    rows: Annotated[int, typer.Option(help="Number of private rows, or of people.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Target epsilon of all labels together.", show_default=False)],
+    rows: Annotated[int, typer.Option(help="Approximate number of private rows, or of people.", show_default=False)],
     classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="Target delta, below one over the number of people.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Target delta. Keep it below 1 / the number of people.")] = 1e-5,
     queries: Annotated[
-        int | None, typer.Option(help="Labels wanted.  [default: as many as keep --label-accuracy]")
+        int | None, typer.Option(help="Number of queries.  [default: as many as --label-accuracy allows]")
     ] = None,
-    public_rows: Annotated[int | None, typer.Option(help="Public rows there are to ask about.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if it is fixed: hospitals.")] = None,
+    public_rows: Annotated[int | None, typer.Option(help="Number of public rows that you have.")] = None,
+    teachers: Annotated[
+        int | None, typer.Option(help="Number of teachers, if it is fixed, such as one per hospital.")
+    ] = None,
     teacher_accuracy: Annotated[
         list[str] | None,
-        typer.Option(help="ROWS=SHARE: a teacher trained on ROWS rows is right on SHARE of public rows. Give two."),
+        typer.Option(
+            help="ROWS=SHARE: a teacher trained on ROWS rows labels SHARE of public rows correctly. Can be repeated."
+        ),
     ] = None,
     proxy_votes: Annotated[
-        list[Path] | None, typer.Option(help="npz file with votes of PUBLIC teachers. Several sizes are better.")
+        list[Path] | None,
+        typer.Option(help="npz file with votes of teachers trained on PUBLIC data. Can be repeated for other sizes."),
     ] = None,
     proxy_rows: Annotated[
-        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if its file does not say.")
+        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if the file does not state it.")
     ] = None,
     label_accuracy: Annotated[
         float | None,
-        typer.Option(help="Share of the released labels that should be right.  [default: 2 points below no noise]"),
+        typer.Option(help="Share of labels that must be right.  [default: 2 points below the share without noise]"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Recommend teachers, noise and queries from public knowledge; no private row or vote is read."""
+    """Recommend teachers, noise and queries for a target epsilon. No private row or vote is read."""
     try:
         model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
         results = None if output is None else _results_folder(output, proxy_votes or [])

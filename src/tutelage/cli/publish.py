@@ -35,12 +35,12 @@ from tutelage.votes import VoteHistogram
 
 _PUBLISHED = [name for name in MECHANISMS if name != "interactive"]  # its check needs a student's predictions
 MechanismOption = Annotated[str, mechanism_option(_PUBLISHED)]
-Array = Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")]
-Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")]
+Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
+Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 publish = typer.Typer(
-    help="An epsilon below the data-independent one that may be published: propose it, then test it, once.",
+    help="Publish an epsilon below the worst case: propose it on public votes, then test it once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,19 +52,25 @@ publish = typer.Typer(
 def propose(
     proxy: Annotated[
         Path,
-        typer.Argument(help="npz file with PUBLIC votes like those expected: queries x classes.", show_default=False),
+        typer.Argument(
+            help="npz file with PUBLIC votes that resemble the private ones (queries x classes).", show_default=False
+        ),
     ],
     mechanism: MechanismOption,
     delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
     ledger: Annotated[
-        Path, typer.Option(help="The ledger that will pay; the proposal is recorded in it, before its first label.")
+        Path, typer.Option(help="Ledger of the private data. It records the proposal and must not contain labels yet.")
     ],
     queries: Annotated[
-        int | None, typer.Option(help="Queries planned, if not as many as there are public votes.")
+        int | None, typer.Option(help="Number of planned queries.  [default: the number of public votes]")
     ] = None,
-    margin: Annotated[float, typer.Option(help="How many times the cost of the public votes is allowed.")] = 2.0,
-    refusal: Annotated[float, typer.Option(help="Chance that the test refuses votes within the margin.")] = 0.05,
+    margin: Annotated[
+        float, typer.Option(help="Factor by which the private votes may cost more than the public ones.")
+    ] = 2.0,
+    refusal: Annotated[
+        float, typer.Option(help="Chance that the test fails although the votes are within the margin.")
+    ] = 0.05,
     scale: Scale = None,
     sigma: Sigma = None,
     threshold: Threshold = None,
@@ -73,7 +79,7 @@ def propose(
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose the smallest epsilon that votes like PROXY bear.
+    """Propose the smallest epsilon that votes like PROXY support.
 
     Do this before any label is released: the ledger records the proposal.
     """
@@ -117,24 +123,31 @@ def propose(
 @publish.command("test")
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    public: Annotated[Path, typer.Argument(help="Public rows that were labelled: csv, or npz.", show_default=False)],
-    votes: Annotated[Path, typer.Option(help="npz file with the private votes that the labels came from.")],
+    public: Annotated[Path, typer.Argument(help="Public rows that were labeled (csv or npz).", show_default=False)],
+    votes: Annotated[Path, typer.Option(help="npz file with the private votes behind the labels.")],
     mechanism: MechanismOption,
-    ledger: Annotated[Path, typer.Option(help="The ledger that paid for the labels; it pays for the test.")],
+    ledger: Annotated[
+        Path, typer.Option(help="Ledger that the labels were spent from. The test is spent from it too.")
+    ],
     scale: Scale = None,
     sigma: Sigma = None,
     threshold: Threshold = None,
     sigma_threshold: SigmaThreshold = None,
-    question: Annotated[str, typer.Option(help="What was voted on, as for `tutelage label`.")] = "",
+    question: Annotated[str, typer.Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
     array: Array = None,
-    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
+    public_array: Annotated[
+        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
+    ] = None,
     teachers: Teachers = None,
     output: Annotated[
         Path | None, typer.Option(help="File to write the claim to, for `tutelage card --sanitised`.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL, once, and print the epsilon that may be published. VOTES are those behind the labels of PUBLIC."""
+    """Test PROPOSAL on the private votes and print the publishable epsilon.
+
+    Each proposal can be tested once.
+    """
     given = {"scale": scale, "sigma": sigma, "threshold": threshold, "sigma_threshold": sigma_threshold}
     released_by = build_mechanism(mechanism, given, as_option)
     if output is not None:

@@ -40,21 +40,24 @@ _RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", 
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="TOML file that says what to do.", show_default=False)],
+    config: Annotated[Path, typer.Argument(help="TOML file with the configuration.", show_default=False)],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace earlier results. The earlier release stays spent.")
+        bool, typer.Option("--overwrite", help="Replace earlier results. Their budget stays spent.")
     ] = False,
     data_changed: Annotated[
         bool,
-        typer.Option("--data-changed", help="The private rows changed since the last run; the budget stays theirs."),
+        typer.Option(
+            "--data-changed",
+            help="Confirm that the private rows changed since the last run. The budget stays the same.",
+        ),
     ] = False,
     reveal_private: Annotated[
         bool,
-        typer.Option("--reveal-private", help="Also print the cost that depends on the votes. Never publish it."),
+        typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
-    """Train teachers, release noisy labels, train a student, and file what it cost."""
+    """Train teachers, release noisy labels, train a student, and write the privacy card."""
     settings = load_config(config)
     results = _results_folder(settings, config, overwrite=overwrite)
     data = load_sources(settings)
