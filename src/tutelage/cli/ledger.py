@@ -131,11 +131,11 @@ def verify(
     if as_json:
         typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
         return
-    typer.echo(f"{file} is whole: {state.entries:,} entries, {state.answers:,} remembered answers.")
+    typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is None:
-        typer.echo(f"Keep the head elsewhere, to find out a roll-back later with --head:\n{state.head}")
+        typer.echo(f"Store this head elsewhere to detect a rollback later (--head):\n{state.head}")
     else:
-        typer.echo(f"It holds the head given, and has not been rolled back behind it. Its head now is\n{state.head}")
+        typer.echo(f"It contains the given head, so it was not rolled back. Its head is now\n{state.head}")
 
 
 @ledger.command()
@@ -202,14 +202,16 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
-    table.add_row("unit of privacy", state.unit.name)
-    table.add_row("neighbouring data", state.unit.neighboring.sentence)
-    table.add_row("limit kept at", f"Rényi order {state.order:.4g}")
+    table.add_row("privacy unit", state.unit.name)
+    table.add_row("neighboring data", state.unit.neighboring.sentence)
+    table.add_row("Rényi order of the budget", f"{state.order:.4g}")
     table.add_row("entries", f"{state.entries:,}")
-    table.add_row("answers remembered", f"{state.answers:,}")
+    table.add_row("labels remembered", f"{state.answers:,}")
     if state.unsettled:
-        table.add_row("batches without answers", f"{state.unsettled:,}, still running or cut short; they stay spent")
-    table.add_row("made", state.opened)
+        table.add_row(
+            "batches without labels", f"{state.unsettled:,}, running or interrupted; their budget stays spent"
+        )
+    table.add_row("created", state.opened)
     console = plain_console()
     console.print(table)
     share = state.spent / state.budget
@@ -218,5 +220,5 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
     typer.echo(f"head {state.head}")
     if state.simulated:
-        warning = " answers were drawn with simulated noise, which protects nobody."
+        warning = " labels were drawn with simulated noise, which protects no one."
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))
