@@ -5,6 +5,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import pkgutil
 import re
 import runpy
 from typing import Any
@@ -197,6 +198,14 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def test_the_paths_of_the_architecture_are_functions_that_exist():
+    fences = re.findall(r"^```\n(.*?)^```", (REPOSITORY / "docs" / "architecture.md").read_text(), re.M | re.S)
+    named = re.findall(r"^ *([a-z_]+(?:\.\w+)+)", "".join(fences), re.MULTILINE)
+    assert len(named) > 25
+    for name in named:
+        assert callable(pkgutil.resolve_name(f"tutelage.{name}")), name
 
 
 def test_every_proof_and_test_that_the_source_names_exists():
