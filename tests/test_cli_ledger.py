@@ -73,8 +73,8 @@ def test_labels_are_written_charged_and_free_the_second_time(voted):
     assert [row[0] for row in rows[1:]] == [str(number) for number in range(60)]
     assert {row[1] for row in rows[1:]} <= {"0", "1", "2"}
     again = label(voted, *GNMAX)
-    assert "They took 0.0000 of the budget" in again.stdout
-    assert "Every row had been asked before" in again.stdout
+    assert "This spent 0.0000 of the budget" in again.stdout
+    assert "Every row was labeled before" in again.stdout
     assert labels(voted) == rows
 
 

@@ -153,4 +153,6 @@ def _print_table(
             table.add_row(value, order, publish, cost["method"] + averaged)
     plain_console().print(table)
     if not reveal:
-        typer.echo("Hidden values depend on the private votes; --reveal-private shows them to the data's owner.")
+        typer.echo(
+            "Hidden values depend on the private votes. The data set owner can print them with --reveal-private."
+        )

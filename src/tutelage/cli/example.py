@@ -18,8 +18,8 @@ class Example(StrEnum):
 
 
 _WHAT_NEXT = {
-    Example.adult: "It needs no other file. Next:",
-    Example.files: 'Fill in what is marked "yours" there. Then:',
+    Example.adult: "It needs no other file. Next, run:",
+    Example.files: 'Fill in the lines marked "yours". Then run:',
 }
 
 
@@ -39,5 +39,5 @@ def example(
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{target} is there already; name another file by --output.") from None
+        raise ConfigError(f"{target} exists already; name another file with --output.") from None
     typer.echo(f"Wrote {target}. {_WHAT_NEXT[name]}\n  tutelage run {target}")

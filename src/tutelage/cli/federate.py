@@ -76,8 +76,8 @@ def keygen(
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
-    typer.echo(f"{private} is the private key of {name}: it stays in this folder.")
-    typer.echo(f"{public} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}")
+    typer.echo(f"{private} is the private key of {name}. Keep it secret.")
+    typer.echo(f"Send {public} to the author of the terms. Its fingerprint is\n{identity.member.fingerprint}")
 
 
 @federate.command()
@@ -111,13 +111,13 @@ def join(
     if fingerprint is None:
         describe(consortium)
         typer.echo(
-            "Not joined yet. Compare this fingerprint with the other members by another way than this mailbox, then "
-            'run the same again with --fingerprint "…".'
+            "Not joined yet. Compare this fingerprint with the other members by telephone, not by this mailbox. Then "
+            'run the same command with --fingerprint "…".'
         )
         raise typer.Exit(1)
     member = Home(home)
     member.join(consortium, fingerprint)
-    typer.echo(f"{member.identity.member.name} takes part in {consortium.name!r}.")
+    typer.echo(f"{member.identity.member.name} has joined {consortium.name!r}.")
 
 
 @federate.command()
@@ -149,9 +149,9 @@ def ask(
     if as_json:
         typer.echo(json.dumps({**found, "ledger": None if budget is None else budget.state().as_dict()}, indent=2))
     elif asked.batch is None:
-        typer.echo("Every row was answered before; nothing new is asked, and nothing spent.")
+        typer.echo("Every row was labeled before. No query was sent, and nothing was spent.")
     else:
-        typer.echo(f"Batch {asked.batch.identifier} asks {asked.new:,} queries.")
+        typer.echo(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         if budget is not None:
             typer.echo(spent_and_remaining(budget.state()))
 
@@ -199,11 +199,11 @@ def vote(
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
     if cast.repeated:
-        typer.echo(f"Voted before: the same envelopes went again; {ballots} was not used.")
-    limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
+        typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
+    limit = "" if cast.queries == asked.n_queries else "; the budget has no room for more"
     to = ", ".join(sorted(cast.envelopes))
-    typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
-    typer.echo(f"They answer batch {asked.identifier}.")
+    typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
+    typer.echo(f"The votes are for batch {asked.identifier}.")
     typer.echo(spent_and_remaining(budget.state()))
 
 
@@ -252,7 +252,7 @@ def compute(
         return
     _print_left_out(done.left_out)
     typer.echo(
-        f"Labels of {done.queries:,} queries by {len(done.entities)} entities went, in shares, to the aggregator."
+        f"Sent the labels of {done.queries:,} queries by {len(done.entities)} hospitals, in shares, to the aggregator."
     )
 
 
@@ -293,7 +293,7 @@ def collect(
         typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
         return
     _print_left_out(found.left_out)
-    typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
+    typer.echo(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
     if budget is not None:
         typer.echo(spent_and_remaining(budget.state()))
 

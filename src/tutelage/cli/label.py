@@ -121,10 +121,10 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         typer.echo(json.dumps({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()}, indent=2))
         return
-    others = "" if answered == asked else " For the others the mechanism abstained."
-    typer.echo(f"{answered:,} of {asked:,} labels were given; they are in {output}.{others}")
-    typer.echo(f"They took {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
+    others = "" if answered == asked else " The mechanism abstained from the others."
+    typer.echo(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
+    typer.echo(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     typer.echo(spent_and_remaining(state))
     if remembered:
-        which = "Every row" if release.cost == 0 else f"{remembered:,} rows"
-        typer.echo(f"{which} had been asked before: the same answers again. These votes were not used for them.")
+        which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
+        typer.echo(f"{which} labeled before. The labels are the same, and these votes were not used for them.")

@@ -99,7 +99,7 @@ def figure_of(found: Plan) -> Figure:
     )
     return Figure(
         title=f"{round(best.answers):,} labels: expected to be right, by ε at δ = {found.epsilon.delta:g}",
-        x_label="ε, whatever the votes are",
+        x_label="worst-case ε",
         y_label="labels right (curves: gnmax), %",
         series=tuple(series),
         logarithmic=True,
@@ -116,7 +116,7 @@ def _results_folder(output: Path, inputs: list[Path]) -> ResultsFolder:
     output.mkdir(parents=True, exist_ok=True)
     require_writable(output)
     if not _can_draw():
-        typer.echo("No figure will be drawn, for that needs matplotlib: pip install 'tutelage[report]'.", err=True)
+        typer.echo("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
     return results
 
 
@@ -166,18 +166,18 @@ def _print(found: Plan) -> None:
     console = plain_console()
     console.print(found.as_table())
     if found.obstacle is not None:
-        console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)
-    best, head = found.recommended, "Recommended" if found.possible else "Nearest to it"
+        console.print(f"Infeasible: {found.obstacle}", style="bold red", highlight=False)
+    best, head = found.recommended, "Recommended" if found.possible else "Closest option"
     console.print(
-        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved ε is "
-        f"{round_up(found.epsilon.epsilon)} whatever the votes are, and may be published. To be expected: "
-        f"{best.answers:,.0f} labels, {best.right:.1%} of them right; if the votes are as expected, an exact ε of "
-        f"{round_up(found.private_epsilon)} by the votes, for the data's owner only.",
+        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved "
+        f"worst-case ε is {round_up(found.epsilon.epsilon)} and may be published. Expected: {best.answers:,.0f} "
+        f"labels, {best.right:.1%} of them right. If the votes are as expected, the vote-dependent ε is "
+        f"{round_up(found.private_epsilon)}, for the data set owner only.",
         highlight=False,
     )
     for finding in found.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
-    console.print("Assumed, and no part of the guarantee:", highlight=False)
+    console.print("Assumptions, which are not part of the guarantee:", highlight=False)
     for sentence in found.assumptions:
         console.print(f"  {sentence}", highlight=False)
     console.print("For the configuration of tutelage run:", highlight=False)

@@ -112,7 +112,7 @@ def propose(
         f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
-    typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
+    typer.echo(f"The test will spend {round_up(cost):.4f} of the budget. {spent_and_remaining(state)}")
     settings = " ".join(f"{as_option(name)} {value:g}" for name, value in given.items() if value is not None)
     typer.echo(
         f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
@@ -144,7 +144,7 @@ def put_to_the_test(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL on the private votes and print the publishable epsilon.
+    """Test PROPOSAL on the private votes and print its epsilon.
 
     Each proposal can be tested once.
     """
@@ -177,7 +177,7 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
         about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
         typer.echo(json.dumps({**about, **shown, "ledger": ledger.state().as_dict()}, indent=2))
         return
-    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. To publish: {claim}")
+    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. Publish: {claim}")
     typer.echo(f"Proved by: {claim.method}.")
-    typer.echo(f"Beside it, for any votes and the test included: {independent}")
+    typer.echo(f"Publish beside it the worst case, test included: {independent}")
     typer.echo(spent_and_remaining(ledger.state()))
