@@ -18,8 +18,8 @@ class Example(StrEnum):
 
 
 _WHAT_NEXT = {
-    Example.adult: "It needs no other file. Next, run:",
-    Example.files: 'Fill in the lines marked "yours". Then run:',
+    Example.adult: "It needs no other file. Next:",
+    Example.files: 'Fill in what is marked "yours" there. Then:',
 }
 
 
@@ -27,7 +27,7 @@ def example(
     name: Annotated[
         Example,
         typer.Argument(
-            help="adult: an experiment on bundled data. files: a template for your own files.", show_default=False
+            help="adult: an experiment on bundled data. files: to fill in for your own.", show_default=False
         ),
     ],
     output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
@@ -39,5 +39,5 @@ def example(
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{target} exists already; name another file with --output.") from None
+        raise ConfigError(f"{target} is there already; name another file by --output.") from None
     typer.echo(f"Wrote {target}. {_WHAT_NEXT[name]}\n  tutelage run {target}")

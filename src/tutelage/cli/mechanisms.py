@@ -111,7 +111,7 @@ def build_of(
     return kind(**parameters)
 
 
-def mechanism_option(names: Sequence[str], *, help: str = "How labels are released from the votes.") -> Any:  # noqa: A002
+def mechanism_option(names: Sequence[str], *, help: str = "How the votes are released.") -> Any:  # noqa: A002
     """Return the option that takes one of these mechanisms by its name."""
 
     def named(text: str) -> str:
