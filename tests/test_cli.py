@@ -513,7 +513,7 @@ def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
     assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
     configure(folder, room)
     gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout
-    assert "No cost that depends on the votes is known" in gaussian
+    assert "No vote-dependent cost is computed" in gaussian
     assert "NOT to publish" not in gaussian
 
 

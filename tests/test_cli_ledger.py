@@ -73,8 +73,8 @@ def test_labels_are_written_charged_and_free_the_second_time(voted):
     assert [row[0] for row in rows[1:]] == [str(number) for number in range(60)]
     assert {row[1] for row in rows[1:]} <= {"0", "1", "2"}
     again = label(voted, *GNMAX)
-    assert "They took 0.0000 of the budget" in again.stdout
-    assert "Every row had been asked before" in again.stdout
+    assert "This spent 0.0000 of the budget" in again.stdout
+    assert "Every row was labeled before" in again.stdout
     assert labels(voted) == rows
 
 
@@ -173,8 +173,8 @@ def test_verify_and_export(voted):
     assert label(voted, *GNMAX).returncode == 0
     head = state(voted)["head"]
     whole = tutelage("ledger", "verify", "a.ledger", "--head", head, cwd=voted).stdout
-    assert "a.ledger is whole: 3 entries, 60 remembered answers." in whole
-    assert "has not been rolled back" in whole
+    assert "a.ledger is intact: 3 entries, 60 remembered labels." in whole
+    assert "was not rolled back" in whole
     assert head in whole
     assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
     over = tutelage("ledger", "export", "a.ledger", "--output", "./a.ledger", cwd=voted)
@@ -245,7 +245,7 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     }
     assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
     again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
-    assert "Every query had been answered before" in again.stdout
+    assert "Every query was labeled before" in again.stdout
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"), ("sigma = 2.0", "sigma = 3.0"))
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]

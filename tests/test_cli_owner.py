@@ -54,13 +54,13 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
     write_rows(folder / "private.csv", 300, 9, extra={"smoker": smokers, "patient": PEOPLE})
     again = called("run", "config.toml", "--overwrite", "--data-changed", "--json", cwd=folder)
     assert (
-        "All queries were answered by an earlier run: they keep their labels, and the changed rows did" in again.stderr
+        "All queries were labeled by an earlier run. They keep their labels, and the changed rows did" in again.stderr
     )
     assert (folder / "out" / "labels.csv").read_text() == labels
     configure(folder, ROOM, ("queries = 40", "queries = 50"), private="")
     more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
-    assert " 40 of the queries were answered by an earlier run" in more.stderr
-    assert "40 queries had been answered before" in more.stdout
+    assert " 40 of the queries were labeled by an earlier run" in more.stderr
+    assert "40 queries were labeled before" in more.stdout
     configure(folder, ROOM, ('label = "ill"', 'label = "smoker"'), private="", public='label = "smoker"')
     other = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
     assert "answered" not in other.stdout + other.stderr

@@ -17,10 +17,10 @@ def test_a_plan_is_a_table_a_recommendation_and_its_assumptions(called):
     printed = called(*WISH)
     assert printed.returncode == 0, printed.stderr
     text = " ".join(printed.stdout.split())
-    assert "ε = 3 at δ = 1e-06, whatever the votes are" in text
+    assert "ε = 3 at δ = 1e-06, worst case" in text
     (short,) = re.findall(r"Recommended: \d+ teachers, (\w+ (?:T \d+ )?[σb] [\d./]+), \d+ queries", text)
     assert text.count(short) == 2  # in the table too
-    assert "Threshold T and noise" in text
+    assert "T is the threshold" in text
     assert "Nothing was said about the teachers" in text
     assert "[teachers] number = " in text
     assert max(map(len, printed.stdout.splitlines())) <= 80
@@ -79,7 +79,7 @@ def test_an_impossible_wish_says_why_and_what_would_do(called):
     hospitals = ("plan", "--epsilon", 1, "--rows", 2000, "--classes", 2, "--teachers", 10, "--queries", 50)
     printed = called(*hospitals, "--teacher-accuracy", "200=0.95")
     text = " ".join(printed.stdout.split())
-    assert "Not as wished: 50 answers at ε = 1 take so much noise" in text
+    assert "Infeasible: 50 answers at ε = 1 take so much noise" in text
     assert re.search(r"it would take .*ε of at least [\d.]+; or at least [\d,]+ teachers of as many rows each", text)
 
 

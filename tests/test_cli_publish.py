@@ -49,7 +49,7 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=("--mechanism
 def test_from_public_votes_to_a_published_epsilon(folder):
     proposed = propose(folder)
     assert proposed.returncode == 0, proposed.stderr
-    assert "The test takes" in proposed.stdout
+    assert "The test will spend" in proposed.stdout
     wanted = json.loads((folder / "p.json").read_text())["epsilon"]
     assert "not answered" in refusal(put_to_the_test(folder), code=1)
     label(folder)

@@ -77,9 +77,9 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     labels = np.array([0, 1, 2, 2, 1])
     np.savez(tmp_path / "rows.npz", X=np.arange(5.0)[:, None])
     said = run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
-    assert "asks 5 queries" in said
+    assert "with 5 queries" in said
     for name in HOSPITALS:
-        assert "on 5 of 5 queries went to left, middle, right" in cast(tmp_path, name, np.tile(labels, (10, 1)))
+        assert "on 5 of 5 queries to left, middle, right" in cast(tmp_path, name, np.tile(labels, (10, 1)))
     places = ["--mailbox", mail, "--timeout", str(BACKSTOP), "--home"]
     command = [sys.executable, "-m", "tutelage", "federate", "compute", *places]
     parties = [
@@ -90,16 +90,16 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
         out, err = party.communicate(timeout=BACKSTOP)
         assert party.returncode == 0, err
         assert all(line.startswith("Waiting for ") for line in err.splitlines())
-        assert "Labels of 5 queries by 3 entities went, in shares, to the aggregator." in out
+        assert "Sent the labels of 5 queries by 3 hospitals, in shares, to the aggregator." in out
     output = ("--output", tmp_path / "labels.npz")
-    assert "5 of 5 labels, by 3 entities" in run("collect", *as_member(tmp_path, "aggregator"), *output)
+    assert "5 of 5 labels, by 3 hospitals" in run("collect", *as_member(tmp_path, "aggregator"), *output)
     with np.load(tmp_path / "labels.npz") as written:
         np.testing.assert_array_equal(written["labels"], labels)  # wrong once in 1e20
         assert written["rows"].shape == (5, 1)
     standing = json.loads(run("status", "--mailbox", mail, "--json"))["batches"][0]
     assert standing["answered"] == HOSPITALS
     assert standing["computed"] == PARTIES
-    assert "Every row was answered before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
+    assert "Every row was labeled before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
     card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path, "--json")
     findings = {found["code"]: found["reason"] for found in json.loads(card.stdout)["findings"]}
     assert "ε holds only as long as 1 of those who answered keep" in findings["noise-from-shares"]
@@ -126,7 +126,7 @@ def test_the_local_model_needs_no_computing_party_and_no_ledger_of_the_aggregato
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     run("ask", tmp_path / "rows.npy", *aggregator)
     for name in HOSPITALS:
-        assert "went to aggregator" in cast(tmp_path, name, labels[None])
+        assert "queries to aggregator" in cast(tmp_path, name, labels[None])
     found = json.loads(run("collect", *aggregator, "--output", tmp_path / "labels.npz", "--json"))
     assert found["entities"] == HOSPITALS
     assert (found["asked"], found["answered"], found["ledger"]) == (5, 5, None)
@@ -265,7 +265,7 @@ def test_ballots_are_for_one_batch(tmp_path):
     assert "there are 2" in refusal(tutelage("federate", "vote", ballots, *member), 2)
     other = tutelage("federate", "vote", ballots, *member, "--batch", asked[1])
     assert f"holds ballots on another batch than {asked[1]}" in refusal(other, 2)
-    assert f"They answer batch {asked[0]}." in run("vote", ballots, *member, "--batch", asked[0])
+    assert f"The votes are for batch {asked[0]}." in run("vote", ballots, *member, "--batch", asked[0])
 
 
 def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp_path):
@@ -276,7 +276,7 @@ def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp
     (sent,) = (mail / "ballots").rglob("*.sealed")
     before = sent.read_bytes()
     said = cast(tmp_path, HOSPITALS[0], np.ones((1, 5), dtype=int))
-    assert "Voted before: the same envelopes went again; " in said
+    assert "The same envelopes were sent again, " in said
     assert "ballots.npy was not used." in said
     assert sent.read_bytes() == before
 
@@ -413,7 +413,7 @@ def test_a_batch_that_is_computed_is_not_waited_for_nor_paid_for_by_who_comes_la
     ledger = tutelage("ledger", "show", tmp_path / HOSPITALS[2] / "ledger", "--json")
     assert json.loads(ledger.stdout)["spent"] == 0
     early = tutelage("federate", "vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
-    assert "the same envelopes went again" in early.stdout  # who was in time may send again
+    assert "The same envelopes were sent again" in early.stdout  # who was in time may send again
 
 
 def test_a_ledger_for_a_member_is_no_other_members(tmp_path):
@@ -471,7 +471,7 @@ def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
     said = cast(tmp_path, HOSPITALS[0], np.zeros((1, 500), dtype=int))
     answered = int(said.split(" on ")[1].split(" of ")[0].replace(",", ""))
     assert 1 <= answered < 500
-    assert "; the budget allowed no more." in said
+    assert "; the budget has no room for more." in said
     np.save(tmp_path / "rows.npy", np.arange(500.0)[:, None] + 1000)
     asked = batch_of(run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail, "--json"))
     votes = tmp_path / HOSPITALS[0] / "ballots.npy"
@@ -526,7 +526,7 @@ def test_the_documented_consortium_works_as_it_is_typed(tmp_path, monkeypatch):
     (training,) = blocks("python")
     for name in ("hospital-1", "hospital-2", "hospital-3"):
         exec(training.replace("hospital-1", name), {})  # noqa: S102  our own documentation
-    assert "20 of 20 labels, by 3 entities" in follow(after, tmp_path)
+    assert "20 of 20 labels, by 3 hospitals" in follow(after, tmp_path)
     with np.load("labels.npz") as found:
         clear = np.abs(rows[:, 0]) > 0.5  # there nearly all 75 teachers agree
         np.testing.assert_array_equal(found["rows"], rows)
@@ -540,7 +540,7 @@ def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / name).mkdir(mode=0o700)
         np.save(f"{name}/ballots.npy", np.zeros((1, 20), dtype=int))
-    assert "20 of 20 labels, by 2 entities" in follow(blocks("sh")[2], tmp_path)
+    assert "20 of 20 labels, by 2 hospitals" in follow(blocks("sh")[2], tmp_path)
     assert json.loads(Path("mail/consortium.json").read_text())["colluding"] == 0
 
 

@@ -45,7 +45,7 @@ def badges() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     drawn = {
         "python.svg": badge("Python", project["requires-python"].replace(">=", "≥ "), _BLUE),
-        "licence.svg": badge("licence", project["license"], _BLUE),
+        "license.svg": badge("license", project["license"], _BLUE),
     }
     record = ROOT / "docs" / "results" / "planted-faults.json"
     if record.is_file():

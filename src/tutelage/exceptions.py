@@ -1,41 +1,42 @@
-"""Everything tutelage raises on purpose.
+"""Every error and warning of tutelage.
 
     TutelageError
-    ├── InvalidParameterError      a parameter is out of range            (also ValueError)
-    ├── InvalidDataError           rows, labels or a file cannot be used  (also ValueError)
-    │   ├── OverlappingShardsError one entity would reach two teachers
-    │   └── InvalidBallotError     a teacher's answer is no vote
-    ├── ConfigError                a run configuration is wrong
-    ├── TeacherTrainingError       an estimator failed on a shard
-    ├── UnsupportedEventError      no theorem here covers this release    (also TypeError)
-    ├── NothingToGainError         no epsilon below the data-independent one can be proposed
-    ├── LedgerError                a ledger does not do what was asked of it
-    │   ├── BudgetExceededError    the release would pass the budget; nothing was spent or drawn
-    │   ├── PublicationsExhaustedError  the ledger's δ is taken by other published epsilons
-    │   ├── LateProposalError      a proposal comes after a label, which may have shaped it
-    │   ├── LedgerMismatchError    it belongs to another data set, unit or budget
-    │   ├── LedgerTamperedError    its file was damaged, edited or rolled back
-    │   ├── LedgerLockedError      another process holds it for too long
-    │   └── LedgerStorageError     its file is missing, no ledger, read-only or cannot grow
-    ├── FederationError            a consortium's protocol cannot go on
-    │   ├── ForgedMessageError     a message is not what its sender signed for this recipient and batch
-    │   ├── StaleBatchError        a batch is closed, another consortium's, or not the one begun
-    │   ├── QuorumError            too few entities answered; nothing was opened
-    │   └── PartyLostError         a computing party failed or fell silent; nothing was opened
-    └── NotPublishableError        a private value met a public door      (also TypeError)
+    ├── InvalidParameterError  (also ValueError)
+    ├── InvalidDataError  (also ValueError)
+    │   ├── OverlappingShardsError
+    │   └── InvalidBallotError
+    ├── ConfigError
+    ├── TeacherTrainingError
+    ├── UnsupportedEventError  (also TypeError)
+    ├── NothingToGainError
+    ├── LedgerError
+    │   ├── BudgetExceededError
+    │   ├── PublicationsExhaustedError
+    │   ├── LateProposalError
+    │   ├── LedgerMismatchError
+    │   ├── LedgerTamperedError
+    │   ├── LedgerLockedError
+    │   └── LedgerStorageError
+    ├── FederationError
+    │   ├── ForgedMessageError
+    │   ├── StaleBatchError
+    │   ├── QuorumError
+    │   └── PartyLostError
+    └── NotPublishableError  (also TypeError)
 
-    BudgetContinuedWarning         a fit continues a budget               (a UserWarning)
-    RepeatedFitWarning             fits without a ledger spend together   (a UserWarning)
-    OneClassWarning                all released labels are of one class   (a UserWarning)
-    TeacherLostWarning             a teacher could not be trained         (a UserWarning)
-    AsPrintedWarning               a paper's equation is used as printed, though it is wrong  (a UserWarning)
+    UserWarning
+    ├── BudgetContinuedWarning
+    ├── RepeatedFitWarning
+    ├── OneClassWarning
+    ├── TeacherLostWarning
+    └── AsPrintedWarning
 
-An error is an output: messages name parameters, columns and files, never a count, a private label or a row.
+An error is an output: a message names parameters, columns and files, never a vote count, a private label or a row.
 """
 
 
 class TutelageError(Exception):
-    """Base of every error that tutelage raises on purpose."""
+    """Base of all errors of tutelage."""
 
 
 class InvalidParameterError(TutelageError, ValueError):
@@ -47,42 +48,42 @@ class InvalidDataError(TutelageError, ValueError):
 
 
 class OverlappingShardsError(InvalidDataError):
-    """One entity's rows would reach more than one teacher, which breaks the sensitivity claim."""
+    """The rows of one entity would go to more than one teacher, so one entity could change several votes."""
 
 
 class InvalidBallotError(InvalidDataError):
-    """A teacher's answer is not one class index, or abstention, per row."""
+    """A teacher returned something other than one class index, or an abstention, per row."""
 
 
 class ConfigError(TutelageError):
-    """A run configuration has a missing, unknown or ill-typed entry."""
+    """A configuration or a command has a missing, unknown or wrongly typed entry."""
 
 
 class TeacherTrainingError(TutelageError):
-    """The teachers' estimator raised on a shard; its own message is withheld because it may quote rows."""
+    """The estimator of the teachers failed on a shard. Its own message is withheld because it may quote rows."""
 
 
 class UnsupportedEventError(TutelageError, TypeError):
-    """No accounting rule here covers this event; nothing is claimed about it."""
+    """No accounting rule covers this event, so nothing is claimed about its cost."""
 
 
 class NothingToGainError(TutelageError):
-    """Votes like the public ones given bear no smaller epsilon than the data-independent one, which stands."""
+    """The public votes support no epsilon below the worst case. Publish the worst case."""
 
 
 class LedgerError(TutelageError):
-    """A ledger does not do what was asked of it; whatever it had recorded stays recorded."""
+    """A ledger refused. What it had recorded before stays recorded."""
 
 
 class BudgetExceededError(LedgerError):
-    """A release would pass the budget. Nothing was spent and no noise was drawn.
+    """The budget has no room for this release. Nothing was spent and no noise was drawn. Ask less, or add noise.
 
     Attributes
     ----------
     requested : int
-        Queries that were to be answered.
+        Number of queries asked.
     fitting : int
-        Queries like them that the budget still allows.
+        Number of such queries that the budget still allows.
     """
 
     def __init__(self, message: str, *, requested: int, fitting: int) -> None:
@@ -92,68 +93,68 @@ class BudgetExceededError(LedgerError):
 
 
 class PublicationsExhaustedError(LedgerError):
-    """The δ of the epsilons published through one ledger would pass the ledger's own."""
+    """The published epsilons of one ledger would need more δ than the ledger has."""
 
 
 class LateProposalError(LedgerError):
-    """A proposal was made after a label of the same ledger, so that private votes may have shaped it."""
+    """A proposal came after a label of the same ledger, so votes may have shaped it. Publish the worst-case epsilon."""
 
 
 class LedgerMismatchError(LedgerError):
-    """The ledger belongs to another data set, unit of privacy or budget than the release."""
+    """The ledger belongs to another data set, privacy unit or budget than the release. Name the right ledger."""
 
 
 class LedgerTamperedError(LedgerError):
-    """The ledger's file was damaged, edited, cut off or replaced by an older copy."""
+    """The ledger's file was damaged, edited, cut off or rolled back. Restore a copy that verifies with a head."""
 
 
 class LedgerLockedError(LedgerError):
-    """Another process has been writing to the ledger for longer than one waits."""
+    """Another process has been writing to the ledger for over a minute. Wait for it, and try again."""
 
 
 class LedgerStorageError(LedgerError):
-    """The ledger's file cannot be used: missing, no ledger, of a later format, read-only, or without room to grow."""
+    """The ledger file is missing, no ledger, of a later format, read-only, on a network disk, or cannot grow."""
 
 
 class FederationError(TutelageError):
-    """A consortium's protocol cannot go on; no vote was opened."""
+    """The protocol of a consortium cannot continue. No vote was opened."""
 
 
 class ForgedMessageError(FederationError):
-    """A message is not what its claimed sender signed for this recipient, consortium and batch."""
+    """A message is not what its sender signed for this recipient, consortium and batch."""
 
 
 class StaleBatchError(FederationError):
-    """A batch is closed already, of another consortium, or not the one whose computation was begun."""
+    """A batch is finished, of another consortium, or not the one whose computation was started."""
 
 
 class QuorumError(FederationError):
-    """Fewer entities answered than the noise was sized for; nothing was opened."""
+    """Too few hospitals voted, so the noise would be too small. Nothing was opened."""
 
 
 class PartyLostError(FederationError):
-    """A computing party failed, fell silent or was no peer; nothing was opened. The same shares may be tried again."""
+    """A computing party failed or stopped answering. Nothing was opened. Try again with the same shares."""
 
 
 class BudgetContinuedWarning(UserWarning):
-    """A fit went on spending a budget that earlier ones had spent from."""
+    """A fit continued a budget from which earlier fits had spent."""
 
 
 class RepeatedFitWarning(UserWarning):
-    """A fit without a ledger used rows, or an estimator, of earlier ones; what they spent adds up."""
+    """A fit without a ledger used the rows or the estimator of earlier fits. Their costs add up."""
 
 
 class OneClassWarning(UserWarning):
-    """Every released label is of the same class, which the student will therefore always answer."""
+    """All released labels are of the same class, so the student always predicts this class."""
 
 
 class TeacherLostWarning(UserWarning):
-    """A teacher's training killed its process whenever it was tried, so that it abstains."""
+    """The training of a teacher killed its process each time, so the teacher abstains."""
 
 
 class AsPrintedWarning(UserWarning):
-    """An equation of a paper is used as it is printed, though it does not do what the paper says of it."""
+    """An equation of a paper is used as printed, although it does not do what the paper claims."""
 
 
 class NotPublishableError(TutelageError, TypeError):
-    """A value that depends on the private votes was about to be printed, stored or put in a card."""
+    """A value that depends on the private votes must not be printed, stored or put on a card."""

@@ -22,20 +22,31 @@ _PAGE = "RESULTS.md"
 def reproduce(
     name: Annotated[
         str | None,
-        typer.Argument(help="Which one; --list names them.", show_default=False, autocompletion=lambda: list(NAMES)),
+        typer.Argument(
+            help="Name of a reproduction; see --list.", show_default=False, autocompletion=lambda: list(NAMES)
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all of them, in turn: 1.5 h on two cores.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Do less: about a minute each.")] = False,
-    download: Annotated[bool, typer.Option("--download", help="Fetch the data where they are not found.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON; with --all one per line.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Run all of them, one after the other (1.5 hours on two cores).")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a shorter form: about a minute each.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Download data sets that are missing.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the record as JSON. With --all, print one record per line.")
+    ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Folder for json, csv, figures and, with --all, a page of all."),
+        typer.Option("--output", help="Folder for json, csv and figures. With --all, also a page of all results."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="With --all: leave out what --output holds.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List what can be reproduced, and leave.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --all: skip reproductions that are already in --output.")
+    ] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the reproductions and exit.")] = False,
 ) -> None:
-    """Recompute a table or figure of the papers. Data are looked for in TUTELAGE_DATA and in the cache."""
+    """Recompute a table or figure of the papers.
+
+    Data sets are read from the folder TUTELAGE_DATA and from the cache.
+    """
     if list_all:
         for known in NAMES:
             typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")

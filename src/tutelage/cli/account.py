@@ -29,22 +29,28 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 @choosing_mechanism()
 def account(
-    votes: Annotated[Path, typer.Argument(help="npz file with vote counts, queries x classes.", show_default=False)],
+    votes: Annotated[
+        Path, typer.Argument(help="npz file with the vote counts (queries x classes).", show_default=False)
+    ],
     released_by: Chosen,
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
-    array: Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")] = None,
-    first: Annotated[int | None, typer.Option(help="Account for the first so many queries only.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    array: Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")] = None,
+    first: Annotated[int | None, typer.Option(help="Count only this many queries, from the first.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
     runs: Annotated[
-        int | None, typer.Option(help="confident: simulated runs to average private costs over.  [default: 20]")
+        int | None,
+        typer.Option(help="confident: number of simulated runs to average private costs over.  [default: 20]"),
     ] = None,
     reveal_private: Annotated[
         bool,
-        typer.Option("--reveal-private", help="Also print the costs that depend on the votes. Never publish them."),
+        typer.Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the epsilon of answering every query in VOTES once, publishable and private."""
+    """Compute the epsilon of labeling every query in VOTES once.
+
+    The worst-case epsilon may be published. The vote-dependent ones are private.
+    """
     probability(delta, "--delta", "account")
     if runs is not None and released_by.name != "confident":
         raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {released_by.name}.")
@@ -131,4 +137,6 @@ def _print_table(
             table.add_row(value, order, publish, cost["method"] + averaged)
     plain_console().print(table)
     if not reveal:
-        typer.echo("Hidden values depend on the private votes; --reveal-private shows them to the data's owner.")
+        typer.echo(
+            "Hidden values depend on the private votes. The data set owner can print them with --reveal-private."
+        )

@@ -21,33 +21,33 @@ from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageErro
 
 # What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
 _PURPOSES = {
-    "Begin": {
-        "example": "Write a configuration to run or to fill in.",
-        "plan": "Find teachers, noise and queries for a budget.",
+    "Start": {
+        "example": "Write a starter configuration.",
+        "plan": "Recommend teachers, noise and queries for a budget.",
     },
     "Release": {
         "run": "Train teachers, release labels, train a student.",
-        "label": "Label public rows from votes that are there.",
-        "federate": "The same between owners: nobody sees a vote.",
+        "label": "Label public rows from existing votes.",
+        "federate": "Run PATE between several hospitals without sharing votes.",
     },
-    "Keep account": {
-        "ledger": "The budget of a data set: make, show, verify it.",
-        "account": "Price votes by every analysis there is.",
-        "publish": "Propose and test an ε below that for any votes.",
-        "card": "Write the page that a privacy officer files.",
+    "Budget and reports": {
+        "ledger": "Create, show and verify the budget of a data set.",
+        "account": "Compute the privacy cost of existing votes.",
+        "publish": "Prove a smaller ε that may be published.",
+        "card": "Write the privacy card for your privacy officer.",
     },
     "Check": {
-        "audit": "Attack the pipeline as installed.",
+        "audit": "Attack your own pipeline before you release anything.",
         "reproduce": "Recompute a table or figure of the papers.",
     },
 }
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
-    ("tutelage example adult", "write adult.toml: an experiment on bundled data"),
-    ("tutelage run adult.toml", "run it, in 20 seconds, and write its privacy card"),
-    ("tutelage example files", "write files.toml, to fill in for your own csv or npz"),
+    ("tutelage example adult", "write adult.toml, an experiment on bundled data"),
+    ("tutelage run adult.toml", "run it and write its privacy card (20 seconds)"),
+    ("tutelage example files", "write files.toml, to fill in for your own files"),
 )
-_EPILOG = "`tutelage VERB --help` says more; so does the folder docs/ of the source, from docs/index.md on."
+_EPILOG = "Run `tutelage VERB --help` for the options of a verb. The documentation starts at docs/index.md."
 
 _INTERRUPTED = 130  # exit codes as a shell reports a signal: 128 and its number
 _TERMINATED = 143
@@ -145,12 +145,13 @@ def _print_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Learn from sensitive data, publish the model, and prove what it cost.
 
-    Private aggregation of teacher ensembles (PATE): teachers vote, noise protects, a student learns.
+    Private Aggregation of Teacher Ensembles (PATE): teachers trained on private data vote on public rows, noise
+    protects the votes, and a student learns from the released labels.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

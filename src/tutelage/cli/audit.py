@@ -38,16 +38,19 @@ _FOR_THE_OWNER = (
 
 
 def audit(
-    config: Annotated[Path, typer.Argument(help="The TOML file of `tutelage run`.", show_default=False)],
-    draws: Annotated[int, typer.Option(help="Releases of each made-up vote count.")] = 40_000,
-    entities: Annotated[int, typer.Option(help="Entities, or rows, that are changed one at a time.")] = 4,
+    config: Annotated[Path, typer.Argument(help="TOML file for `tutelage run`.", show_default=False)],
+    draws: Annotated[int, typer.Option(help="Number of noisy labels to draw from each synthetic histogram.")] = 40_000,
+    entities: Annotated[int, typer.Option(help="Number of people, or rows, to change, one at a time.")] = 4,
     membership: Annotated[
         bool,
-        typer.Option("--membership", help="Also run the whole pipeline 40 times and try to tell who was in it."),
+        typer.Option("--membership", help="Also attack membership: run the pipeline 40 times and guess who was in it."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Try to break the pipeline: its noise, its sensitivity, its public rows. Exit code 3 if a check fails."""
+    """Test the noise, the sensitivity and the public rows of a pipeline.
+
+    The exit code is 3 if a check fails.
+    """
     check_draws(integer_at_least(draws, 1_000, "--draws", "audit"), "--draws", "audit")
     integer_at_least(entities, 1, "--entities", "audit")
     settings = load_config(config)

@@ -38,33 +38,40 @@ def card(
         Path | None, typer.Argument(help="Results folder of `tutelage run`, or a card.json.", show_default=False)
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="The ledger of the private data: brings the budget up to date, and its history.")
+        Path | None, typer.Option(help="Ledger of the private data, to update the budget and its history on the card.")
     ] = None,
     state: Annotated[
-        list[str] | None, typer.Option(help=f"TOPIC=TEXT to quote on the card; may be repeated. Topics: {_TOPICS}.")
+        list[str] | None,
+        typer.Option(help=f"TOPIC=TEXT: your own statement, quoted on the card. Can be repeated. Topics: {_TOPICS}."),
     ] = None,
-    statements: Annotated[Path | None, typer.Option(help="TOML file of such texts, one entry per topic.")] = None,
+    statements: Annotated[
+        Path | None, typer.Option(help="TOML file with such statements, one entry per topic.")
+    ] = None,
     sanitised: Annotated[
         Path | None,
         typer.Option(
-            help="Claim of `tutelage publish test --output`, for the same --ledger: puts its epsilon on the card."
+            help="Claim that `tutelage publish test --output` wrote; its epsilon goes on the card. Needs --ledger."
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder to write to.  [default: the results folder]", show_default=False)
     ] = None,
     private_votes: Annotated[
-        Path | None, typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead. Never publish it.")
+        Path | None,
+        typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead of a card. Never publish it."),
     ] = None,
-    array: Annotated[str | None, typer.Option(help="Array of the private votes, if its file holds several.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    array: Annotated[str | None, typer.Option(help="Array of the private votes, if the file contains several.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="npz file with the right class index of each row voted on; private report only.")
+        Path | None, typer.Option(help="npz file with the true class index of each query. For the private report only.")
     ] = None,
     ballots: Annotated[
-        Path | None, typer.Option(help="npz file with ballots, teachers x rows; private report only, with --labels.")
+        Path | None,
+        typer.Option(
+            help="npz file with the ballots (teachers x queries). For the private report only; needs --labels."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of where it is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of its location.")] = False,
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:

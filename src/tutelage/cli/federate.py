@@ -34,23 +34,21 @@ from tutelage.federation.messages.standing import standing, standing_of
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 
-HomeOption = Annotated[Path, typer.Option("--home", help="This member's own folder, with its private key.")]
-MailboxOption = Annotated[Path, typer.Option("--mailbox", help="The folder that all members reach or send around.")]
+HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this member, with its private key.")]
+MailboxOption = Annotated[Path, typer.Option("--mailbox", help="Folder that all members share or exchange.")]
 BatchOption = Annotated[
     str | None,
-    typer.Option(
-        "--batch", help="Which batch, by the start of its identifier.  [default: the one that is not done yet]"
-    ),
+    typer.Option("--batch", help="Start of the identifier of the batch.  [default: the only unfinished batch]"),
 ]
 _LAST_PORT = 65535
 _FIX = "Run `tutelage federate init`, or check --mailbox."
 KeysChangedOption = Annotated[
-    bool, typer.Option("--keys-changed", help="The ledger is this member's own, from before it made new keys.")
+    bool, typer.Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 federate = typer.Typer(
-    help="Teachers at different owners: nobody sees a vote. See docs/federation.md for who does what.",
+    help="Run PATE between several hospitals without sharing votes. See docs/federation.md for the steps.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,14 +58,17 @@ federate = typer.Typer(
 
 @federate.command()
 def keygen(
-    name: Annotated[str, typer.Argument(help="What the member is called.", show_default=False)],
-    role: Annotated[Role, typer.Option(help="What it does.")],
+    name: Annotated[str, typer.Argument(help="Name of the member.", show_default=False)],
+    role: Annotated[Role, typer.Option(help="Role of the member. entity: a hospital with teachers.")],
     home: HomeOption,
     address: Annotated[
-        str | None, typer.Option(help="computing: host:port where the two other parties reach it.")
+        str | None, typer.Option(help="computing: host:port at which the other two computing parties reach it.")
     ] = None,
 ) -> None:
-    """Make a member's keys. NAME.private.json is for nobody else, NAME.public.json for the author of the terms."""
+    """Create the keys of a member.
+
+    Keep NAME.private.json secret. Send NAME.public.json to the author of the terms.
+    """
     member_name(name, "NAME", "keygen")
     if (role is Role.COMPUTING) != (address is not None):
         wrong = "is missing: host:port where the two others reach" if address is None else "is for"
@@ -75,8 +76,8 @@ def keygen(
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
-    typer.echo(f"{private} is the private key of {name}: it stays in this folder.")
-    typer.echo(f"{public} goes to whoever writes the terms. Its fingerprint is\n{identity.member.fingerprint}")
+    typer.echo(f"{private} is the private key of {name}. Keep it secret.")
+    typer.echo(f"Send {public} to the author of the terms. Its fingerprint is\n{identity.member.fingerprint}")
 
 
 @federate.command()
@@ -85,7 +86,7 @@ def init(
     mailbox: MailboxOption,
     as_json: AsJson = False,
 ) -> None:
-    """Write the terms of a consortium. All members read them, and join."""
+    """Write the terms of a consortium to the mailbox. Every member reads them and then joins."""
     consortium, box = read_terms(terms), Mailbox(mailbox)
     if box.consortium_path.exists():  # even of the same terms: every consortium has an identifier of its own
         raise ConfigError(f"Another consortium is in {mailbox}. Take an empty folder.")
@@ -102,39 +103,45 @@ def join(
     home: HomeOption,
     mailbox: MailboxOption,
     fingerprint: Annotated[
-        str | None, typer.Option(help="The terms' fingerprint, as the others read it to you.")
+        str | None, typer.Option(help="Fingerprint of the terms, as another member read it to you.")
     ] = None,
 ) -> None:
-    """Take part under the terms in the mailbox. Their fingerprint must be the one that the members agreed on."""
+    """Join the consortium whose terms are in the mailbox. All members must use the same fingerprint."""
     consortium = _terms_in(_mailbox(mailbox))
     if fingerprint is None:
         describe(consortium)
         typer.echo(
-            "Not joined yet. Compare this fingerprint with the other members by another way than this mailbox, then "
-            'run the same again with --fingerprint "…".'
+            "Not joined yet. Compare this fingerprint with the other members by telephone, not by this mailbox. Then "
+            'run the same command with --fingerprint "…".'
         )
         raise typer.Exit(1)
     member = Home(home)
     member.join(consortium, fingerprint)
-    typer.echo(f"{member.identity.member.name} takes part in {consortium.name!r}.")
+    typer.echo(f"{member.identity.member.name} has joined {consortium.name!r}.")
 
 
 @federate.command()
 def ask(
-    rows: Annotated[Path, typer.Argument(help="Public rows to ask about: npy, or npz.", show_default=False)],
+    rows: Annotated[Path, typer.Argument(help="Public rows to ask about (npy or npz).", show_default=False)],
     home: HomeOption,
     mailbox: MailboxOption,
     ledger: Annotated[
-        Path | None, typer.Option(help="The consortium's ledger, which pays; not in the local model.")
+        Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")
     ] = None,
-    array: Annotated[str | None, typer.Option(help="Array of an npz file, if it holds several.")] = None,
+    array: Annotated[str | None, typer.Option(help="Array to read, if an npz file contains several.")] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Ask rows again whose batch can no longer be computed; paid for again.")
+        bool,
+        typer.Option(
+            "--anew", help="Ask again about rows whose batch can no longer be computed. Budget is spent again."
+        ),
     ] = False,
     keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
 ) -> None:
-    """Announce, as the aggregator, a signed batch of public rows. Rows that were answered before are left out."""
+    """Send a signed batch of public rows to the members (aggregator).
+
+    Rows that were labeled before are left out.
+    """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
     with _paid_once(budget):
         asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
@@ -142,9 +149,9 @@ def ask(
     if as_json:
         typer.echo(json.dumps({**found, "ledger": None if budget is None else budget.state().as_dict()}, indent=2))
     elif asked.batch is None:
-        typer.echo("Every row was answered before; nothing new is asked, and nothing spent.")
+        typer.echo("Every row was labeled before. No query was sent, and nothing was spent.")
     else:
-        typer.echo(f"Batch {asked.batch.identifier} asks {asked.new:,} queries.")
+        typer.echo(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         if budget is not None:
             typer.echo(budget.state())
 
@@ -152,23 +159,29 @@ def ask(
 @federate.command()
 def vote(
     ballots: Annotated[
-        Path, typer.Argument(help="Private ballots: npy or npz, teachers x queries of the batch.", show_default=False)
+        Path, typer.Argument(help="Private ballots (npy or npz, teachers x queries of the batch).", show_default=False)
     ],
     home: HomeOption,
     mailbox: MailboxOption,
-    ledger: Annotated[Path, typer.Option(help="The ledger of this entity's own data.")],
+    ledger: Annotated[Path, typer.Option(help="Ledger of this hospital's own data.")],
     batch: BatchOption = None,
-    array: Annotated[str | None, typer.Option(help="Array of an npz file, if it holds several.")] = None,
+    array: Annotated[str | None, typer.Option(help="Array to read, if an npz file contains several.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="File of the private rows, to tie the ledger to; only a keyed hash is kept.")
+        Path | None, typer.Option(help="File of the private rows, to bind the ledger to. Only a keyed hash is stored.")
     ] = None,
     data_changed: Annotated[
-        bool, typer.Option("--data-changed", help="The file has changed and is still this ledger's data.")
+        bool,
+        typer.Option(
+            "--data-changed", help="Confirm that the file changed and still contains the data of this ledger."
+        ),
     ] = False,
     keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send, as an entity, sealed, noised votes on a batch. The same ones, if they were made before."""
+    """Send the sealed, noised votes of one hospital on a batch.
+
+    Repeating the command sends the same envelopes again and spends nothing.
+    """
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
     entity = Entity(member, budget, keys_changed=keys_changed)
     # Never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many queries.
@@ -186,11 +199,11 @@ def vote(
         typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
         return
     if cast.repeated:
-        typer.echo(f"Voted before: the same envelopes went again; {ballots} was not used.")
-    limit = "" if cast.queries == asked.n_queries else "; the budget allowed no more"
+        typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
+    limit = "" if cast.queries == asked.n_queries else "; the budget has no room for more"
     to = ", ".join(sorted(cast.envelopes))
-    typer.echo(f"Sealed votes on {cast.queries:,} of {asked.n_queries:,} queries went to {to}{limit}.")
-    typer.echo(f"They answer batch {asked.identifier}.")
+    typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
+    typer.echo(f"The votes are for batch {asked.identifier}.")
     typer.echo(budget.state())
 
 
@@ -200,24 +213,24 @@ def compute(
     mailbox: MailboxOption,
     batch: BatchOption = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the others to connect, and then for any message of theirs.")
+        float, typer.Option(help="Seconds to wait for the other parties to connect, and for each of their messages.")
     ] = 600.0,
     listen: Annotated[
         str | None,
-        typer.Option(help="host:port to listen at, where it is not the address in the terms: behind a router."),
+        typer.Option(help="host:port to listen at, if it differs from the address in the terms."),
     ] = None,
     transcript: Annotated[
-        Path | None, typer.Option(help="Also write everything received from the others to this file.")
+        Path | None, typer.Option(help="Also write all data received from the other parties to this file.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Compute a batch that is computed already, with the same votes.")
+        bool, typer.Option("--again", help="Compute a finished batch again, with the same votes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the labels of a batch, as one of three computing parties.
+    """Compute the labels of a batch (computing parties).
 
-    All three run this at the same time. If too few entities have answered, or the batch is computed already, it says
-    so at once and waits for nobody.
+    Run this on all three computing parties at the same time. If too few hospitals have voted, or if the batch is
+    computed already, the command reports it at once and does not wait.
     """
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
     here = None if listen is None else _host_and_port(listen)
@@ -239,7 +252,7 @@ def compute(
         return
     _print_left_out(done.left_out)
     typer.echo(
-        f"Labels of {done.queries:,} queries by {len(done.entities)} entities went, in shares, to the aggregator."
+        f"Sent the labels of {done.queries:,} queries by {len(done.entities)} hospitals, in shares, to the aggregator."
     )
 
 
@@ -247,17 +260,20 @@ def compute(
 def collect(
     home: HomeOption,
     mailbox: MailboxOption,
-    output: Annotated[Path, typer.Option(help="npz file for the labels and the rows they are of.")],
+    output: Annotated[Path, typer.Option(help="npz file for the labels and their rows.")],
     ledger: Annotated[
-        Path | None, typer.Option(help="The consortium's ledger that the batch was asked with; not in the local model.")
+        Path | None, typer.Option(help="Ledger of the consortium, as given to `ask`. The local model needs no ledger.")
     ] = None,
     batch: BatchOption = None,
     decoder: Annotated[
-        Decoder | None, typer.Option(help="local model: how ballots become labels.  [default: by the mechanism]")
+        Decoder | None, typer.Option(help="local model: how ballots become labels.  [default: chosen by the mechanism]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write, as the aggregator, the labels of a batch. Doing it again gives the same labels and costs nothing."""
+    """Write the labels of a batch to a file (aggregator).
+
+    Repeating the command gives the same labels and spends nothing.
+    """
     if output.suffix.lower() != ".npz":
         raise ConfigError(f"--output must end in .npz: it holds the labels and the rows they are of. Got {output}.")
     check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
@@ -277,7 +293,7 @@ def collect(
         typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
         return
     _print_left_out(found.left_out)
-    typer.echo(f"{answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} entities, are in {output}.")
+    typer.echo(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
     if budget is not None:
         typer.echo(budget.state())
 
@@ -286,13 +302,13 @@ def collect(
 def status(
     mailbox: MailboxOption,
     home: Annotated[
-        Path | None, typer.Option(help="Read the terms that this member joined, not the mailbox's.")
+        Path | None, typer.Option(help="Read the terms that this member joined instead of those in the mailbox.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print who takes part, who has answered and who is missing.
+    """Print who has voted, who is missing and the next command to run.
 
-    It shows public values only, and the next command to run.
+    All printed values are public.
     """
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()

@@ -23,25 +23,36 @@ from tutelage.votes import VoteHistogram
 
 @choosing_mechanism(predictions=True)
 def label(
-    public: Annotated[Path, typer.Argument(help="Public rows that were voted on: csv, or npz.", show_default=False)],
-    votes: Annotated[Path, typer.Option(help="npz file with the private votes, one row per public row, in order.")],
-    ledger: Annotated[Path, typer.Option(help="The ledger of the private data; `tutelage ledger init` makes one.")],
+    public: Annotated[
+        Path, typer.Argument(help="Public rows that the teachers voted on (csv or npz).", show_default=False)
+    ],
+    votes: Annotated[
+        Path, typer.Option(help="npz file with the private votes, one row per public row, in the same order.")
+    ],
+    ledger: Annotated[Path, typer.Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
     chosen: Chosen,
     output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
     predictions: Annotated[
-        Path | None, typer.Option(help="interactive: npz file with the student's probabilities, rows x classes.")
+        Path | None, typer.Option(help="interactive: npz file with the student's probabilities (rows x classes).")
     ] = None,
     predictions_array: Annotated[
-        str | None, typer.Option(help="Array of the predictions in their file, if it holds several.")
+        str | None, typer.Option(help="Array of the predictions, if their file contains several.")
     ] = None,
     findings: Annotated[int | None, typer.Option(help=f"Number of {MULTI_LABEL.settings[0].help}.")] = None,
-    question: Annotated[str, typer.Option(help="What was voted on, if the same rows are asked several things.")] = "",
-    array: Annotated[str | None, typer.Option(help="Array of the votes in its file, if it holds several.")] = None,
-    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")] = None,
+    question: Annotated[
+        str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
+    ] = "",
+    array: Annotated[str | None, typer.Option(help="Array of the votes, if their file contains several.")] = None,
+    public_array: Annotated[
+        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
+    ] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write released labels of PUBLIC rows. Rows asked before get the same label again, at no cost."""
+    """Label public rows from existing votes.
+
+    Rows that were labeled before get the same label again, and nothing is spent on them.
+    """
     released_by = chosen.mechanism
     if findings is not None:
         released_by = MultiLabel(released_by, findings)
@@ -86,10 +97,10 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         typer.echo(json.dumps({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()}, indent=2))
         return
-    others = "" if answered == asked else " For the others the mechanism abstained."
-    typer.echo(f"{answered:,} of {asked:,} labels were given; they are in {output}.{others}")
-    typer.echo(f"They took {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
+    others = "" if answered == asked else " The mechanism abstained from the others."
+    typer.echo(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
+    typer.echo(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     typer.echo(state)
     if remembered:
-        which = "Every row" if release.cost == 0 else f"{remembered:,} rows"
-        typer.echo(f"{which} had been asked before: the same answers again. These votes were not used for them.")
+        which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
+        typer.echo(f"{which} labeled before. The labels are the same, and these votes were not used for them.")

@@ -47,11 +47,11 @@ _UNITS = {
     Neighbours.OWNER: ONE_ENTITY.name,
 }
 
-File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 ledger = typer.Typer(
-    help="The privacy budget of a data set: make it, look at it, check it, export it.",
+    help="Create, show, verify and export the privacy budget of a data set.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -77,25 +77,27 @@ def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
 @ledger.command()
 def init(
     file: File,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of everything that will ever be released.")],
-    delta: Annotated[float, typer.Option(help="Delta of the same; below one over the number of people.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of all releases together.")],
+    delta: Annotated[
+        float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
+    ],
     neighbours: Annotated[
         Neighbours | None,
-        typer.Option(help="What it protects: entity, for all rows of one person, ...  [required without --for]"),
+        typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]"),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="What reports call that: patient_id.  [default: by --neighbours]")
+        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbours]")
     ] = None,
     member: Annotated[
         Path | None,
-        typer.Option("--for", help="Home of a member of a consortium: its terms say both, instead of the two above."),
+        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbours and --unit."),
     ] = None,
     order: Annotated[
-        float | None, typer.Option(help="Renyi order to keep the limit at.  [default: the best for Gaussian noise]")
+        float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the ledger of a data set. Its budget is fixed from then on."""
+    """Create the ledger of a data set. Its budget cannot be changed later."""
     if member is None:
         protects, query, owner = unit_of(_stated(neighbours), unit), None, None
     elif neighbours is None and unit is None:
@@ -109,7 +111,7 @@ def init(
 
 @ledger.command()
 def show(file: File, as_json: AsJson = False) -> None:
-    """Print what is spent and what remains; public values only."""
+    """Print the spent and the remaining budget. All printed values are public."""
     _print(_opened(file).state(), file, as_json=as_json)
 
 
@@ -117,27 +119,27 @@ def show(file: File, as_json: AsJson = False) -> None:
 def verify(
     file: File,
     head: Annotated[
-        str | None, typer.Option(help="A head printed earlier and kept elsewhere; the ledger must still hold it.")
+        str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every entry, answer and sum of a ledger. With --head, also check that it was not rolled back behind it."""
+    """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
     state = _opened(file).verify(head)
     if as_json:
         typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
         return
-    typer.echo(f"{file} is whole: {state.entries:,} entries, {state.answers:,} remembered answers.")
+    typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is None:
-        typer.echo(f"Keep the head elsewhere, to find out a roll-back later with --head:\n{state.head}")
+        typer.echo(f"Store this head elsewhere to detect a rollback later (--head):\n{state.head}")
     else:
-        typer.echo(f"It holds the head given, and has not been rolled back behind it. Its head now is\n{state.head}")
+        typer.echo(f"It contains the given head, so it was not rolled back. Its head is now\n{state.head}")
 
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print what was spent since each state of the data. It is a share of the budget, and no epsilon of its own."""
+    """Print the budget spent since each change of the data. It is a share of the budget, not an epsilon."""
     opened = _opened(file)
     found, budget = opened.history().exposures(), opened.epsilon
     if as_json:
@@ -153,9 +155,9 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def export(
     file: File,
-    output: Annotated[Path | None, typer.Option(help="Write to this file.  [default: standard output]")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write to.  [default: standard output]")] = None,
 ) -> None:
-    """Print every entry with its hash, one JSON object per line. Nothing in it is secret."""
+    """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
     if output is not None:
         check_output(output, file)
     lines = "".join(f"{json.dumps(entry)}\n" for entry in _opened(file).export())
@@ -199,14 +201,16 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
-    table.add_row("unit of privacy", state.unit.name)
-    table.add_row("neighbouring data", state.unit.neighboring.sentence)
-    table.add_row("limit kept at", f"Rényi order {state.order:.4g}")
+    table.add_row("privacy unit", state.unit.name)
+    table.add_row("neighboring data", state.unit.neighboring.sentence)
+    table.add_row("Rényi order of the budget", f"{state.order:.4g}")
     table.add_row("entries", f"{state.entries:,}")
-    table.add_row("answers remembered", f"{state.answers:,}")
+    table.add_row("labels remembered", f"{state.answers:,}")
     if state.unsettled:
-        table.add_row("batches without answers", f"{state.unsettled:,}, still running or cut short; they stay spent")
-    table.add_row("made", state.opened)
+        table.add_row(
+            "batches without labels", f"{state.unsettled:,}, running or interrupted; their budget stays spent"
+        )
+    table.add_row("created", state.opened)
     console = plain_console()
     console.print(table)
     share = state.spent / state.budget
@@ -215,5 +219,5 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
     typer.echo(f"head {state.head}")
     if state.simulated:
-        warning = " answers were drawn with simulated noise, which protects nobody."
+        warning = " labels were drawn with simulated noise, which protects no one."
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

@@ -21,35 +21,40 @@ _FILES = ("plan.json", "plan.png", "plan.svg")
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Target epsilon of all answers together.", show_default=False)],
-    rows: Annotated[int, typer.Option(help="Number of private rows, or of people.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Target epsilon of all labels together.", show_default=False)],
+    rows: Annotated[int, typer.Option(help="Approximate number of private rows, or of people.", show_default=False)],
     classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="Target delta, below one over the number of people.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Target delta. Keep it below 1 / the number of people.")] = 1e-5,
     queries: Annotated[
-        int | None, typer.Option(help="Labels wanted.  [default: as many as keep --label-accuracy]")
+        int | None, typer.Option(help="Number of queries.  [default: as many as --label-accuracy allows]")
     ] = None,
-    public_rows: Annotated[int | None, typer.Option(help="Public rows there are to ask about.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if it is fixed: hospitals.")] = None,
+    public_rows: Annotated[int | None, typer.Option(help="Number of public rows that you have.")] = None,
+    teachers: Annotated[
+        int | None, typer.Option(help="Number of teachers, if it is fixed, such as one per hospital.")
+    ] = None,
     teacher_accuracy: Annotated[
         list[str] | None,
-        typer.Option(help="ROWS=SHARE: a teacher trained on ROWS rows is right on SHARE of public rows. Give two."),
+        typer.Option(
+            help="ROWS=SHARE: a teacher trained on ROWS rows labels SHARE of public rows correctly. Can be repeated."
+        ),
     ] = None,
     proxy_votes: Annotated[
-        list[Path] | None, typer.Option(help="npz file with votes of PUBLIC teachers. Several sizes are better.")
+        list[Path] | None,
+        typer.Option(help="npz file with votes of teachers trained on PUBLIC data. Can be repeated for other sizes."),
     ] = None,
     proxy_rows: Annotated[
-        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if its file does not say.")
+        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if the file does not state it.")
     ] = None,
     label_accuracy: Annotated[
         float | None,
-        typer.Option(help="Share of the released labels that should be right.  [default: 2 points below no noise]"),
+        typer.Option(help="Share of labels that must be right.  [default: 2 points below the share without noise]"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Recommend teachers, noise and queries from public knowledge; no private row or vote is read."""
+    """Recommend teachers, noise and queries for a target epsilon. No private row or vote is read."""
     try:
         model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
         results = None if output is None else _results_folder(output, proxy_votes or [])
@@ -94,7 +99,7 @@ def figure_of(found: Plan) -> Figure:
     )
     return Figure(
         title=f"{round(best.answers):,} labels: expected to be right, by ε at δ = {found.epsilon.delta:g}",
-        x_label="ε, whatever the votes are",
+        x_label="worst-case ε",
         y_label="labels right (curves: gnmax), %",
         series=tuple(series),
         logarithmic=True,
@@ -111,7 +116,7 @@ def _results_folder(output: Path, inputs: list[Path]) -> ResultsFolder:
     output.mkdir(parents=True, exist_ok=True)
     require_writable(output)
     if not _can_draw():
-        typer.echo("No figure will be drawn, for that needs matplotlib: pip install 'tutelage[report]'.", err=True)
+        typer.echo("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
     return results
 
 
@@ -161,18 +166,18 @@ def _print(found: Plan) -> None:
     console = plain_console()
     console.print(found.as_table())
     if found.obstacle is not None:
-        console.print(f"Not as wished: {found.obstacle}", style="bold red", highlight=False)
-    best, head = found.recommended, "Recommended" if found.possible else "Nearest to it"
+        console.print(f"Infeasible: {found.obstacle}", style="bold red", highlight=False)
+    best, head = found.recommended, "Recommended" if found.possible else "Closest option"
     console.print(
-        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved ε is "
-        f"{round_up(found.epsilon.epsilon)} whatever the votes are, and may be published. To be expected: "
-        f"{best.answers:,.0f} labels, {best.right:.1%} of them right; if the votes are as expected, an exact ε of "
-        f"{round_up(found.private_epsilon)} by the votes, for the data's owner only.",
+        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved "
+        f"worst-case ε is {round_up(found.epsilon.epsilon)} and may be published. Expected: {best.answers:,.0f} "
+        f"labels, {best.right:.1%} of them right. If the votes are as expected, the vote-dependent ε is "
+        f"{round_up(found.private_epsilon)}, for the data set owner only.",
         highlight=False,
     )
     for finding in found.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
-    console.print("Assumed, and no part of the guarantee:", highlight=False)
+    console.print("Assumptions, which are not part of the guarantee:", highlight=False)
     for sentence in found.assumptions:
         console.print(f"  {sentence}", highlight=False)
     console.print("For the configuration of tutelage run:", highlight=False)

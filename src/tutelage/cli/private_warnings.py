@@ -58,8 +58,8 @@ def _odd_cells(data: RunData) -> Iterator[str]:
     unknown = [name for name, cells in zip(data.texts, code_columns, strict=False) if UNKNOWN in cells]
     if unknown:
         yield (
-            f"Private rows have values that no public row has in: {', '.join(unknown)}. Teachers see them all as one. "
-            "Add public rows that have them, or leave the column out with `ignore`."
+            f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "
+            "as one 'unknown' category. Add public rows that have them, or leave the column out with `ignore`."
         )
 
 

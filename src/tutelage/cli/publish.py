@@ -23,12 +23,12 @@ from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.votes import VoteHistogram
 
-Array = Annotated[str | None, typer.Option(help="Name of the array in the file, if it holds several.")]
-Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if the row sums do not show it.")]
+Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
+Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 publish = typer.Typer(
-    help="An epsilon below the data-independent one that may be published: propose it, then test it, once.",
+    help="Publish an epsilon below the worst case: propose it on public votes, then test it once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,24 +41,30 @@ publish = typer.Typer(
 def propose(
     proxy: Annotated[
         Path,
-        typer.Argument(help="npz file with PUBLIC votes like those expected: queries x classes.", show_default=False),
+        typer.Argument(
+            help="npz file with PUBLIC votes that resemble the private ones (queries x classes).", show_default=False
+        ),
     ],
     released_by: Chosen,
     delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
     ledger: Annotated[
-        Path, typer.Option(help="The ledger that will pay; the proposal is recorded in it, before its first label.")
+        Path, typer.Option(help="Ledger of the private data. It records the proposal and must not contain labels yet.")
     ],
     queries: Annotated[
-        int | None, typer.Option(help="Queries planned, if not as many as there are public votes.")
+        int | None, typer.Option(help="Number of planned queries.  [default: the number of public votes]")
     ] = None,
-    margin: Annotated[float, typer.Option(help="How many times the cost of the public votes is allowed.")] = 2.0,
-    refusal: Annotated[float, typer.Option(help="Chance that the test refuses votes within the margin.")] = 0.05,
+    margin: Annotated[
+        float, typer.Option(help="Factor by which the private votes may cost more than the public ones.")
+    ] = 2.0,
+    refusal: Annotated[
+        float, typer.Option(help="Chance that the test fails although the votes are within the margin.")
+    ] = 0.05,
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose the smallest epsilon that votes like PROXY bear.
+    """Propose the smallest epsilon that votes like PROXY support.
 
     Do this before any label is released: the ledger records the proposal.
     """
@@ -90,7 +96,7 @@ def propose(
         f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
-    typer.echo(f"The test takes {round_up(cost):.4f} of the budget. {state}")
+    typer.echo(f"The test will spend {round_up(cost):.4f} of the budget. {state}")
     typer.echo(
         f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
         f"{ledger} {released_by.as_options()}"
@@ -101,20 +107,27 @@ def propose(
 @choosing_mechanism()
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    public: Annotated[Path, typer.Argument(help="Public rows that were labelled: csv, or npz.", show_default=False)],
-    votes: Annotated[Path, typer.Option(help="npz file with the private votes that the labels came from.")],
+    public: Annotated[Path, typer.Argument(help="Public rows that were labeled (csv or npz).", show_default=False)],
+    votes: Annotated[Path, typer.Option(help="npz file with the private votes behind the labels.")],
     released_by: Chosen,
-    ledger: Annotated[Path, typer.Option(help="The ledger that paid for the labels; it pays for the test.")],
-    question: Annotated[str, typer.Option(help="What was voted on, as for `tutelage label`.")] = "",
+    ledger: Annotated[
+        Path, typer.Option(help="Ledger that the labels were spent from. The test is spent from it too.")
+    ],
+    question: Annotated[str, typer.Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
     array: Array = None,
-    public_array: Annotated[str | None, typer.Option(help="Array of the public rows in an npz file.")] = None,
+    public_array: Annotated[
+        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
+    ] = None,
     teachers: Teachers = None,
     output: Annotated[
         Path | None, typer.Option(help="File to write the claim to, for `tutelage card --sanitised`.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL, once, and print the epsilon that may be published. VOTES are those behind the labels of PUBLIC."""
+    """Test PROPOSAL on the private votes and print its epsilon.
+
+    Each proposal can be tested once.
+    """
     if output is not None:
         check_output(output, proposal, public, votes, ledger)
     wanted, paying = read_proposal(proposal), Ledger.open(ledger)
@@ -142,7 +155,7 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
         about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
         typer.echo(json.dumps({**about, **shown, "ledger": ledger.state().as_dict()}, indent=2))
         return
-    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. To publish: {claim}")
+    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. Publish: {claim}")
     typer.echo(f"Proved by: {claim.method}.")
-    typer.echo(f"Beside it, for any votes and the test included: {independent}")
+    typer.echo(f"Publish beside it the worst case, test included: {independent}")
     typer.echo(ledger.state())

@@ -40,21 +40,24 @@ _RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", 
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="TOML file that says what to do.", show_default=False)],
+    config: Annotated[Path, typer.Argument(help="TOML file with the configuration.", show_default=False)],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace earlier results. The earlier release stays spent.")
+        bool, typer.Option("--overwrite", help="Replace earlier results. Their budget stays spent.")
     ] = False,
     data_changed: Annotated[
         bool,
-        typer.Option("--data-changed", help="The private rows changed since the last run; the budget stays theirs."),
+        typer.Option(
+            "--data-changed",
+            help="Confirm that the private rows changed since the last run. The budget stays the same.",
+        ),
     ] = False,
     reveal_private: Annotated[
         bool,
-        typer.Option("--reveal-private", help="Also print the cost that depends on the votes. Never publish it."),
+        typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
-    """Train teachers, release noisy labels, train a student, and file what it cost."""
+    """Train teachers, release noisy labels, train a student, and write the privacy card."""
     settings = load_config(config)
     results = _results_folder(settings, config, overwrite=overwrite)
     data = load_sources(settings)
@@ -90,7 +93,7 @@ def run(
         typer.secho(
             "tutelage: interrupted; no results were written. The teachers trained so far are kept in "
             f"{_shown(checkpoints)}; run the same command again to continue. Labels that were drawn already are "
-            "remembered and will not be paid for twice.",
+            "remembered, and no budget is spent on them again.",
             err=True,
             fg=typer.colors.YELLOW,
         )
@@ -109,8 +112,8 @@ def run(
 def _say_unused(model: PATEClassifier) -> None:
     which = "All queries" if model.release_.cost == 0 else f"{model.remembered_:,} of the queries"
     typer.secho(
-        f"tutelage: warning: {which} were answered by an earlier run: they keep their labels, and the changed rows did "
-        "not vote on them. To use the changed rows, ask about other public rows, or take another label column. Both "
+        f"tutelage: warning: {which} were labeled by an earlier run. They keep their labels, and the changed rows did "
+        "not vote on them. To use the changed rows, ask about other public rows or choose another label column. Both "
         "spend from the budget.",
         err=True,
         fg=typer.colors.YELLOW,
@@ -235,9 +238,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row = table.add_row
     row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
     if card.majority_share is not None:
-        row("always naming the majority class", f"{card.majority_share:.2%}")
+        row("accuracy of the majority class", f"{card.majority_share:.2%}")
     alone = card.epsilon != model.ledger_.guarantee()
-    of = "of this release" if alone else "of the whole budget, for others came before"
+    of = "this release" if alone else "whole budget: earlier releases exist"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     scale = settings.mechanism.scale if isinstance(settings.mechanism, LNMax) else None
     if reveal_private and scale is not None:
@@ -246,18 +249,18 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}")
         row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     if card.sanitised is not None:
-        row("ε to publish beside it, for these labels", f"{round_up(card.sanitised.epsilon):.4f}")
+        row("tested ε to publish beside it (these labels)", f"{round_up(card.sanitised.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
-        row("ε proposed", "the test refused it, or it is not smaller")
+        row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", f"{card.epsilon.delta:g}")
     spent = card.budget["spent"]
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
-    row("budget of these data (ε)", f"{round_up(card.budget['budget']):.4f}")
-    row("spent by this run, and in all", f"{round_up(by_this_run):.4f}, {round_up(spent):.4f}")
+    row("budget (ε)", f"{round_up(card.budget['budget']):.4f}")
+    row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {round_up(spent):.4f}")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
-    row("unit of privacy", card.epsilon.unit.name)
-    row("neighbouring data", card.epsilon.unit.neighboring.sentence)
+    row("privacy unit", card.epsilon.unit.name)
+    row("neighboring data", card.epsilon.unit.neighboring.sentence)
     console = plain_console()
     console.print(table)
     if settings.published:
@@ -268,13 +271,13 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
             "paper, they bound the loss in one direction; the publishable ε bounds both."
         )
     elif reveal_private:
-        console.print("No cost that depends on the votes is known here for this mechanism.")
+        console.print("No vote-dependent cost is computed for this mechanism.")
     if model.remembered_:
-        which = "Every query" if model.release_.cost == 0 else f"{model.remembered_:,} queries"
-        console.print(f"{which} had been answered before: the same answers again, at no cost.")
+        which = "Every query was" if model.release_.cost == 0 else f"{model.remembered_:,} queries were"
+        console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
     console.print(f"Ledger: {_shown(settings.ledger)}, head {card.budget['head']}", soft_wrap=True)
     if card.findings:
-        console.print("Objections, on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
+        console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", "card.json")
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:

@@ -151,10 +151,10 @@ class Plan:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        title = f"ε = {round_up(self.target_epsilon):g} at δ = {self.epsilon.delta:g}, whatever the votes are"
+        title = f"ε = {round_up(self.target_epsilon):g} at δ = {self.epsilon.delta:g}, worst case"
         caption = (
-            "Expected to be right: one teacher, all together without noise, the labels released. Threshold T and noise "
-            "σ or b in votes; σ of the check, then of the answer."
+            "Expected share of right labels: of one teacher, of all teachers without noise, and as released. T is the "
+            "threshold; σ and b are the noise in votes, of the check and then of the label."
         )
         table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", box=SIMPLE_HEAD)
         table.padding, table.pad_edge = (0, 1, 0, 0), False
