@@ -559,9 +559,9 @@ class Ledger:
             return self._history_in(read)
 
     def _history_in(self, read: Transaction) -> History:
-        self._history = self._history.extended(read)
-        self._newest = self._history.last
-        return self._history
+        self._history = found = self._history.extended(read)
+        self._newest = found.last
+        return found
 
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
@@ -629,7 +629,8 @@ class Ledger:
             yield read
 
     def _check_same(self, read: Transaction) -> None:
-        if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
+        newest = self._newest  # once: another thread may write a newer one between its number and its hash
+        if read.key() != self._key or read.hash_of(newest.number) != newest.hash:
             raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
 
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
