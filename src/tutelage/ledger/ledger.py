@@ -542,8 +542,8 @@ class Ledger:
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            self._newest = read.last()
-            return LedgerState.of(self._opening, self._newest, _sums(read))
+            self._newest = last = read.last()
+            return LedgerState.of(self._opening, last, _sums(read))
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
@@ -584,8 +584,9 @@ class Ledger:
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._snapshot() as read:
-            self._newest, sums = read.last(), verified(read, head=None if head is None else head.lower())
-            return LedgerState.of(self._opening, self._newest, sums)
+            last, sums = read.last(), verified(read, head=None if head is None else head.lower())
+        self._newest = last
+        return LedgerState.of(self._opening, last, sums)
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
