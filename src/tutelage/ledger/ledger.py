@@ -541,8 +541,8 @@ class Ledger:
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            self._newest = read.last()
-            return LedgerState.of(self._opening, self._newest, _sums(read))
+            self._newest = last = read.last()
+            return LedgerState.of(self._opening, last, _sums(read))
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
@@ -558,9 +558,9 @@ class Ledger:
             return self._history_in(read)
 
     def _history_in(self, read: Transaction) -> History:
-        self._history = self._history.extended(read)
-        self._newest = self._history.last
-        return self._history
+        self._history = found = self._history.extended(read)
+        self._newest = found.last
+        return found
 
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
@@ -583,8 +583,9 @@ class Ledger:
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._snapshot() as read:
-            self._newest, sums = read.last(), verified(read, head=None if head is None else head.lower())
-            return LedgerState.of(self._opening, self._newest, sums)
+            last, sums = read.last(), verified(read, head=None if head is None else head.lower())
+        self._newest = last
+        return LedgerState.of(self._opening, last, sums)
 
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
@@ -628,7 +629,8 @@ class Ledger:
             yield read
 
     def _check_same(self, read: Transaction) -> None:
-        if read.key() != self._key or read.hash_of(self._newest.number) != self._newest.hash:
+        newest = self._newest  # once: another thread may write a newer one between its number and its hash
+        if read.key() != self._key or read.hash_of(newest.number) != newest.hash:
             raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
 
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
