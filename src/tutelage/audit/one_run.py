@@ -129,15 +129,6 @@ def audit_in_one_run(
 def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Return the largest probability of so many right guesses in a run that is (ε, δ)-private.
 
-    Parameters
-    ----------
-    correct, guesses, canaries : int
-        Right guesses, guesses, and canaries, of which each was in by a fair coin.
-    epsilon : float
-        ε ≥ 0, in nats.
-    delta : float
-        δ ≥ 0.
-
     Notes
     -----
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with

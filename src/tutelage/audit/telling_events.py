@@ -19,17 +19,7 @@ class ChosenEvent(NamedTuple):
 def best_event(
     scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
 ) -> ChosenEvent:
-    """Return those outcomes with the largest scores that refute the largest ε on these frequencies.
-
-    Parameters
-    ----------
-    scores : array of shape (outcomes,)
-        Log likelihood ratios, larger where an outcome speaks for `more`.
-    more, less : integer arrays of shape (outcomes,)
-        How often each outcome was seen on either neighbour.
-    trials, delta, level
-        As for `refuted_epsilon`.
-    """
+    """Return those outcomes with the largest scores that refute the largest ε on these frequencies."""
     ranked = np.argsort(-scores, kind="stable")
     bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
     best = int(np.argmax(bounds))
@@ -37,13 +27,5 @@ def best_event(
 
 
 def log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
-    """Return the log likelihood ratio of each outcome.
-
-    Parameters
-    ----------
-    here, there : arrays of shape (outcomes,)
-        Frequencies or probabilities.
-    at_least : float
-        Added to both, for outcomes that were never seen.
-    """
+    """Return the log likelihood ratio of each outcome."""
     return np.log(here + at_least) - np.log(there + at_least)

@@ -22,19 +22,6 @@ def read_idx(path: Path, most: int = MOST_BYTES) -> npt.NDArray[np.uint8]:
     """Return the array of an idx file, plain or compressed with gzip, in the shape that the file states.
 
     Memory grows with what the file turns out to hold, never with what its header claims.
-
-    Parameters
-    ----------
-    path : path
-        The file; whether it is compressed is seen from its first bytes, not from its name.
-    most : int
-        Bytes of values that the caller can use.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing or damaged, holds other than unsigned bytes in one to four dimensions, holds fewer or
-        more bytes than its dimensions say, or would unpack to more than `most`.
     """
     try:
         with path.open("rb") as file:

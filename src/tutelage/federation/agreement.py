@@ -40,19 +40,7 @@ def plain(content: object) -> bytes:
 
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
-    """Return what a party tells the others of what it holds; public, for shares and so their hashes are random.
-
-    Parameters
-    ----------
-    consortium : Consortium
-        The terms it computes under.
-    batch : Batch
-        The queries.
-    held : dict of str to EntityShares
-        What it can use, by entity.
-    begun : Pins or None
-        What the batch was begun with.
-    """
+    """Return what a party tells the others of what it holds; public, for shares and so their hashes are random."""
     content = {
         "consortium": consortium.fingerprint,
         "batch": batch.identifier,
@@ -65,13 +53,7 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
 
 
 def read_statement(message: bytes) -> dict[str, Any]:
-    """Return what a party says it holds, if it is in the form in which parties say it.
-
-    Raises
-    ------
-    ForgedMessageError
-        If it is not.
-    """
+    """Return what a party says it holds, if it is in the form in which parties say it."""
     try:
         found = json.loads(message)
         words = [found[name] for name in ("consortium", "batch", "queries", "nonce")]
@@ -91,17 +73,6 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
     """Return the entities to compute with, and the shares of each that every party must use.
 
     They are those once begun with, as any one party remembers them, or those of which all parties hold one splitting.
-
-    Parameters
-    ----------
-    statements : list of dict
-        Of the parties, in their order.
-
-    Raises
-    ------
-    StaleBatchError
-        If the parties are not at the same batch, have begun with different votes, or one of them no longer has what it
-        began with. The name of a splitting is the entity's word; the hashes are what is compared.
     """
     if any(len({statement[name] for statement in statements}) > 1 for name in ("consortium", "batch", "queries")):
         raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")

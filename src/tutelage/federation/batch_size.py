@@ -13,13 +13,7 @@ _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party'
 
 
 def require_size(consortium: Consortium, queries: int) -> None:
-    """Refuse a batch of so many queries if it is more than `most_queries`.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is.
-    """
+    """Refuse a batch of so many queries if it is more than `most_queries`."""
     if not _fits(consortium, queries):
         most = most_queries(consortium)
         raise InvalidDataError(

@@ -19,13 +19,7 @@ _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 
 
 def event_of_query(consortium: Consortium) -> Event:
-    """Return the most that one query under these terms is; every ledger of the consortium is charged this.
-
-    Parameters
-    ----------
-    consortium : Consortium
-        Its terms.
-    """
+    """Return the most that one query under these terms is; every ledger of the consortium is charged this."""
     mechanism = consortium.mechanism
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
@@ -33,22 +27,7 @@ def event_of_query(consortium: Consortium) -> Event:
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
-    """Return the ε of `queries` queries, each charged as if it was answered.
-
-    Parameters
-    ----------
-    consortium : Consortium
-        Its terms.
-    queries : int
-        How many an entity takes part in.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem bounds the mechanism.
-    """
+    """Return the ε of `queries` queries, each charged as if it was answered."""
     return data_independent.epsilon(Repeated(event_of_query(consortium), queries), delta)
 
 
@@ -64,28 +43,6 @@ def epsilon_if_fewer_honest(
     """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
 
     What they leave is noise of parameter σ·√(j/h); the rest is known to the colluders, who subtract it.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What was computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, that were.
-    answers : int
-        Queries asked, each charged as if it was answered.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range. With no honest entity there is no noise and no ε.
     """
     answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
     left = _left(mechanism, n_classes, unit, honest, actually_honest, "epsilon_if_fewer_honest")
@@ -105,32 +62,6 @@ def epsilon_for_two_computing_parties(
 
     All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
     noise bound it. The smaller cost of three outcomes does not, for it is that of the label alone.
-
-    Parameters
-    ----------
-    mechanism : GNMax
-        What was computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, whose noise neither of the two knows. 1 where they also see each entity's own noisy
-        counts, or numbers computed from them.
-    answers : int
-        Queries asked.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the mechanism is `ConfidentGNMax`: its check adds the same noise to every class, so the two see the votes'
-        differences bare, and nothing is guaranteed.
-    InvalidParameterError
-        If a number is out of range.
     """
     owner = "epsilon_for_two_computing_parties"
     if isinstance(mechanism, ConfidentGNMax):

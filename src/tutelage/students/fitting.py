@@ -65,13 +65,7 @@ def learns_from_unlabelled(estimator: Any) -> bool:
 
 
 def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> None:
-    """Refuse a class value that a student would take for the mark of an unlabelled row.
-
-    Raises
-    ------
-    InvalidParameterError
-        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabelled rows.
-    """
+    """Refuse a class value that a student would take for the mark of an unlabelled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
@@ -85,22 +79,6 @@ def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, 
 
     Networks take one step only. Whatever the student raises comes through. All rows are looked at, for values that a
     student of single precision could not take.
-
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        Cloned.
-    X_public : array of shape (rows, features)
-        Public rows.
-    classes : array of shape (classes,)
-        Class values.
-    rows_per_class : int
-        Rows of each made-up class.
-
-    Raises
-    ------
-    InvalidDataError
-        If a value is too large for the student.
     """
     n_classes = len(classes)
     if learns_from_unlabelled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):

@@ -17,13 +17,6 @@ def neighbour_graph(X: Matrix, n_neighbours: int) -> csr_array:
     A row gives a neighbour the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbour: from
     1/e to 1, whatever the scale of the data is there [1]_. An edge has the mean of the weights that its ends give it.
 
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        Finite numbers.
-    n_neighbours : int
-        Neighbours of each row; all others, where there are fewer.
-
     References
     ----------
     .. [1] Zelnik-Manor and Perona, "Self-tuning spectral clustering", NeurIPS 2004, section 2: local scales.
@@ -46,13 +39,6 @@ class Propagation:
     With α = 1 these are the harmonic functions of [1]_, with the matrix normalised the rule of [2]_. The mean over the
     graph, which tells no classes apart, is taken from each source as in [3]_; without it α may come close to 1.
 
-    Parameters
-    ----------
-    graph : sparse array of shape (rows, rows)
-        Symmetric weights.
-    alpha : float
-        How much of what is at a row comes from its neighbours, below 1.
-
     References
     ----------
     .. [1] Zhu, Ghahramani and Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML
@@ -71,15 +57,7 @@ class Propagation:
         self._step = csr_array(alpha * (root @ graph @ root)).astype(np.float32)
 
     def spread(self, rows: IntArray, sources: FloatArray) -> FloatArray:
-        """Return the field of sources at some rows, shape (all rows, columns).
-
-        Parameters
-        ----------
-        rows : array of shape (n,)
-            Distinct row numbers.
-        sources : array of shape (n, columns)
-            What is put there; each column is a field of its own.
-        """
+        """Return the field of sources at some rows, shape (all rows, columns)."""
         fields = [self._solved(rows, sources[:, i : i + _COLUMNS]) for i in range(0, sources.shape[1], _COLUMNS)]
         return np.concatenate(fields, axis=1)
 

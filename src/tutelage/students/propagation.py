@@ -180,19 +180,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
 
 @dataclass(frozen=True, slots=True)
 class _Belief:
-    """What is believed of rows at one α.
-
-    Parameters
-    ----------
-    rows : array of shape (rows, classes)
-        Probability of each class for each row.
-    labelled : array of shape (labels, classes)
-        The same for labelled rows, their own labels included.
-    noise : float
-        Expected share of wrong labels.
-    evidence : float
-        Log probability of all labels, each given the others.
-    """
+    """What is believed of rows at one α."""
 
     rows: FloatArray
     labelled: FloatArray
@@ -229,24 +217,6 @@ def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tup
 
     A row's label is another class than its own at that rate, any other being as likely. Each sharpness and rate has a
     say in the beliefs by its likelihood.
-
-    Parameters
-    ----------
-    told : array of shape (labels, classes)
-        One where the label is that class, else zero.
-    fields : array of shape (labels, classes)
-        Field of all other labels.
-    log_prior : array of shape (classes,)
-        What is added to the field times its sharpness, to give the logarithm of a probability.
-
-    Returns
-    -------
-    sharpness : array of shape (n,)
-        Values that were tried, in units in which the fields are.
-    grid : array of shape (n, rates)
-        The labels' log likelihood at each sharpness and rate.
-    labelled : array of shape (labels, classes)
-        Probability of each row's true class.
     """
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)

@@ -71,13 +71,7 @@ class TeacherRecipe(Protocol):
 
 
 class Ensemble:
-    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes; labels are the integers below it.
-    """
+    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
@@ -96,13 +90,7 @@ class Ensemble:
         return self._unit
 
     def _checked(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
-        """Return private rows and labels as arrays that belong to the shards.
-
-        Raises
-        ------
-        InvalidDataError
-            If they have different lengths, or a label is no class index; no label is quoted.
-        """
+        """Return private rows and labels as arrays that belong to the shards."""
         rows, labels = X if isinstance(X, np.ndarray) else _numbers(X), np.asarray(y)
         if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
             raise InvalidDataError(
@@ -135,13 +123,7 @@ def _numbers(X: npt.ArrayLike) -> Matrix:
 
 
 def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return public rows as an array, if there are any and each has the shape `like` of a private row.
-
-    Raises
-    ------
-    InvalidDataError
-        If not.
-    """
+    """Return public rows as an array, if there are any and each has the shape `like` of a private row."""
     rows = np.asarray(X_public)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != like:
         raise InvalidDataError(

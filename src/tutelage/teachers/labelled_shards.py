@@ -13,19 +13,7 @@ from tutelage.partition import Shards
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledShards:
-    """Private rows with their shards, as the formulas take them.
-
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        Private rows, 64-bit floats.
-    y : integer array of shape (rows,)
-        Class index of each row.
-    shards : Shards
-        Which row goes to which teacher.
-    n_classes : int
-        Number of classes.
-    """
+    """Private rows with their shards, as the formulas take them."""
 
     X: FloatArray = field(repr=False)
     y: IntArray = field(repr=False)

@@ -35,19 +35,7 @@ TRIES_ALONE = 3
 
 @final
 class Job(NamedTuple):
-    """What is to be done for each teacher.
-
-    Parameters
-    ----------
-    work : callable
-        Called with a teacher's own arguments, then those shared.
-    own : callable
-        Returns the arguments of one teacher, by its number.
-    shared : tuple
-        Arguments that all teachers share.
-    seed : int
-        Seed of the ensemble.
-    """
+    """What is to be done for each teacher."""
 
     work: Callable[..., Any]
     own: Callable[[int], tuple[Any, ...]]
@@ -70,25 +58,6 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
     """Yield each teacher's number and result as they finish, in any order; lost teachers are left out.
 
     Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
-
-    Parameters
-    ----------
-    job : Job
-        What is to be done.
-    numbers : sequence of int
-        Which teachers are to be trained.
-    n_jobs : int, optional
-        Teachers trained at once, as in joblib; Dask and Ray use every worker.
-
-    Warns
-    -----
-    TeacherLostWarning
-        If a teacher's training killed its process every time, the last times alone.
-
-    Raises
-    ------
-    TeacherTrainingError
-        If the work raises for a teacher.
     """
     crew = _crew(n_jobs)
     waiting, someone_was_lost = dict.fromkeys(numbers), False
@@ -119,25 +88,7 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
 
 
 def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence.
-
-    Parameters
-    ----------
-    shard : int or str
-        Which teacher, for messages.
-    seed : int
-        Of the process's own random streams while it works, for estimators that draw from them: how far another teacher
-        got in a stream that both share would depend on the other's rows.
-    work : callable
-        What to do.
-    *arguments
-        What to do it with.
-
-    Raises
-    ------
-    TeacherTrainingError
-        If the work raises; what it says is withheld.
-    """
+    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
     with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
         while True:

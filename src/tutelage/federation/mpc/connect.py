@@ -40,39 +40,6 @@ def run_party(
     What makes it private: connections are mutual TLS 1.3, the certificate of the other end decides which party it is,
     and what it claims to be must agree. Parties exchange no pickled objects. Whoever is refused is not answered, and
     the parties go on waiting for the right one.
-
-    Parameters
-    ----------
-    me : int
-        This party's place among the endpoints, from 0.
-    endpoints : sequence of three Endpoint
-        All parties in the order that all of them use.
-    tls_key_pem : bytes
-        Private key of this party's certificate; private.
-    body : function from a session to an awaitable
-        What the three parties do; each must do the same, in the same order.
-    timeout : float
-        Seconds to wait for the others to connect, and later for any one message of theirs, from when this party needs
-        it; messages that it does not need yet do not count.
-    deadline : float
-        Seconds that all that follows the connection may take.
-    listen : tuple of str and int, optional
-        Host and port to listen at if they are not those of its endpoint, which the others call: behind an address
-        translation, or in a container. The first party listens nowhere.
-    waiting : function of a tuple of str, optional
-        Called every two seconds while connecting, with the names of those that are still missing.
-    transcript : path, optional
-        File to write everything to that this party receives, for an audit; replaced if it exists.
-
-    Raises
-    ------
-    PartyLostError
-        If another party did not come in time, was lost, fell silent or sent what is no message, or the deadline has
-        passed. Nothing was opened.
-    FederationError
-        If this party's address cannot be listened at, or the thread is in an event loop already.
-    InvalidParameterError
-        If a parameter is not as said.
     """
     timeout = _validation.positive(timeout, "timeout", "run_party")
     deadline = _validation.positive(deadline, "deadline", "run_party")

@@ -55,21 +55,7 @@ class Failure:
 
 @final
 class Link:
-    """The connection to one other party, which has proven who it is.
-
-    Parameters
-    ----------
-    party : int
-        The other party's place, from 0.
-    name : str
-        Its name.
-    reader, writer : streams
-        The connection.
-    failure : Failure
-        Where the loss of the connection is reported.
-    transcript : Transcript or None
-        Where received messages are written down.
-    """
+    """The connection to one other party, which has proven who it is."""
 
     def __init__(
         self,

@@ -26,19 +26,7 @@ _TOLD_EVERY = 2.0  # seconds
 @final
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a computing party listens, and the certificate that it alone has the key of; public.
-
-    Parameters
-    ----------
-    name : str
-        The party's name, for messages.
-    host : str
-        Address that the others call, at which it listens unless it is told another.
-    port : int
-        TCP port.
-    certificate_pem : str
-        Its self-signed certificate, which the others require byte for byte.
-    """
+    """Where a computing party listens, and the certificate that it alone has the key of; public."""
 
     name: str
     host: str
@@ -63,17 +51,6 @@ class Meeting:
 
     Each side greets with its own place and a digest of all certificates in order, so that all agree on who is who.
     The key for shared randomness follows once both greetings are found right.
-
-    Parameters
-    ----------
-    me : int
-        This party's place.
-    endpoints : sequence of Endpoint
-        All parties.
-    tls_key_pem : bytes
-        Private key of this party's certificate; private.
-    listen : tuple of str and int, optional
-        Host and port to listen at, and at no other, if not at this party's endpoint.
     """
 
     def __init__(
@@ -94,22 +71,7 @@ class Meeting:
     async def everybody(
         self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None = None
     ) -> dict[int, Met]:
-        """Return the connections to the other parties, by place, once all stand.
-
-        Parameters
-        ----------
-        timeout : float
-            Seconds to wait for them.
-        waiting : function of a tuple of str, optional
-            Called every two seconds with the names of those that are still missing.
-
-        Raises
-        ------
-        PartyLostError
-            If a party has not come after `timeout` seconds.
-        FederationError
-            If this party's address cannot be listened at.
-        """
+        """Return the connections to the other parties, by place, once all stand."""
         others = [place for place in range(len(self._endpoints)) if place != self._me]
         self._met = {place: asyncio.get_running_loop().create_future() for place in others}
         server = await self._listen() if self._me else None

@@ -18,15 +18,6 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
     """Return shares of 1 + the index of the largest number in each row, the lowest index among equals.
 
     A tournament: neighbours play, so that whoever is left of the other also has the lower index, and wins a tie.
-
-    Parameters
-    ----------
-    runtime : ArrayRuntime
-        This party's.
-    values : object array (rows, candidates)
-        Shares.
-    bits : int
-        Differences within a row lie in [−2^(bits−1), 2^(bits−1)).
     """
     places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
     pairs = np.stack([values, places])  # (2, rows, candidates)
@@ -48,15 +39,6 @@ async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) ->
     """Return whether any number is none of 0, 1, …, most.
 
     What makes it private: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
-
-    Parameters
-    ----------
-    runtime : ArrayRuntime
-        This party's.
-    values : object array (numbers,)
-        Shares.
-    most : int
-        The largest number that there may be.
     """
     factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
     products = await _products(runtime, factors)
@@ -76,15 +58,6 @@ async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) ->
     """Return which vectors have a random projection whose size is beyond `bound`.
 
     What makes it private: only one bit of each vector is opened, whether a random combination of its tests is zero.
-
-    Parameters
-    ----------
-    runtime : ArrayRuntime
-        This party's.
-    vectors : object array (vectors, length)
-        This party's summands mod p.
-    bound : int
-        At least 1 and below 2^25.
 
     Notes
     -----

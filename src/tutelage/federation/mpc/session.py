@@ -24,17 +24,6 @@ class Session:
 
     What makes it private: every number is shared so that one party alone learns nothing, under MPyC's protocols against
     one curious party; two that pool what they have can open all votes.
-
-    Parameters
-    ----------
-    me : int
-        This party's place.
-    links, keys : dict by place of the others
-        Their connections, and the keys shared with each.
-    failure : Failure
-        Where what goes wrong is reported.
-    transcript : Transcript or None
-        Where this party's inputs are written down.
     """
 
     def __init__(
@@ -60,13 +49,7 @@ class Session:
         return sum(link.bytes_sent for link in self._links.values())
 
     async def exchange(self, message: bytes) -> list[bytes]:
-        """Send a public message to the others and return everybody's, in party order.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it is longer than 1 MiB.
-        """
+        """Send a public message to the others and return everybody's, in party order."""
         if len(message) > MOST_EXCHANGED:
             raise InvalidParameterError(
                 f"`message` of exchange must have at most {MOST_EXCHANGED} bytes. Got {len(message)}."
@@ -87,31 +70,7 @@ class Session:
         *,
         progress: Callable[[int], object] | None = None,
     ) -> bytes:
-        """Find the class with the most votes for each query, the lowest index among equals; no party learns it.
-
-        Parameters
-        ----------
-        votes : object array (queries, classes)
-            This party's summands mod p of every total; private.
-        bits : int
-            Every difference of two totals, and of a total of the check and its threshold, lies in
-            [−2^(bits−1), 2^(bits−1)); outside, a label is an arbitrary one or the batch is refused.
-        check : tuple of object array (queries, classes) and int, optional
-            Summands of other totals, and the threshold that one of them must reach for the query to be answered.
-        progress : function of int, optional
-            Called with how many queries are done.
-
-        Returns
-        -------
-        bytes
-            This party's fresh Shamir shares of label + 1, or 0 for no answer, as `sharing.encode` spells them. All
-            three together say nothing but the label.
-
-        Raises
-        ------
-        FederationError
-            If the parties were asked for different computations, or a result is none of 0, …, classes.
-        """
+        """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
         blocks = [votes] if check is None else [votes, check[0]]
         _check_blocks(blocks, bits)
         threshold = None if check is None else int(check[1])
@@ -142,18 +101,6 @@ class Session:
         Forty projections with coefficients 0 with probability ½ and ±1 with ¼, drawn jointly once all parties hold
         their summands. A vector whose projections all stay within the bound passes; one with an entry beyond
         twice the bound, up to half the modulus, passes each with probability ½ at most.
-
-        Parameters
-        ----------
-        vectors : object array (entities, length)
-            This party's summands mod p of each entity's vector; private.
-        bound : int
-            What |projection| may be, below 2^25.
-
-        Raises
-        ------
-        FederationError
-            If the parties were asked for different computations.
         """
         bound = _validation.integer_at_least(bound, 1, "bound", "oversized")
         if bound >= 2 ** (MOST_BITS - 1):

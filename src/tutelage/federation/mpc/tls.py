@@ -21,17 +21,6 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
     """Return the settings of one end of a connection: TLS 1.3 alone, both ends show one of the certificates.
 
     Who shows which is not settled here: compare `certificate_of` with the certificate of the party that it must be.
-
-    Parameters
-    ----------
-    mine : str
-        Own certificate, PEM.
-    key_pem : bytes
-        Its private key, PEM, not encrypted; private. It reaches the disk encrypted only, for a moment.
-    all_of_them : sequence of str
-        Every party's certificate, PEM; nothing else is trusted.
-    server : bool
-        Whether for the end that listens.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -196,17 +196,7 @@ class AdversarialStudent(NetworkStudent):
 
 
 def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
-    """Let each optimiser take a step down its own loss, and no other's; all gradients are taken before the first step.
-
-    Parameters
-    ----------
-    optimisers : sequence of Optimizer
-        One per network.
-    losses : list of tensor
-        What each is to make small.
-    learning_rate : float
-        Size of the step.
-    """
+    """Let each optimiser take a step down its own loss, and no other's; all gradients come before the first step."""
     groups = [optimiser.param_groups[0] for optimiser in optimisers]
     gradients = [
         torch.autograd.grad(loss, group["params"], retain_graph=loss is not losses[-1])
@@ -220,17 +210,7 @@ def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tens
 
 
 def corrected_loss(scores: torch.Tensor, labels: torch.Tensor, noise: float) -> torch.Tensor:
-    """Return −log((1 − noise) p_y + noise/k) of each row: the likelihood of a label that noise may have replaced.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says; p is its softmax.
-    labels : tensor of shape (rows,)
-        Class indices y.
-    noise : float
-        Probability that a label is replaced by one drawn from all k classes, itself included.
-    """
+    """Return −log((1 − noise) p_y + noise/k) of each row: the likelihood of a label that noise may have replaced."""
     if noise == 0:
         return functional.cross_entropy(scores, labels, reduction="none")
     own = scores.softmax(dim=1).gather(1, labels[:, None])[:, 0]
@@ -241,43 +221,20 @@ def real_loss(scores: torch.Tensor) -> torch.Tensor:
     """Return −log P(one of the k classes) of each row, where the further class of generated rows has score 0.
 
     With l the log of the sum of exponentials of the k scores, that is softplus(−l) (arXiv:1606.03498, section 5).
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
     """
     return functional.softplus(-scores.logsumexp(dim=1))
 
 
 def generated_loss(scores: torch.Tensor) -> torch.Tensor:
-    """Return −log P(none of the k classes) of each row: softplus(l), see `real_loss`.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
-    """
+    """Return −log P(none of the k classes) of each row: softplus(l), see `real_loss`."""
     return functional.softplus(scores.logsumexp(dim=1))
 
 
 def entropy(scores: torch.Tensor) -> torch.Tensor:
-    """Return the entropy of the softmax of each row, in nats.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
-    """
+    """Return the entropy of the softmax of each row, in nats."""
     return functional.cross_entropy(scores, scores.softmax(dim=1), reduction="none")
 
 
 def matching_loss(real: torch.Tensor, generated: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared difference of the mean features: feature matching (arXiv:1606.03498, section 3.1).
-
-    Parameters
-    ----------
-    real, generated : tensor of shape (rows, units)
-        Features of public rows and of generated ones.
-    """
+    """Return the mean squared difference of the mean features: feature matching (arXiv:1606.03498, section 3.1)."""
     return functional.mse_loss(generated.mean(dim=0), real.mean(dim=0))

@@ -88,15 +88,7 @@ def in_batches(answer: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) 
 
 
 def scores_of(module: nn.Module, X: torch.Tensor) -> torch.Tensor:
-    """Return the scores of rows, as doubles, without training on them; `module` is left in evaluation mode.
-
-    Parameters
-    ----------
-    module : nn.Module
-        From rows to scores.
-    X : tensor of shape (rows, features)
-        Rows on the module's device.
-    """
+    """Return the scores of rows, as doubles, without training on them; `module` is left in evaluation mode."""
     module.eval()
     with torch.inference_mode():
         return in_batches(module, X).double()

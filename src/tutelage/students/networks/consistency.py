@@ -168,15 +168,7 @@ def _disagreement(scores: torch.Tensor, pseudo: torch.Tensor) -> torch.Tensor:
 
 
 class _Shares:
-    """How frequent each class is among released labels, and among what the network says; the second follows the first.
-
-    Parameters
-    ----------
-    labels : tensor of shape (labelled,)
-        Class indices.
-    n_classes : int
-        Number of classes.
-    """
+    """Shares of each class among released labels, and among what the network says, which follow the first."""
 
     def __init__(self, labels: torch.Tensor, n_classes: int) -> None:
         counts = torch.bincount(labels, minlength=n_classes) + _PRIOR_ROWS

@@ -14,19 +14,6 @@ class Discriminator(nn.Module):
 
     Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them.
 
-    Parameters
-    ----------
-    n_features : int
-        Features of a row.
-    hidden : tuple of int
-        Units of the hidden layers.
-    n_classes : int
-        Number of scores.
-    input_noise : float
-        Standard deviation of the noise on rows, in `unit`.
-    hidden_noise : float
-        Standard deviation of the noise on hidden units, which `start_from` gives deviation 1 before the ReLU.
-
     References
     ----------
     Salimans and Kingma, Weight normalization, arXiv:1602.07868; Salimans et al., Improved techniques for training GANs,
@@ -49,13 +36,7 @@ class Discriminator(nn.Module):
 
     @torch.no_grad()
     def start_from(self, rows: torch.Tensor) -> None:
-        """Measure rows by their deviation, and give every unit mean 0 and deviation 1 on them (1602.07868, section 3).
-
-        Parameters
-        ----------
-        rows : tensor of shape (rows, features)
-            Some public rows.
-        """
+        """Measure rows by their deviation, and give every unit mean 0 and deviation 1 on them (1602.07868, sec. 3)."""
         deviation = rows.double().var(dim=0, correction=0).mean().sqrt().to(rows.dtype)
         self.unit.copy_(torch.where(deviation > 0, deviation, 1.0))
         units = rows / self.unit

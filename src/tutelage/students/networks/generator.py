@@ -11,13 +11,6 @@ class Generator(nn.Module):
     """Two softplus layers with batch normalisation, from uniform noise to rows within the range of each column.
 
     As the MNIST generator of Salimans et al., arXiv:1606.03498, with another range than that of grey levels.
-
-    Parameters
-    ----------
-    hidden : int
-        Units of each hidden layer.
-    low, high : tensor of shape (features,)
-        Ends of each column's range.
     """
 
     low: torch.Tensor

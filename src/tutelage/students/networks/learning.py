@@ -20,15 +20,6 @@ def robust_loss(scores: torch.Tensor, labels: torch.Tensor, robustness: float) -
 
     A label that the network contradicts pulls less, the larger q is.
 
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the network says; p is its softmax.
-    labels : tensor of shape (rows,)
-        Class indices y.
-    robustness : float
-        q, from 0 to 1.
-
     References
     ----------
     Zhang and Sabuncu, Generalized cross entropy loss for training deep neural networks with noisy labels, 2018, eq. 6.
@@ -43,29 +34,12 @@ def robustness_at(step: int, steps: int, robustness: float) -> float:
     """Return q at a step: it grows from 0 for a quarter of them, and stays.
 
     A network that knows nothing yet contradicts every label; at a large q it would never learn some classes.
-
-    Parameters
-    ----------
-    step : int
-        Counted from 0.
-    steps : int
-        Number of steps in all.
-    robustness : float
-        The last q.
     """
     return robustness * min(1.0, step / (_TRUSTING * steps))
 
 
 def step_size(step: int, steps: int) -> float:
-    """Return the size of a step relative to the largest: it grows for a twentieth of the steps, then falls as a cosine.
-
-    Parameters
-    ----------
-    step : int
-        Counted from 0.
-    steps : int
-        Number of steps in all.
-    """
+    """Return the size of a step relative to the largest: growing for a twentieth of the steps, then a cosine."""
     warm = max(1, round(_WARM_UP * steps))
     if step < warm:
         return (step + 1) / warm
@@ -73,15 +47,7 @@ def step_size(step: int, steps: int) -> float:
 
 
 class AveragedNetwork:
-    """A copy of a network whose weights are a running average of it: the better one to ask (Polyak 1990).
-
-    Parameters
-    ----------
-    module : nn.Module
-        The network that is being trained.
-    memory : float
-        Weight of the past at each step, at least 0 and below 1; less at the start.
-    """
+    """A copy of a network whose weights are a running average of it: the better one to ask (Polyak 1990)."""
 
     def __init__(self, module: nn.Module, memory: float) -> None:
         self.module = copy.deepcopy(module).eval()
@@ -101,13 +67,7 @@ class AveragedNetwork:
 
 
 def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str) -> nn.Module:
-    """Return an untrained network of one's own, in the layout in which convolutions are fastest.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `factory` is a module, or makes none.
-    """
+    """Return an untrained network of one's own, in the layout in which convolutions are fastest."""
     made = factory(n_classes) if callable(factory) and not isinstance(factory, nn.Module) else factory
     if not isinstance(made, nn.Module) or made is factory:
         raise InvalidParameterError(

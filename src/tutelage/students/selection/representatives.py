@@ -90,13 +90,7 @@ class TypiClust(_ClusterRepresentatives):
 
 
 def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
-    """Return the rows as finite numbers of shape (rows, features).
-
-    Raises
-    ------
-    InvalidDataError
-        If they are anything else.
-    """
+    """Return the rows as finite numbers of shape (rows, features)."""
     try:
         rows = np.array(X, dtype=np.float64).reshape(len(X), -1)
     except (TypeError, ValueError):

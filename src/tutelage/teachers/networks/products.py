@@ -50,17 +50,7 @@ class KeepWeights:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class KeepVotes:
-    """Keep the votes on public rows.
-
-    Parameters
-    ----------
-    network : Network
-        Settings of the networks.
-    n_classes : int
-        Number of classes.
-    queries : array of shape (queries, ...)
-        Public rows.
-    """
+    """Keep the votes on public rows."""
 
     network: Network
     n_classes: int
