@@ -1,6 +1,9 @@
 """What two samples of an outcome say about (ε, δ): exact binomial bounds, and the ε that they refute."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from tutelage._typing import FloatArray, IntArray
@@ -26,3 +29,25 @@ def refuted_epsilon(more: IntArray, less: IntArray, trials: int, delta: float, l
     below = at_most(less, trials, level / 2)
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(np.maximum(above, 0)) - np.log(below), 0.0)
+
+
+class ChosenEvent(NamedTuple):
+    """The places of its outcomes, and the ε that it refutes on the frequencies it was chosen by."""
+
+    outcomes: IntArray
+    bound: float
+
+
+def best_event(
+    scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
+) -> ChosenEvent:
+    """Return those outcomes with the largest scores that refute the largest ε on these frequencies."""
+    ranked = np.argsort(-scores, kind="stable")
+    bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
+    best = int(np.argmax(bounds))
+    return ChosenEvent(ranked[: best + 1], float(bounds[best]))
+
+
+def log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
+    """Return the log likelihood ratio of each outcome."""
+    return np.log(here + at_least) - np.log(there + at_least)

@@ -13,8 +13,7 @@ import numpy as np
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
-from tutelage.audit.intervals import refuted_epsilon
-from tutelage.audit.telling_events import best_event, log_ratio
+from tutelage.audit.intervals import best_event, log_ratio, refuted_epsilon
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import Mechanism

@@ -10,7 +10,7 @@ from tutelage.features.base import (
 )
 from tutelage.features.columns import UNKNOWN, PublicColumns
 from tutelage.features.fixed import OneHotColumns, ScaledColumns
-from tutelage.features.glyphs import DeskewedImages, GlyphGradients
+from tutelage.features.glyphs import DeskewedImages, GlyphGradients, glyph_features
 from tutelage.features.learned import (
     NeighbourWhitening,
     PublicClusters,
@@ -21,7 +21,6 @@ from tutelage.features.learned import (
     PublicSteps,
     neighbour_covariance,
 )
-from tutelage.features.recipes import glyph_features
 
 __all__ = [
     "UNKNOWN",

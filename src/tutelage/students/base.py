@@ -104,7 +104,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Matrix:
-    """Return rows in single precision; raise InvalidDataError, without quoting them, unless they are numbers in a table."""
+    """Return rows in single precision; raise InvalidDataError, without quoting them, where they are no numbers."""
     owner = type(student).__name__
     validate: Any = validate_data  # its types in scikit-learn are those of its defaults
     try:

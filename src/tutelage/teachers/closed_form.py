@@ -19,8 +19,8 @@ from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicCovariance
+from tutelage.teachers.base import FittedTeachers, LabelledShards
 from tutelage.teachers.heads import HeadTeachers
-from tutelage.teachers.labelled_shards import FittedTeachers, LabelledShards
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
 _DISTANCES = 2**20  # computed at once by NearestNeighbours

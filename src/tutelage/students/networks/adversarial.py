@@ -1,20 +1,118 @@
 """PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.progress import progress_bar
-from tutelage.students.networks.base import NetworkStudent, scores_of
-from tutelage.students.networks.discriminator import Discriminator
-from tutelage.students.networks.generator import Generator
-from tutelage.students.networks.learning import AveragedNetwork, learned_by, step_size
+from tutelage.students.networks.base import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
+
+_NOISE_SIZE = 100
+_FIRST_DEVIATION = 0.05
+
+
+class Generator(nn.Module):
+    """Two softplus layers with batch normalisation, from uniform noise to rows within the range of each column.
+
+    As the MNIST generator of Salimans et al., arXiv:1606.03498, with another range than that of grey levels.
+    """
+
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def __init__(self, hidden: int, low: torch.Tensor, high: torch.Tensor) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for size in (_NOISE_SIZE, hidden):
+            layers += [nn.Linear(size, hidden, bias=False), nn.BatchNorm1d(hidden), nn.Softplus()]
+        layers += [nn.Linear(hidden, len(low)), nn.Sigmoid()]
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                layer.weight.data = _FIRST_DEVIATION * torch.randn_like(layer.weight)
+        self.layers = nn.Sequential(*layers)
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, n_rows: int) -> torch.Tensor:
+        """Return so many new rows, at least two, shape (n_rows, features)."""
+        noise = torch.rand(n_rows, _NOISE_SIZE, device=self.low.device)
+        return torch.lerp(self.low, self.high, self.layers(noise))
+
+
+_LEAST_DEVIATION = 1e-3  # of a unit that no row moves
+
+
+class Discriminator(nn.Module):
+    """Fully connected ReLU layers with normalised weights, and in training Gaussian noise before each of them.
+
+    Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them.
+
+    References
+    ----------
+    Salimans and Kingma, Weight normalization, arXiv:1602.07868; Salimans et al., Improved techniques for training GANs,
+    arXiv:1606.03498, whose MNIST network has 1000, 500, 250, 250 and 250 hidden units and noise of 0.3 and 0.5.
+    """
+
+    unit: torch.Tensor
+
+    def __init__(
+        self, n_features: int, hidden: tuple[int, ...], n_classes: int, input_noise: float, hidden_noise: float
+    ) -> None:
+        super().__init__()
+        sizes = [n_features, *hidden, n_classes]
+        layers = [weight_norm(nn.Linear(inputs, units)) for inputs, units in pairwise(sizes)]
+        for layer in layers[:-1]:
+            lengths_of(layer).requires_grad_(False)
+        self.layers = nn.ModuleList(layers)
+        self.noises = [input_noise, *[hidden_noise] * len(hidden)]
+        self.register_buffer("unit", torch.ones(()))
+
+    @torch.no_grad()
+    def start_from(self, rows: torch.Tensor) -> None:
+        """Measure rows by their deviation, and give every unit mean 0 and deviation 1 on them (1602.07868, sec. 3)."""
+        deviation = rows.double().var(dim=0, correction=0).mean().sqrt().to(rows.dtype)
+        self.unit.copy_(torch.where(deviation > 0, deviation, 1.0))
+        units = rows / self.unit
+        for depth, layer in enumerate(self.layers):
+            noisy = self._noisy(units, depth)
+            spread, mean = torch.std_mean(layer(noisy), dim=0, correction=0)
+            spread = spread.clamp(min=_LEAST_DEVIATION)
+            lengths_of(layer).div_(spread[:, None])
+            bias = layer.get_parameter("bias")
+            bias.copy_((bias - mean) / spread)
+            units = layer(noisy).relu()
+
+    def features(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the units of the last hidden layer, shape (rows, units)."""
+        units = rows / self.unit
+        for depth, layer in enumerate(self.layers[:-1]):
+            units = layer(self._noisy(units, depth)).relu()
+        return units
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the score of each class from what `features` returned, shape (rows, classes)."""
+        return self.layers[-1](self._noisy(features, len(self.layers) - 1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the score of each class, shape (rows, classes)."""
+        return self.scores(self.features(rows))
+
+    def _noisy(self, units: torch.Tensor, depth: int) -> torch.Tensor:
+        return units + self.noises[depth] * torch.randn_like(units) if self.training else units
+
+
+def lengths_of(layer: nn.Module) -> torch.Tensor:
+    """Return the lengths of the weights of a layer that `weight_norm` made, shape (units, 1)."""
+    return layer.get_parameter("parametrizations.weight.original0")
+
 
 _ADAM_BETAS = (0.5, 0.999)  # as the authors of improved GANs
 _FIRST_ROWS = 500  # on which the first weights are scaled

@@ -10,9 +10,8 @@ from torch.nn import functional
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, probability
 from tutelage.progress import progress_bar
-from tutelage.students.networks.augmentation import ImageAugmentation
-from tutelage.students.networks.images import ImageStudent
-from tutelage.students.networks.learning import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
+from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent
+from tutelage.students.networks.base import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
 
 _SHARE_MEMORY = 0.99  # of the running share of each class among what the network says
 _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent the classes are

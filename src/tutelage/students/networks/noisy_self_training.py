@@ -10,10 +10,15 @@ from torch import nn
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
 from tutelage.progress import progress_bar
-from tutelage.students.networks.augmentation import ImageAugmentation
-from tutelage.students.networks.base import scores_of
-from tutelage.students.networks.images import ImageStudent, LabelledRows
-from tutelage.students.networks.learning import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
+from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent, LabelledRows
+from tutelage.students.networks.base import (
+    AveragedNetwork,
+    optimiser_of,
+    robust_loss,
+    robustness_at,
+    scores_of,
+    step_size,
+)
 
 
 @final

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from tutelage._typing import Ballots
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
+from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Network, Weights, batches, learning_rate
 
 VOTES_AT_ONCE = 256
 

@@ -18,8 +18,7 @@ from tutelage._typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
 from tutelage.teachers.networks.alone import VOTES_AT_ONCE
-from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
+from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Network, Weights, batches, learning_rate
 
 
 @final
