@@ -22,7 +22,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 _ROOM = 4 * 2**30  # bytes, several times what all tests together leave
 
-hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=100)
+hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=50)
+hypothesis.settings.register_profile("thorough", database=None, deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

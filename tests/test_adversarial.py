@@ -12,16 +12,17 @@ from tutelage.students import load_student, save_student
 from tutelage.students.networks import adversarial
 from tutelage.students.networks.adversarial import (
     AdversarialStudent,
+    Discriminator,
+    Generator,
     corrected_loss,
     descend,
     entropy,
     generated_loss,
+    lengths_of,
     matching_loss,
     real_loss,
 )
 from tutelage.students.networks.base import scores_of
-from tutelage.students.networks.discriminator import Discriminator, lengths_of
-from tutelage.students.networks.generator import Generator
 
 
 def student(**settings):

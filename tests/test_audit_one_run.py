@@ -8,8 +8,7 @@ from scipy import stats
 from sklearn.neighbors import KNeighborsClassifier
 
 from tutelage import GNMax, PATEClassifier, SimulationNoise
-from tutelage.audit.canaries import pate_canaries
-from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, p_value
+from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, p_value, pate_canaries
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.teachers import NearestNeighbours
 

@@ -19,7 +19,7 @@ from tutelage.cli.ledger import Neighbours
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Home, Mailbox, Member
 from tutelage.federation.messages.envelopes import Header, Kind, seal
-from tutelage.federation.mpc import meeting
+from tutelage.federation.mpc import connect
 from tutelage.mechanisms import ConfidentGNMax
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
@@ -349,7 +349,7 @@ def test_a_computing_party_says_whom_it_waits_for(tmp_path, monkeypatch):
     assert "--timeout" in refusal(tutelage("federate", *alone, "--timeout", "nan"), 2)
     for name in HOSPITALS:
         cast(tmp_path, name, np.zeros((10, 5), dtype=int))
-    monkeypatch.setattr(meeting, "_TOLD_EVERY", 0.1)
+    monkeypatch.setattr(connect, "_TOLD_EVERY", 0.1)
     (port,) = free_ports(1)
     left = tutelage("federate", *alone, "--timeout", 0.5, "--listen", f"127.0.0.1:{port}")
     assert left.returncode == 1

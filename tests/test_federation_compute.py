@@ -10,7 +10,7 @@ import pytest
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
-from tutelage.federation.agreement import read_statement
+from tutelage.federation.computing_party import read_statement
 from tutelage.federation.messages.envelopes import Header, Kind, seal
 from tutelage.federation.noise_shares import projection_bound
 from tutelage.federation.sharing import MODULUS, decode, recombine, split

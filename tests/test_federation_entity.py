@@ -20,9 +20,8 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
-from tutelage.federation.batch_size import most_queries
 from tutelage.federation.charges import owner_name
-from tutelage.federation.costs import event_of_query
+from tutelage.federation.costs import event_of_query, most_queries
 from tutelage.federation.messages.batches import _header, _signed
 from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.messages.perturbed import write_reports

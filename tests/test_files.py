@@ -9,7 +9,7 @@ import pytest
 
 from test_cli import refusal
 from tutelage._files import read_arrays
-from tutelage.datasets.idx import read_idx
+from tutelage.datasets.images import read_idx
 from tutelage.exceptions import InvalidDataError
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.planning import ProxyVotes

@@ -40,7 +40,7 @@ WORK = {
     """,
     "random streams": """
         import numpy as np
-        from tutelage.teachers.workers import guarded
+        from tutelage.teachers.parallel import guarded
         def work(): guarded(0, 0, lambda: np.random.standard_normal(300_000))
         work()
     """,
@@ -62,7 +62,7 @@ WORK = {
     """,
     # Threads train in the same worker processes; a child must start its own.
     "workers": """
-        from tutelage.teachers.workers import Job, train_each
+        from tutelage.teachers.parallel import Job, train_each
         def work(): assert len(list(train_each(Job(len, lambda _: ((),), (), 0), range(6), 2))) == 6
         work()
     """,

@@ -12,7 +12,7 @@ from tutelage.features import PublicCovariance
 from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
-from tutelage.teachers.labelled_shards import LabelledShards
+from tutelage.teachers.base import LabelledShards
 
 N_CLASSES = 4
 HEADS = {

@@ -22,7 +22,7 @@ from tutelage.datasets import (
     load_svhn_sample,
     sources,
 )
-from tutelage.datasets.idx import MOST_BYTES, read_idx
+from tutelage.datasets.images import MOST_BYTES, read_idx
 from tutelage.datasets.sources import RemoteFile
 from tutelage.exceptions import InvalidDataError
 

@@ -18,12 +18,11 @@ import pytest
 
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
-from tutelage.federation.mpc import Endpoint, meeting, run_party
-from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind
+from tutelage.federation.mpc import Endpoint, connect, run_party
+from tutelage.federation.mpc.connect import Meeting
+from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.loading import load_mpyc
-from tutelage.federation.mpc.meeting import Meeting
-from tutelage.federation.mpc.protocols import REPETITIONS, _coefficients, _projections, any_outside
-from tutelage.federation.mpc.tls import context_for
+from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.sharing import MODULUS, decode, recombine
 
 A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
@@ -608,7 +607,7 @@ def test_a_party_can_listen_elsewhere_than_where_the_others_call_it():
 
 
 def test_who_is_waited_for_is_told_again_and_again(monkeypatch):
-    monkeypatch.setattr(meeting, "_TOLD_EVERY", 0.1)
+    monkeypatch.setattr(connect, "_TOLD_EVERY", 0.1)
     one, two, _ = three()
     waiting, told = Running(two, greeting), []
 
@@ -667,6 +666,6 @@ def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_comma
         assert sys.argv[1] == "--VERSION", sys.argv
         assert os.environ["MPYC_NOPRSS"] == "1"
     """
-    command = [sys.executable, "-c", script, "--VERSION", str(Path(meeting.__file__).parent)]
+    command = [sys.executable, "-c", script, "--VERSION", str(Path(connect.__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

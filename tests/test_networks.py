@@ -18,7 +18,7 @@ from tutelage.networks import ImageInput, RandomShift, TwoConvolutions
 from tutelage.partition import Shards
 from tutelage.teachers import Network, NetworkTeachers
 from tutelage.teachers.networks import alone, together
-from tutelage.teachers.networks.schedule import batches
+from tutelage.teachers.networks.recipe import batches
 
 SIZES = (30, 17, 0, 1, 9, 25)
 SHARDS = Shards(np.repeat(np.arange(len(SIZES)), SIZES), len(SIZES), ONE_TEACHER)

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
-from tutelage.networks.residual import ResidualNetwork
+from tutelage.networks import ResidualNetwork
 from tutelage.students import load_student, save_student
 from tutelage.students.networks.noisy_self_training import NoisySelfTrainingStudent, surest
 

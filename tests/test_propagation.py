@@ -17,8 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.students import load_student, save_student
-from tutelage.students.graph import Propagation, neighbour_graph
-from tutelage.students.propagation import LabelPropagationStudent
+from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbour_graph
 
 EXPECTED = {"check_classifiers_classes": "has −1 for a class, which here says that a row has no label"}
 

@@ -24,8 +24,8 @@ from tutelage._typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
-from tutelage.teachers import workers as teacher_workers
-from tutelage.teachers.workers import guarded
+from tutelage.teachers import parallel as teacher_workers
+from tutelage.teachers.parallel import guarded
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12

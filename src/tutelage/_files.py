@@ -40,15 +40,7 @@ class Form(NamedTuple):
 
 @final
 class StoredArrays(Mapping[str, npt.NDArray[Any]]):
-    """The plain arrays of an npz file, each unpacked when it is asked for and not before.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    forms : dict of str to Form
-        What is in it.
-    """
+    """The plain arrays of an npz file, each unpacked when it is asked for and not before."""
 
     def __init__(self, path: Path, forms: dict[str, Form]) -> None:
         self.path, self._forms = path, forms
@@ -64,13 +56,7 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
         return name in self._forms
 
     def form(self, name: str) -> Form:
-        """Return the shape and type of an array without unpacking it.
-
-        Raises
-        ------
-        KeyError
-            If there is no such array.
-        """
+        """Return the shape and type of an array without unpacking it."""
         return self._forms[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -91,13 +77,7 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
 
 
 def read_arrays(path: Path) -> StoredArrays:
-    """Return the plain arrays of an npz file, never unpickling; only their headers are read yet.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing, is no npz of plain arrays, or one of them would unpack to more than 2 GiB.
-    """
+    """Return the plain arrays of an npz file, never unpickling; only their headers are read yet."""
     try:
         with zipfile.ZipFile(path) as archive:
             forms = {item.filename.removesuffix(".npy"): _form_of(archive, item) for item in archive.infolist()}
@@ -139,15 +119,7 @@ def _no_arrays(path: Path) -> InvalidDataError:
 
 
 def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
-    """Return the array of an npy file, or the one of an npz file that `name_in` chooses; never unpickling.
-
-    Raises
-    ------
-    ConfigError
-        If it is missing or no npy file of plain numbers.
-    InvalidDataError
-        If it is no npz file of plain arrays, or holds no such array.
-    """
+    """Return the array of an npy file, or the one of an npz file that `name_in` chooses; never unpickling."""
     if path.suffix.lower() != ".npy":
         arrays = read_arrays(path)
         return arrays[name_in(arrays, path, name, usual)]
@@ -163,13 +135,7 @@ def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
 
 
 def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str) -> str:
-    """Return which array of a file is meant: the one named, the one of the usual name, or the only one.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is not there, or there are several and none is named.
-    """
+    """Return which array of a file is meant: the one named, the one of the usual name, or the only one."""
     known = ", ".join(sorted(arrays))
     if name is not None and name not in arrays:
         raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")

@@ -36,13 +36,6 @@ def own_streams(shard: int | str, seed: int) -> Iterator[None]:
     """Let the random streams of this process start from `seed` and the shard, and go on afterwards where they were.
 
     Threads take turns: the process has one of each stream for all of them.
-
-    Parameters
-    ----------
-    shard : int or str
-        Whose work it is.
-    seed : int
-        Seed of the ensemble.
     """
     start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
     with streams_in_use, ExitStack() as undo:

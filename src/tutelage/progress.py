@@ -8,21 +8,7 @@ _WIDTH = 40
 
 
 def progress_bar(items: Iterable[Item], title: str, total: int, done: int = 0, *, shown: bool) -> Iterator[Item]:
-    """Yield `items` while a bar on standard error, or below a cell of a notebook, goes from `done` to `total`.
-
-    Parameters
-    ----------
-    items : iterable
-        The work, one item per step.
-    title : str
-        What is being done.
-    total : int
-        Number of steps in all.
-    done : int
-        Steps done before.
-    shown : bool
-        Whether to show the bar; outside of notebooks and terminals it stays away in any case.
-    """
+    """Yield `items` while a bar on standard error, or below a cell of a notebook, goes from `done` to `total`."""
     if not shown:
         yield from items
         return

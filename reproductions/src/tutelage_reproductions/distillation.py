@@ -22,8 +22,7 @@ from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows
-from tutelage.students.networks.base import arrays_of, restore, scores_of
-from tutelage.students.networks.learning import learned_by, network_from
+from tutelage.students.networks.base import arrays_of, learned_by, network_from, restore, scores_of
 
 
 @final

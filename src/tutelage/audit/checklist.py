@@ -36,19 +36,7 @@ _ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 @final
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of one check.
-
-    Parameters
-    ----------
-    check : str
-        What was checked.
-    verdict : "pass", "fail" or "note"
-        A note is for the owner to judge.
-    reason : str
-        What was seen, and where it fails, the fix.
-    private : bool
-        Whether it was seen in the private rows, so that it is for their owner only.
-    """
+    """What came of one check."""
 
     check: str
     verdict: Verdict
@@ -68,19 +56,7 @@ class PrivateRows(NamedTuple):
 def check_mechanism(
     mechanism: Mechanism, n_teachers: int, n_classes: int, *, draws: int = 40_000, noise: NoiseSource | None = None
 ) -> list[Checked]:
-    """Release made-up votes with `mechanism`, and with one of its kind with little noise, and judge what comes out.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        As it is configured and installed; one of `tutelage.mechanisms` that answers one vote per query.
-    n_teachers, n_classes : int
-        Of the votes that are made up.
-    draws : int
-        Releases of each made-up vote count.
-    noise : NoiseSource, optional
-        Default: `SystemNoise`, the noise of real releases.
-    """
+    """Release made-up votes with `mechanism`, and with one of its kind with little noise, and judge what comes out."""
     part: Part = "check" if mechanism.takes_predictions else "release"
     found = []
     if part == "release":
@@ -109,21 +85,7 @@ def check_mechanism(
 def check_sensitivity(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4, progress: bool = False
 ) -> Checked:
-    """Change single entities of a sample of the private rows, and count the teachers that notice.
-
-    Parameters
-    ----------
-    model : PATEClassifier
-        What is audited; it must declare `classes`. Few of its teachers are trained, on few rows.
-    private : PrivateRows
-        Private rows.
-    X_public : array of shape (public rows, features)
-        Public rows.
-    entities : int
-        How many are tried.
-    progress : bool
-        Show a progress bar.
-    """
+    """Change single entities of a sample of the private rows, and count the teachers that notice."""
     integer_at_least(entities, 1, "entities", "check_sensitivity")
     ids, silo_of = _ids_and_silos(private)
     rows = _sample(ids if ids is not None else np.arange(len(private.X)))
@@ -148,15 +110,7 @@ def check_sensitivity(
 
 
 def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
-    """Look for public rows that are private ones, and for entities in several silos.
-
-    Parameters
-    ----------
-    private : PrivateRows
-        Private rows.
-    X_public : array of shape (public rows, features)
-        Public rows.
-    """
+    """Look for public rows that are private ones, and for entities in several silos."""
     overlap = audit_overlap(private.X, X_public, private.entity_ids)
     verdict: Verdict = "fail" if not overlap.passed else "note" if overlap.reasons else "pass"
     reason = " ".join(overlap.reasons) or f"None of {overlap.public_rows:,} public rows equals a private row."

@@ -34,23 +34,7 @@ class Probe(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshNoiseAudit:
-    """How the labels of equal queries hang together; public, for the votes were made up.
-
-    Parameters
-    ----------
-    mechanism : str
-        What was audited.
-    probe : Probe
-        The made-up votes.
-    replayed : float
-        p-value of agreement between two releases of the same batch.
-    shared : float
-        p-value of agreement between queries of one batch: neighbours, some way apart, halves, mirror images.
-    large, small : float
-        p-value of the law of the labels, in a batch of 2,000 and in batches of 1 to 99.
-    confidence : float
-        A right mechanism passes with this probability, at least.
-    """
+    """How the labels of equal queries hang together; public, for the votes were made up."""
 
     mechanism: str
     probe: Probe
@@ -83,24 +67,6 @@ def audit_fresh_noise(
 ) -> FreshNoiseAudit:
     """Release batches of equal made-up queries, large ones and small, and look for noise that is missing or reused.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What is audited, as it is installed; it answers one vote per query.
-    probe : Probe
-        Made-up votes; ties show most of reused noise.
-    confidence : float
-        Probability with which a right mechanism is to pass.
-    noise : NoiseSource, optional
-        Default: `SystemNoise`, the noise of real releases.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `confidence` is no probability.
-    UnsupportedEventError
-        If the law of the mechanism's labels is not known here.
-
     Notes
     -----
     Exact binomial tests, corrected for their number after Bonferroni. Two independent labels agree with the probability
@@ -128,15 +94,7 @@ def audit_fresh_noise(
 
 
 def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tuple[tuple[Mechanism, Probe], ...]:
-    """Return tied and unanimous votes for the mechanism, and for one of its kind whose noise is a few votes.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What is to be audited.
-    n_teachers, n_classes : int
-        Of the votes that are made up; no more than three classes are taken.
-    """
+    """Return tied and unanimous votes for the mechanism, and for one of its kind whose noise is a few votes."""
     classes = min(n_classes, _MOST_CLASSES)
     entry = entry_of(mechanism)
     few_votes = mechanism if entry is None else entry.make_of_few_votes()

@@ -13,8 +13,7 @@ import numpy as np
 from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
-from tutelage.audit.intervals import refuted_epsilon
-from tutelage.audit.telling_events import best_event, log_ratio
+from tutelage.audit.intervals import best_event, log_ratio, refuted_epsilon
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import Mechanism
@@ -146,20 +145,7 @@ def audit_mechanism(
 
 
 def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, confidence: float, owner: str) -> None:
-    """Refuse settings of an audit that make no sense.
-
-    Parameters
-    ----------
-    mechanism, delta, part, draws, confidence
-        As for `audit_mechanism`.
-    owner : str
-        The function whose settings they are.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one is out of range, or the check is asked for of a mechanism that has none.
-    """
+    """Refuse settings of an audit that make no sense."""
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
@@ -172,20 +158,7 @@ def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, c
 
 
 def check_draws(draws: int, name: str, owner: str) -> None:
-    """Refuse more draws, of all queries together, than fit into memory.
-
-    Parameters
-    ----------
-    draws : int
-        How many there are to be.
-    name, owner : str
-        The parameter, and whose it is.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are more than 10⁷.
-    """
+    """Refuse more draws, of all queries together, than fit into memory."""
     if draws > MOST_DRAWS:
         raise InvalidParameterError(
             f"`{name}` of {owner} must be at most {MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
@@ -194,15 +167,7 @@ def check_draws(draws: int, name: str, owner: str) -> None:
 
 
 def claimed_epsilon(event: Event, delta: float) -> float:
-    """Return the ε that the accounting claims for `event` at any votes.
-
-    Parameters
-    ----------
-    event : Event
-        What is released.
-    delta : float
-        δ of the claim; at 0, the pure loss, which is infinite for Gaussian noise.
-    """
+    """Return the ε that the accounting claims for `event` at any votes."""
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
     return sum(part.times * _pure_loss(part.event) for part in event.flatten())
@@ -237,28 +202,7 @@ def release_many(
     draws: int,
     noise: NoiseSource,
 ) -> IntArray:
-    """Return what each query of each draw came to: label + 1, or whether its check passed.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What is released with.
-    counts : tuple of int
-        Made-up votes of every query.
-    neighbours : Neighbours
-        As many teachers as either of them are entitled to vote; its prediction is handed on.
-    part : "release" or "check"
-        What is looked at.
-    queries, draws : int
-        Queries per draw, and draws.
-    noise : NoiseSource
-        Where the noise comes from.
-
-    Returns
-    -------
-    integer array of shape (draws, queries)
-        One column per finding where a query has several.
-    """
+    """Return what each query of each draw came to: label + 1, or whether its check passed."""
     rows = draws * queries * mechanism.votes_per_query
     teachers = max(sum(neighbours.here), sum(neighbours.there))
     votes = VoteHistogram(np.tile(counts, (rows, 1)), teachers)

@@ -207,17 +207,7 @@ class MembershipResult:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocPanel:
-    """ROC curves of several attacks.
-
-    Parameters
-    ----------
-    title : str
-        What is attacked.
-    curves : dict of str to two tuples of float
-        False and true positive rates of each attack.
-    epsilon, delta : float, optional
-        A claim; what it allows at most is drawn too.
-    """
+    """ROC curves of several attacks."""
 
     title: str
     curves: dict[str, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -255,24 +245,12 @@ class RocPanel:
 @final
 @dataclass(frozen=True, slots=True)
 class RocFigure:
-    """ROC curves over logarithmic axes, where few false alarms show; needs the report extra to be drawn.
-
-    Parameters
-    ----------
-    panels : tuple of RocPanel
-        Side by side.
-    """
+    """ROC curves over logarithmic axes, where few false alarms show; needs the report extra to be drawn."""
 
     panels: tuple[RocPanel, ...]
 
     def save(self, folder: Path, name: str) -> list[Path]:
-        """Draw the figure into `folder` as png and svg, and return their paths.
-
-        Raises
-        ------
-        InvalidParameterError
-            If matplotlib is not installed.
-        """
+        """Draw the figure into `folder` as png and svg, and return their paths."""
         canvas = blank(5.2 * len(self.panels), 5.6)
         for panel, axes in zip(self.panels, canvas.subplots(1, len(self.panels), squeeze=False)[0], strict=True):
             _draw(axes, panel)
@@ -375,29 +353,6 @@ def lira_scores(
     shadows: FloatArray, members: Members, observed: FloatArray, *, variant: Variant = "online"
 ) -> FloatArray:
     """Return how much more likely each observation is of a member than of another row.
-
-    Parameters
-    ----------
-    shadows : array of shape (shadows, rows)
-        Log odds of each row's own class in the runs that the attacker learns from.
-    members : boolean array of shape (shadows, rows)
-        Who was in; each row was, and was not, in at least one.
-    observed : array of shape (targets, rows)
-        The same log odds in runs under attack.
-    variant : {"online", "offline"}
-        The log of the ratio of both Gaussians, or of one over the tail beyond the observation of a row that is out.
-
-    Returns
-    -------
-    array of shape (targets, rows)
-        Higher for members.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such variant.
-    InvalidDataError
-        If the arrays do not belong together.
 
     References
     ----------

@@ -27,15 +27,7 @@ _FEW = 0.2  # of the teachers: a fault that reaches more of them runs over all r
 @final
 @dataclass(frozen=True, slots=True)
 class SensitivityTrial:
-    """One change of one entity.
-
-    Parameters
-    ----------
-    change : str
-        What was done to the rows of the entity.
-    teachers_changed : int
-        How many teachers cast other ballots.
-    """
+    """One change of one entity."""
 
     change: str
     teachers_changed: int

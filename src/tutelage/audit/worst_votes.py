@@ -1,4 +1,4 @@
-"""The made-up neighbours at which an audit is expected to show most, by the exact laws of the labels."""
+"""The made-up neighbors at which an audit shows most, and the outcomes that tell them apart, by the exact laws."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -6,8 +6,8 @@ from math import ceil
 import numpy as np
 
 from tutelage._typing import FloatArray
+from tutelage.audit.intervals import best_event, log_ratio
 from tutelage.audit.mechanism import Neighbours, Part, check_settings
-from tutelage.audit.telling_events import best_event, log_ratio
 from tutelage.events import (
     Check,
     Event,

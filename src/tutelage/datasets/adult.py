@@ -116,20 +116,7 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
 
 
 def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
-    """Return Adult records in comma-separated text as integers, shape (rows, 15).
-
-    Parameters
-    ----------
-    lines : iterable of str
-        Lines as in UCI's files: blanks after commas, a ``|`` comment line, a full stop after test labels are accepted.
-    skip_rows : int
-        Header rows to skip.
-
-    Raises
-    ------
-    InvalidDataError
-        If a record has another number of columns, or a value that UCI does not list.
-    """
+    """Return Adult records in comma-separated text as integers, shape (rows, 15)."""
     codes = {name: {value: code for code, value in enumerate(values)} for name, values in _CATEGORIES.items()}
     records = []
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True)):

@@ -211,24 +211,7 @@ def load_diabetes(
 
 
 def parse(lines: Iterable[str], *, label: Label = "readmitted", features: Sequence[str] | None = None) -> HospitalStays:
-    """Return the stays in comma-separated text whose first line names the columns, in any order.
-
-    Parameters
-    ----------
-    lines : iterable of str
-        Lines as in UCI's file; columns that are not used may be missing.
-    label : {"readmitted", "diabetesMed"}
-        What is to be predicted, as in `load_diabetes`.
-    features : sequence of str, optional
-        Which columns, as in `load_diabetes`.
-
-    Raises
-    ------
-    InvalidDataError
-        If a column is missing, or a line has another number of columns or a value that UCI does not list.
-    InvalidParameterError
-        If there is no such label or column, a column is named twice, or the label is among the features.
-    """
+    """Return the stays in comma-separated text whose first line names the columns, in any order."""
     features = _chosen(label, features)
     columns = (*_IDS, *features, label)
     reader = csv.reader(lines)

@@ -22,23 +22,7 @@ class Content:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdxRelease:
-    """MNIST, or a data set that was published in its form.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    classes : tuple of str
-        Class names in label order.
-    subfolders : tuple of str
-        Folders that are its own by name; downloads go to the first.
-    npz_names : tuple of str
-        Names of a file that holds it whole, as Keras has it.
-    remote : tuple of RemoteFile
-        The idx files, in the order of `ARRAYS`.
-    contents : mapping of str to Content
-        What each of `ARRAYS` must be.
-    """
+    """MNIST, or a data set that was published in its form."""
 
     name: str
     classes: tuple[str, ...]

@@ -21,17 +21,7 @@ _BLOCK = 2**20
 @final
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file on the web, and what tells whether one got it.
-
-    Parameters
-    ----------
-    url : str
-        Its address.
-    size : int
-        Its length in bytes; no more than that is ever fetched.
-    sha256 : str
-        The checksum that was published for it, in hexadecimal.
-    """
+    """A file on the web, and what tells whether one got it."""
 
     url: str
     size: int
@@ -59,15 +49,7 @@ def search_folders(folder: str | Path | None) -> tuple[Path, ...]:
 
 
 def first_complete(places: Iterable[Path], files: Sequence[Sequence[str]]) -> tuple[Path, ...]:
-    """Return the paths of `files` in the first of `places` that has all of them; none if no place has.
-
-    Parameters
-    ----------
-    places : iterable of path
-        Folders, in the order of search.
-    files : sequence of sequences of str
-        For each file, the names under which it may lie there.
-    """
+    """Return the paths of `files` in the first of `places` that has all of them; none if no place has."""
     for place in places:
         spellings = ([place / name for name in names if (place / name).is_file()] for names in files)
         found = tuple(paths[0] for paths in spellings if paths)
@@ -89,11 +71,6 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
     """Return the path of `remote` in `folder`, downloaded unless it lies there already.
 
     A file appears under its name only when it is whole and its checksum is right.
-
-    Raises
-    ------
-    InvalidDataError
-        If it cannot be downloaded or stored, or is another file than was published.
     """
     path = folder / remote.name
     if path.is_file():

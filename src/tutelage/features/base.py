@@ -209,13 +209,7 @@ def _is_ours(features: object) -> bool:
 
 
 def require_public(rows: object, owner: str) -> PublicRows:
-    """Return `rows` if they were declared public.
-
-    Raises
-    ------
-    InvalidParameterError
-        If they are anything else, whatever they hold.
-    """
+    """Return `rows` if they were declared public."""
     if not isinstance(rows, PublicRows):
         raise InvalidParameterError(
             f"{owner} is learned from public rows only: a statistic of private rows would let one person move every "

@@ -34,13 +34,7 @@ def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix) -> Matrix:
 
 
 def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
-    """Return `X` as an array if it holds rows of so many numbers.
-
-    Raises
-    ------
-    InvalidDataError
-        If it does not; no value is quoted.
-    """
+    """Return `X` as an array if it holds rows of so many numbers."""
     rows = np.asarray(X)
     if rows.dtype == object:  # numbers from a table that had text in other columns
         with suppress(TypeError, ValueError):

@@ -15,24 +15,7 @@ def owner_name(member: Member) -> str:
 
 
 def require_own(ledger: Ledger, consortium: Consortium, member: Member, *, keys_changed: bool) -> None:
-    """Refuse a ledger that belongs to another member. A ledger that names no owner becomes that of the first payer.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        What is to be charged.
-    consortium : Consortium
-        The terms, in which the owner is looked up by name.
-    member : Member
-        Whose vote or batch is to be charged.
-    keys_changed : bool
-        The ledger is this member's own, from before it made new keys.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If it belongs to another member.
-    """
+    """Refuse a ledger that belongs to another member. A ledger that names no owner becomes that of the first payer."""
     own = owner_name(member)
     if keys_changed or ledger.owner == own:
         return

@@ -1,4 +1,4 @@
-"""What queries under a consortium's terms cost: for whoever sees what is released, and for those who collude."""
+"""What queries under a consortium's terms cost, for whoever sees the labels or colludes, and how many fit a batch."""
 
 from dataclasses import replace
 from math import sqrt
@@ -8,9 +8,11 @@ from tutelage.accounting import data_independent, summed_noise
 from tutelage.accounting.exact_composition import gaussian_composition
 from tutelage.budget import PublicEpsilon
 from tutelage.events import Composed, Event, Repeated, SummedNoise
-from tutelage.exceptions import UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
 from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.noise_shares import SharedMechanism, at_most, event_of_one, parts_of
+from tutelage.federation.messages.envelopes import MOST_PAYLOAD_BYTES
+from tutelage.federation.noise_shares import MOST_BITS, SharedMechanism, at_most, bit_length, event_of_one, parts_of
+from tutelage.federation.sharing import ELEMENT_BYTES, SPLIT_NAME_BYTES
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.neighboring import PrivacyUnit
@@ -19,13 +21,7 @@ _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 
 
 def event_of_query(consortium: Consortium) -> Event:
-    """Return the most that one query under these terms is; every ledger of the consortium is charged this.
-
-    Parameters
-    ----------
-    consortium : Consortium
-        Its terms.
-    """
+    """Return the most that one query under these terms is; every ledger of the consortium is charged this."""
     mechanism = consortium.mechanism
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
@@ -33,22 +29,7 @@ def event_of_query(consortium: Consortium) -> Event:
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
-    """Return the ε of `queries` queries, each charged as if it was answered.
-
-    Parameters
-    ----------
-    consortium : Consortium
-        Its terms.
-    queries : int
-        How many an entity takes part in.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem bounds the mechanism.
-    """
+    """Return the ε of `queries` queries, each charged as if it was answered."""
     return data_independent.epsilon(Repeated(event_of_query(consortium), queries), delta)
 
 
@@ -64,28 +45,6 @@ def epsilon_if_fewer_honest(
     """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
 
     What they leave is noise of parameter σ·√(j/h); the rest is known to the colluders, who subtract it.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What was computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, that were.
-    answers : int
-        Queries asked, each charged as if it was answered.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range. With no honest entity there is no noise and no ε.
     """
     answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
     left = _left(mechanism, n_classes, unit, honest, actually_honest, "epsilon_if_fewer_honest")
@@ -105,32 +64,6 @@ def epsilon_for_two_computing_parties(
 
     All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
     noise bound it. The smaller cost of three outcomes does not, for it is that of the label alone.
-
-    Parameters
-    ----------
-    mechanism : GNMax
-        What was computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that the noise was sized for.
-    actually_honest : int
-        Entities j, at most h, whose noise neither of the two knows. 1 where they also see each entity's own noisy
-        counts, or numbers computed from them.
-    answers : int
-        Queries asked.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the mechanism is `ConfidentGNMax`: its check adds the same noise to every class, so the two see the votes'
-        differences bare, and nothing is guaranteed.
-    InvalidParameterError
-        If a number is out of range.
     """
     owner = "epsilon_for_two_computing_parties"
     if isinstance(mechanism, ConfidentGNMax):
@@ -166,3 +99,42 @@ def _left(
     factor = sqrt(j / honest) * _DOWNWARD
     left = [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in planned]
     return left[0] if len(left) == 1 else Composed(tuple(left))
+
+
+_MOST_QUERIES = 2**24
+_MOST_CLASSES = 2**16  # of what is compared in one message
+_MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
+
+
+def require_size(consortium: Consortium, queries: int) -> None:
+    """Refuse a batch of so many queries if it is more than `most_queries`."""
+    if not _fits(consortium, queries):
+        most = most_queries(consortium)
+        raise InvalidDataError(
+            f"A batch under these terms can hold {most:,} queries at most. Got {queries:,}. Ask fewer at once."
+            if most
+            else "Under these terms not one query can be computed: there are too many classes, or noise, threshold or "
+            "teachers are too many votes for the numbers that are compared. Agree on others."
+        )
+
+
+def most_queries(consortium: Consortium) -> int:
+    """Return how many queries a batch under these terms can hold: what is compared and what is sent must fit."""
+    low, high = 0, _MOST_QUERIES
+    while low < high:  # what is compared and what is sent grows with the number of queries
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(consortium, middle) else (low, middle - 1)
+    return low
+
+
+def _fits(consortium: Consortium, queries: int) -> bool:
+    mechanism, classes = consortium.mechanism, consortium.n_classes
+    if not isinstance(mechanism, SharedMechanism):
+        return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
+    cells = (2 if isinstance(mechanism, ConfidentGNMax) else 1) * classes * queries
+    entities, teachers = len(consortium.entities), consortium.teachers_per_entity
+    if SPLIT_NAME_BYTES + ELEMENT_BYTES * cells > MOST_PAYLOAD_BYTES:
+        return False
+    if classes > _MOST_CLASSES or entities * cells > _MOST_CELLS:
+        return False
+    return bit_length(mechanism, consortium.honest, entities, teachers, classes, queries) <= MOST_BITS

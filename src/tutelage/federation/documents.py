@@ -18,13 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
 def member_name(value: object, name: str, owner: str) -> str:
-    """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', beginning with a letter or digit.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it cannot, so that no path made of it leaves its folder.
-    """
+    """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', the first no '-' or '_'."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidParameterError(
             f"`{name}` of {owner} must be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit. "
@@ -34,13 +28,7 @@ def member_name(value: object, name: str, owner: str) -> str:
 
 
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
-    """Return `value` if it is a string of so many lower-case hexadecimal digits.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not.
-    """
+    """Return `value` if it is a string of so many lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
         raise InvalidParameterError(
             f"`{name}` of {owner} must be {digits} lower-case hexadecimal digits. Got {_short(value)}."
@@ -55,13 +43,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def write_once(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is there with other bytes, or cannot be written. The same bytes again are no error.
-    """
+    """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten."""
     part = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +60,7 @@ def write_once(path: Path, data: bytes) -> None:
 
 
 def require_room(path: Path) -> None:
-    """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing.
-
-    Raises
-    ------
-    InvalidDataError
-        If that is so.
-    """
+    """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing."""
     if os.path.lexists(path):
         raise InvalidDataError(
             f"{path} exists already, but this ledger has not paid for it. Nothing was spent. Use the home folder and "
@@ -100,13 +76,7 @@ def require_room(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
-    """Write `data` to a file that is not there yet, with these permissions, through to the disk.
-
-    Raises
-    ------
-    OSError
-        If it is there, or cannot be written.
-    """
+    """Write `data` to a file that is not there yet, with these permissions, through to the disk."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(data)
         file.flush()
@@ -114,13 +84,7 @@ def write_new(path: Path, data: bytes, mode: int) -> None:
 
 
 def read_within(path: Path, most: int) -> bytes:
-    """Return the bytes of the plain file at `path`, of at most `most` bytes; a pipe is not waited for.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is missing, no plain file, longer, or cannot be read.
-    """
+    """Return the bytes of the plain file at `path`, of at most `most` bytes; a pipe is not waited for."""
     if "\0" in str(path):
         raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.")
     try:
@@ -143,13 +107,6 @@ def parse(
     """Return the entries of a JSON document that says it is a `file` of format `version`, without these two.
 
     Where `earlier` formats are read too, its format stays among the entries.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is such a file of another format.
-    TutelageError
-        `damaged`, if it is no such document: no JSON object, an entry twice, a number that is none.
     """
     try:
         content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse)

@@ -10,8 +10,7 @@ from tutelage._typing import ABSTAIN, Ballots, IntArray
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, StaleBatchError
 from tutelage.federation import charges
-from tutelage.federation.batch_size import require_size
-from tutelage.federation.costs import event_of_query
+from tutelage.federation.costs import event_of_query, require_size
 from tutelage.federation.members.consortium import Consortium
 from tutelage.federation.members.home import Home
 from tutelage.federation.members.keys import Role

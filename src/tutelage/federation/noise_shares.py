@@ -20,26 +20,7 @@ SharedMechanism = GNMax | ConfidentGNMax
 
 
 def share_sigmas(mechanism: SharedMechanism, honest: int) -> tuple[float, ...]:
-    """Return the parameter σ/√h of one entity's discrete Gaussians, one per block of what it sends.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What is computed on the sums; its σ are those of the honest entities' whole noise.
-    honest : int
-        Entities h that are certain to answer and to keep their noise to themselves.
-
-    Returns
-    -------
-    tuple of float
-        Votes. `GNMax`: the noise of each count. `ConfidentGNMax`: that of each count, then that of the check, drawn
-        once per query and added to every class.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the mechanism is another one, or a share has less noise than 2 votes.
-    """
+    """Return the parameter σ/√h of one entity's discrete Gaussians, one per block of what it sends."""
     parts = parts_of(event_of_one(mechanism, 2, ONE_TEACHER, honest, simulated=False))
     votes = [part.sigma_of_share for part in parts if isinstance(part.event, NoisyArgmaxGaussian)]
     checks = [part.sigma_of_share for part in parts if isinstance(part.event, ConfidenceCheck)]
@@ -49,26 +30,7 @@ def share_sigmas(mechanism: SharedMechanism, honest: int) -> tuple[float, ...]:
 def event_of_one(
     mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, *, simulated: bool
 ) -> Event:
-    """Return the most that answering one query can be, for whoever sees labels and abstentions only.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What is computed on the sums.
-    n_classes : int
-        Number of counts m.
-    unit : PrivacyUnit
-        What moves one ballot.
-    honest : int
-        Entities h that are certain to answer and to keep their noise to themselves.
-    simulated : bool
-        Whether the noise comes from a seeded generator, which protects nobody.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the mechanism is another one, or a share has less noise than 2 votes.
-    """
+    """Return the most that answering one query can be, for whoever sees labels and abstentions only."""
     honest = integer_at_least(honest, 1, "honest", "event_of_one")
     return _summed(_shared(mechanism).event_of_one(n_classes, unit, simulated=simulated), honest)
 
@@ -86,26 +48,6 @@ def bit_length(
     Compared are differences of two noised totals, and a noised total and the threshold. The range is that of votes
     which pass the test of `projection_bound`, whoever made them, not that of honest votes: outside it a comparison is
     no bit, and what is opened would say more than a label.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What is computed on the sums.
-    honest : int
-        Entities h that the noise is sized for.
-    entities : int
-        Entities N that answer at most.
-    teachers_per_entity : int
-        Most ballots of one entity per query.
-    n_classes : int
-        Number of counts m.
-    queries : int
-        Size B of the batch.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a number is out of range, or more entities are honest than there are.
 
     Notes
     -----
@@ -125,24 +67,6 @@ def projection_bound(
     """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
 
     The coefficients are independent, ±1 with probability ¼ each. docs/proofs/summed_noise.md has the proof.
-
-    Parameters
-    ----------
-    mechanism : GNMax or ConfidentGNMax
-        What is computed on the sums.
-    honest : int
-        Entities h that the noise is sized for.
-    teachers_per_entity : int
-        Most ballots k of one entity per query.
-    n_classes : int
-        Number of counts m.
-    queries : int
-        Size B of the batch.
-
-    Returns
-    -------
-    int
-        In votes; honest votes pass it with probability above 1 − 2⁻¹⁰⁰ per projection.
     """
     teachers = integer_at_least(teachers_per_entity, 1, "teachers_per_entity", "projection_bound")
     classes = integer_at_least(n_classes, 2, "n_classes", "projection_bound")

@@ -28,21 +28,6 @@ ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
 def split(values: IntArray) -> tuple[bytes, bytes, bytes]:
     """Split each integer into three additive shares mod p; any two of them are uniform and say nothing about it.
 
-    Parameters
-    ----------
-    values : integer array of any shape
-        What to share, below 2^40 in size; private.
-
-    Returns
-    -------
-    tuple of three bytes
-        One share of every value, in C order, 12 bytes each; they add up to the values mod p.
-
-    Raises
-    ------
-    InvalidDataError
-        If the values are no integers, or one is 2^40 or more in size.
-
     Notes
     -----
     The first two shares come from the operating system's entropy, redrawn where they reach p, so without bias.
@@ -67,13 +52,7 @@ def encode(array: npt.ArrayLike) -> bytes:
 
 
 def decode(data: bytes, shape: Sequence[int]) -> ElementArray:
-    """Return the elements that `encode` wrote, as Python integers in [0, p) in an array of objects of `shape`.
-
-    Raises
-    ------
-    ForgedMessageError
-        If there are more or fewer bytes than the shape needs, or an element is not below p.
-    """
+    """Return the elements that `encode` wrote, as Python integers in [0, p) in an array of objects of `shape`."""
     expected = ELEMENT_BYTES * prod(shape)
     if len(data) != expected:
         raise ForgedMessageError(f"Shares of shape {tuple(shape)} must take {expected} bytes. Got {len(data)}.")
@@ -85,23 +64,6 @@ def decode(data: bytes, shape: Sequence[int]) -> ElementArray:
 
 def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """Open integers from the computing parties' Shamir shares: the values at 1, 2 and 3 of lines, at 0.
-
-    Parameters
-    ----------
-    shares : sequence of three bytes
-        Each party's shares, in party order, as `encode` writes them.
-    shape : sequence of int
-        Shape of what is opened.
-
-    Returns
-    -------
-    integer array of `shape`
-
-    Raises
-    ------
-    ForgedMessageError
-        If there are not three, their length is wrong, they do not lie on one line, so that one of them is false, or
-        the value is 2^40 or more in size.
 
     Notes
     -----

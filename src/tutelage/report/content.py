@@ -92,27 +92,7 @@ class Part:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A whole page.
-
-    Parameters
-    ----------
-    title : str
-        What it is.
-    subtitle : str
-        What it is about.
-    alarm : str or None
-        What nobody may overlook.
-    claim : tuple of two str
-        The one thing to remember, and what it means.
-    highlights : tuple of pairs of str
-        The most important facts.
-    picture : Drawing
-        The claim, drawn.
-    findings : Findings
-        What was objected to.
-    parts : tuple of Part
-        The rest.
-    """
+    """A whole page."""
 
     title: str
     subtitle: str

@@ -39,17 +39,7 @@ def page_of(page: Page) -> str:
 
 
 def document(title: str, body: str, kind: str = "") -> str:
-    """Return a whole file around the body.
-
-    Parameters
-    ----------
-    title : str
-        Text of the window.
-    body : str
-        HTML that is safe already.
-    kind : str
-        Class of the body, for the style.
-    """
+    """Return a whole file around the body."""
     style = files("tutelage.report").joinpath("page.css").read_text(encoding="utf-8")
     head = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -13,11 +13,6 @@ def advantage(epsilon: float, delta: float) -> float:
     It is the largest sum of true positive and true negative rates less 1, (e^ε − 1 + 2δ)/(e^ε + 1), and bounds the
     advantage of every membership inference.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The guarantee, ε in nats.
-
     Notes
     -----
     Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 2.1: an (ε, δ)-private test has error rates with

@@ -40,23 +40,7 @@ _LISTS: dict[str, type] = {"caps": float, "chances": int}
 
 
 def check_public(value: object, where: str) -> None:
-    """Refuse a value that is not made of public types only, whatever it is nested in.
-
-    Parameters
-    ----------
-    value : object
-        What is to stand on a card.
-    where : str
-        How a refusal calls it.
-
-    Raises
-    ------
-    NotPublishableError
-        If it is, or holds, anything but plain values, public epsilons, events and the records of a card: votes, arrays
-        and private epsilons among them. The message names the place and the type, never the value.
-    InvalidParameterError
-        If it holds a number that is not finite, a record with a number below 0, or text that no file can hold.
-    """
+    """Refuse a value that is not made of public types only, whatever it is nested in."""
     kind = type(value)
     if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
         raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
@@ -69,26 +53,14 @@ def check_public(value: object, where: str) -> None:
 
 
 def check_kinds(value: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse a value that is of none of the kinds.
-
-    Raises
-    ------
-    NotPublishableError
-        If it is not; the message names the place and the type, never the value.
-    """
+    """Refuse a value that is of none of the kinds."""
     if type(value) not in kinds:
         allowed = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
         raise _refusal(where, f"takes {allowed} only", value)
 
 
 def check_number(value: object, where: str, most: float = math.inf) -> None:
-    """Refuse a number that is not from 0 to `most`; what is no number is not judged.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is one; the message names the place, never the value, except one that is not finite.
-    """
+    """Refuse a number that is not from 0 to `most`; what is no number is not judged."""
     if type(value) not in _NUMBER:
         return
     if not math.isfinite(value):  # type: ignore[arg-type]
@@ -99,26 +71,14 @@ def check_number(value: object, where: str, most: float = math.inf) -> None:
 
 
 def check_all(values: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse what is no tuple of values of these kinds.
-
-    Raises
-    ------
-    NotPublishableError
-        If it is not; the message names the place and the type, never the value.
-    """
+    """Refuse what is no tuple of values of these kinds."""
     check_kinds(values, (tuple,), where)
     for number, value in enumerate(values):  # type: ignore[arg-type]
         check_kinds(value, kinds, f"{where}[{number}]")
 
 
 def check_table(values: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse what is no dict from names to values of these kinds.
-
-    Raises
-    ------
-    NotPublishableError
-        If it is not; the message names the place and the type, never the value.
-    """
+    """Refuse what is no dict from names to values of these kinds."""
     check_kinds(values, (dict,), where)
     for name, value in values.items():  # type: ignore[attr-defined]
         check_kinds(name, (str,), f"{where} keys")
@@ -126,15 +86,7 @@ def check_table(values: object, kinds: tuple[type, ...], where: str) -> None:
 
 
 def check_budget(values: object) -> None:
-    """Refuse what is not what a ledger says of itself: `LedgerState.as_dict`.
-
-    Raises
-    ------
-    NotPublishableError
-        If it has other entries, or entries of other kinds.
-    InvalidParameterError
-        If it lacks one that a card needs.
-    """
+    """Refuse what is not what a ledger says of itself: `LedgerState.as_dict`."""
     check_kinds(values, (dict,), "budget")
     for name, value in values.items():  # type: ignore[attr-defined]
         if name not in BUDGET:
@@ -146,13 +98,7 @@ def check_budget(values: object) -> None:
 
 
 def check_proposal(values: object) -> None:
-    """Refuse what is not the record of a proposal, in which a table of private numbers could hide.
-
-    Raises
-    ------
-    NotPublishableError
-        If it has other entries, or entries of other kinds.
-    """
+    """Refuse what is not the record of a proposal, in which a table of private numbers could hide."""
     check_kinds(values, (dict, NoneType), "proposal")
     for name, value in ({} if values is None else values).items():  # type: ignore[attr-defined]
         if name not in _PROPOSAL:

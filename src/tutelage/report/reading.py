@@ -56,13 +56,7 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
 
 
 def card_from_dict(record: object) -> PrivacyCard:
-    """Return the card that `PrivacyCard.as_dict` gave.
-
-    Raises
-    ------
-    TutelageError
-        If it is not of that form; the message names the entry.
-    """
+    """Return the card that `PrivacyCard.as_dict` gave."""
     card = _Entries(coded(record), "the card")
     if card.count("format") > FORMAT:
         raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")

@@ -69,18 +69,7 @@ def _as_read(text: str) -> str:
 
 
 def check_statements(statements: dict[str, str]) -> None:
-    """Refuse statements about unknown topics, of undue length, or that promise more than any ε does.
-
-    Parameters
-    ----------
-    statements : dict of str to str
-        Public text by topic; the topics are the names in `STATEMENTS`.
-
-    Raises
-    ------
-    InvalidParameterError
-        In one sentence: which topic, and the fix.
-    """
+    """Refuse statements about unknown topics, of undue length, or that promise more than any ε does."""
     for topic, text in statements.items():
         if topic not in STATEMENTS:
             raise InvalidParameterError(f"`statements` of a card knows no {topic!r}. Topics: {', '.join(STATEMENTS)}.")
@@ -92,13 +81,7 @@ def check_statements(statements: dict[str, str]) -> None:
 
 
 def check_words(text: str, where: str) -> None:
-    """Refuse text that promises more than any ε does.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it does; the message names the words, and the place as `where`.
-    """
+    """Refuse text that promises more than any ε does."""
     claim = overclaim_in(text)
     if claim is not None:
         raise InvalidParameterError(

@@ -32,17 +32,7 @@ def shortened(text: str, most: int) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to places on the paper.
-
-    Parameters
-    ----------
-    low, high : float
-        Values at the two ends; positive ones where `logarithmic`.
-    start, end : float
-        Places of the two ends, in pixels.
-    logarithmic : bool
-        Whether equal ratios are equally far apart.
-    """
+    """From values to places on the paper."""
 
     low: float
     high: float
@@ -75,17 +65,7 @@ class Scale:
 @final
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of a page.
-
-    Parameters
-    ----------
-    title : str
-        What it shows.
-    caption : str
-        What to read from it, in a sentence that stands for it where it cannot be seen.
-    svg : str
-        The drawing.
-    """
+    """A figure of a page."""
 
     title: str
     caption: str
@@ -130,19 +110,7 @@ def dot(x: float, y: float, kind: str, radius: float = 3.5) -> str:
 
 
 def axes(x: Scale, y: Scale, x_label: str, y_label: str, *, whole: bool = False, shares: bool = False) -> list[str]:
-    """Return a grid with values along both axes.
-
-    Parameters
-    ----------
-    x, y : Scale
-        Horizontal and vertical scale.
-    x_label, y_label : str
-        What they measure, with the unit.
-    whole : bool
-        Whether the horizontal values are whole numbers.
-    shares : bool
-        Whether the vertical values are shares, to be written in per cent.
-    """
+    """Return a grid with values along both axes."""
     marks = []
     for value in y.ticks():
         marks.append(segment(x.start, y(value), x.end, y(value), "grid"))

@@ -104,17 +104,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Matrix:
-    """Return rows in single precision; raise InvalidDataError, without quoting them, if they are no table of numbers.
-
-    Parameters
-    ----------
-    student : estimator
-        Whose rows they are.
-    X : array of shape (rows, features)
-        The rows.
-    reset : bool
-        Whether the student learns from them; it keeps their number of features then, and compares it otherwise.
-    """
+    """Return rows in single precision; raise InvalidDataError, without quoting them, where they are no numbers."""
     owner = type(student).__name__
     validate: Any = validate_data  # its types in scikit-learn are those of its defaults
     try:

@@ -16,6 +16,8 @@ from tutelage.students.base import ONE_CLASS, SemiSupervisedClassifier
 
 _OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
+_ENOUGH = {"steps": 1, "folds": 2}  # of what takes long, for a trial
+
 
 def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt.NDArray[Any], *, seed: int) -> Any:
     """Return a fitted clone of `estimator`; it predicts the user's own class values.
@@ -65,13 +67,7 @@ def learns_from_unlabelled(estimator: Any) -> bool:
 
 
 def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> None:
-    """Refuse a class value that a student would take for the mark of an unlabelled row.
-
-    Raises
-    ------
-    InvalidParameterError
-        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabelled rows.
-    """
+    """Refuse a class value that a student would take for the mark of an unlabelled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
@@ -83,24 +79,8 @@ def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> Non
 def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
     """Fit a student to made-up labels of public rows, so that a wrong setting is found out before anything is spent.
 
-    Networks take one step only. Whatever the student raises comes through. All rows are looked at, for values that a
-    student of single precision could not take.
-
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        Cloned.
-    X_public : array of shape (rows, features)
-        Public rows.
-    classes : array of shape (classes,)
-        Class values.
-    rows_per_class : int
-        Rows of each made-up class.
-
-    Raises
-    ------
-    InvalidDataError
-        If a value is too large for the student.
+    Networks take one step, and tests have two folds. Whatever the student raises comes through. All rows are looked at,
+    for values that a student of single precision could not take.
     """
     n_classes = len(classes)
     if learns_from_unlabelled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
@@ -109,13 +89,13 @@ def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, 
     labels = np.arange(len(rows)) % n_classes
     if learns_from_unlabelled(estimator):
         labels[2 * n_classes :: 3] = ABSTAIN
-    steps = {
-        name: 1
+    less = {
+        name: min(value, _ENOUGH[name.split("__")[-1]])
         for name, value in estimator.get_params().items()
-        if name.split("__")[-1] == "steps" and isinstance(value, int)
+        if name.split("__")[-1] in _ENOUGH and isinstance(value, int)
     }
     trial: Any = clone(estimator)
-    fit_student(trial.set_params(**steps), X_public[rows], labels, classes, seed=0)
+    fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
 
 
 def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

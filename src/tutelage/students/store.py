@@ -2,6 +2,7 @@
 
 import zipfile
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ _TRUSTED = (
     "tutelage.features.learned.PublicPCA",
     "tutelage.features.learned.PublicProjection",
     "tutelage.features.learned.PublicSteps",
-    "tutelage.networks.convolutions.TwoConvolutions",
-    "tutelage.networks.residual.ResidualNetwork",
+    "tutelage.networks.ResidualNetwork",
+    "tutelage.networks.TwoConvolutions",
     "tutelage.students.networks.adversarial.AdversarialStudent",
     "tutelage.students.networks.augmentation.ImageAugmentation",
     "tutelage.students.networks.consistency.ConsistencyStudent",
@@ -39,6 +40,10 @@ _TRUSTED = (
     "tutelage.students.propagation.LabelPropagationStudent",
     "tutelage.students.self_training.SelfTrainingStudent",
 )
+_MOVED = {  # where files of earlier versions look for what is in another module now
+    "tutelage.networks.convolutions": "tutelage.networks",
+    "tutelage.networks.residual": "tutelage.networks",
+}
 
 
 def save_student(student: Any, path: Path) -> None:
@@ -67,7 +72,8 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
-        unknown = set(skops_io.get_untrusted_types(file=path)) - {*_TRUSTED, *trusted}
+            content = b"" if too_large else _up_to_date(archive)
+        unknown = set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted} if content else set()
     except Exception:  # whatever a file that is no skops file makes skops' reader raise
         raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
     if too_large:
@@ -78,9 +84,22 @@ def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
             "file comes from, name them in `trusted`."
         )
     try:
-        return skops_io.load(path, trusted=[*_TRUSTED, *trusted])
+        return skops_io.loads(content, trusted=[*_TRUSTED, *trusted])
     except Exception:  # what was made to harm raises whatever its types do with wrong values
         raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
+
+
+def _up_to_date(archive: zipfile.ZipFile) -> bytes:
+    """Return the archive as this version writes it: with the names that its types have now."""
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as renamed:
+        for name in archive.namelist():
+            part = archive.read(name)
+            if name == "schema.json":
+                for before, now in _MOVED.items():
+                    part = part.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
+            renamed.writestr(name, part)
+    return content.getvalue()
 
 
 def _skops() -> Any:

@@ -1,17 +1,82 @@
-"""What every kind of teacher ensemble can do."""
+"""What every kind of teacher ensemble can do, with private rows shard by shard and a seed for each teacher."""
 
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, Self, runtime_checkable
+from typing import Any, NoReturn, Protocol, Self, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import Ballots, IntArray, Matrix
+from tutelage._typing import Ballots, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
+
+
+def teacher_seed(seed: int, number: int) -> int:
+    """Return the seed of teacher `number`, the same however many teachers there are and wherever they train."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledShards:
+    """Private rows with their shards, as the formulas take them."""
+
+    X: FloatArray = field(repr=False)
+    y: IntArray = field(repr=False)
+    shards: Shards
+    n_classes: int
+
+    def counts(self) -> IntArray:
+        """Return the rows of each class in each shard, shape (teachers, classes)."""
+        cells = self.shards.n_shards * self.n_classes
+        return np.bincount(self._cells(), minlength=cells).reshape(-1, self.n_classes)
+
+    def class_sums(self, values: FloatArray) -> FloatArray:
+        """Return the sums of `values`, a row per private row, over each class of each shard: (teachers, classes, n)."""
+        cells = self._cells()
+        order = np.argsort(cells, kind="stable")
+        present, starts = np.unique(cells[order], return_index=True)
+        sums = np.zeros((self.shards.n_shards * self.n_classes, values.shape[1]))
+        if len(present):
+            sums[present] = np.add.reduceat(values[order], starts, axis=0)  # row after row, within one cell
+        return sums.reshape(self.shards.n_shards, self.n_classes, -1)
+
+    def class_means(self) -> FloatArray:
+        """Return the mean row of each class in each shard, zero where it has none: (teachers, classes, features)."""
+        return self.class_sums(self.X) / np.maximum(self.counts(), 1)[:, :, None]
+
+    def each(self) -> Iterator[tuple[FloatArray, IntArray]]:
+        """Yield the rows and labels of one shard after the other."""
+        return ((self.X[rows], self.y[rows]) for rows in self.shards.rows)
+
+    def _cells(self) -> IntArray:
+        return self.shards.assignment * self.n_classes + self.y
+
+
+class FittedTeachers(Protocol):
+    """What a formula made of all shards; private."""
+
+    def ballots(self, X_public: FloatArray) -> Ballots:
+        """Return each teacher's vote on each row, shape (teachers, rows)."""
+        ...
+
+
+@runtime_checkable
+class ClosedForm(Protocol):
+    """A classifier whose fit is a formula."""
+
+    def fit(self, private: LabelledShards) -> FittedTeachers:
+        """Return all teachers, each fitted on its own shard."""
+        ...
+
+    def ensemble(self, *, n_classes: int) -> Any:
+        """Return untrained teachers."""
+        ...
 
 
 class TeacherEnsemble(Protocol):
@@ -71,13 +136,7 @@ class TeacherRecipe(Protocol):
 
 
 class Ensemble:
-    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes; labels are the integers below it.
-    """
+    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
@@ -96,13 +155,7 @@ class Ensemble:
         return self._unit
 
     def _checked(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
-        """Return private rows and labels as arrays that belong to the shards.
-
-        Raises
-        ------
-        InvalidDataError
-            If they have different lengths, or a label is no class index; no label is quoted.
-        """
+        """Return private rows and labels as arrays that belong to the shards."""
         rows, labels = X if isinstance(X, np.ndarray) else _numbers(X), np.asarray(y)
         if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
             raise InvalidDataError(
@@ -135,13 +188,7 @@ def _numbers(X: npt.ArrayLike) -> Matrix:
 
 
 def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return public rows as an array, if there are any and each has the shape `like` of a private row.
-
-    Raises
-    ------
-    InvalidDataError
-        If not.
-    """
+    """Return public rows as an array, if there are any and each has the shape `like` of a private row."""
     rows = np.asarray(X_public)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != like:
         raise InvalidDataError(

@@ -40,28 +40,14 @@ class FileForm(Protocol[Product]):
         ...
 
     def read(self, path: Path) -> tuple[Product, str]:
-        """Return the product and its identity.
-
-        Raises
-        ------
-        InvalidDataError, KeyError
-            If the file is missing, damaged or of another form.
-        """
+        """Return the product and its identity."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Ballots as npz.
-
-    Parameters
-    ----------
-    n_queries : int
-        Ballots that each teacher casts.
-    n_classes : int
-        Number of classes.
-    """
+    """Ballots as npz."""
 
     n_queries: int
     n_classes: int
@@ -89,22 +75,7 @@ class BallotFile:
 
 @final
 class Checkpoints(Generic[Product]):
-    """A folder with a file for each finished teacher.
-
-    Parameters
-    ----------
-    folder : path or None
-        Private folder, made if missing; None keeps nothing.
-    form : FileForm
-        What is kept of a teacher.
-    settings : object
-        Whatever all teachers share; what was made under other settings is not reused.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the settings cannot be told apart from others: a function without a name is in them.
-    """
+    """A folder with a file for each finished teacher."""
 
     def __init__(self, folder: str | Path | None, form: FileForm[Product], settings: object) -> None:
         self._folder, self._form = None if folder is None else Path(folder), form
@@ -122,15 +93,7 @@ class Checkpoints(Generic[Product]):
     def resume(
         self, identities: Sequence[str], run: Callable[[list[int]], Iterable[tuple[int, Product]]]
     ) -> Iterator[tuple[int, Product]]:
-        """Yield each teacher's number and product: those on file, then those that `run` makes, which are filed.
-
-        Parameters
-        ----------
-        identities : sequence of str
-            What each teacher must have been made of.
-        run : callable
-            Makes the teachers of the given numbers, in any order.
-        """
+        """Yield each teacher's number and product: those on file, then those that `run` makes, which are filed."""
         missing = []
         for number, identity in enumerate(identities):
             found = self._load(number, identity)
@@ -168,18 +131,7 @@ class Checkpoints(Generic[Product]):
 
 
 def source_of(*settings: object) -> tuple[str, ...]:
-    """Return the source text of these functions and classes, their bases and their parts, for a digest of code.
-
-    Parameters
-    ----------
-    *settings : objects
-        Functions, partial functions, or instances of classes; of scikit-learn estimators also what they are made of.
-
-    Raises
-    ------
-    InvalidParameterError
-        If one has no source text: it was typed in by hand, so whether it changed cannot be known.
-    """
+    """Return the source text of these functions and classes, their bases and their parts, for a digest of code."""
     kinds: dict[type | Callable[..., Any], None] = {}
     for setting in settings:
         kinds |= dict.fromkeys(_code_in(setting))

@@ -19,8 +19,8 @@ from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._validation import integer_at_least, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicCovariance
+from tutelage.teachers.base import FittedTeachers, LabelledShards
 from tutelage.teachers.heads import HeadTeachers
-from tutelage.teachers.labelled_shards import FittedTeachers, LabelledShards
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
 _DISTANCES = 2**20  # computed at once by NearestNeighbours
@@ -29,15 +29,7 @@ _DISTANCES = 2**20  # computed at once by NearestNeighbours
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearScores:
-    """Teachers that vote for the largest of linear scores ``weights · x + biases``; private.
-
-    Parameters
-    ----------
-    weights : array of shape (classes, features, teachers)
-        One column per teacher.
-    biases : array of shape (classes, teachers)
-        −∞ for a class that the teacher does not know; a teacher that knows none abstains.
-    """
+    """Teachers that vote for the largest of linear scores ``weights · x + biases``; private."""
 
     weights: FloatArray = field(repr=False)
     biases: FloatArray = field(repr=False)
@@ -222,15 +214,7 @@ class NaiveBayes(Head):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class BayesScores:
-    """Teachers that vote for the most probable class under Gaussian naive Bayes; private.
-
-    Parameters
-    ----------
-    means, variances : arrays of shape (teachers, classes, features)
-        Of each feature given the class.
-    shares : array of shape (teachers, classes)
-        How often each class occurs in the shard.
-    """
+    """Teachers that vote for the most probable class under Gaussian naive Bayes; private."""
 
     means: FloatArray = field(repr=False)
     variances: FloatArray = field(repr=False)
@@ -275,15 +259,7 @@ class NearestNeighbours(Head):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class NeighbourVotes:
-    """Teachers that look up the nearest rows of their own shard; private.
-
-    Parameters
-    ----------
-    private : LabelledShards
-        The rows that are looked up.
-    neighbours : int
-        How many of the nearest rows vote.
-    """
+    """Teachers that look up the nearest rows of their own shard; private."""
 
     private: LabelledShards = field(repr=False)
     neighbours: int

@@ -18,11 +18,10 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows
+from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.forests import with_fast_forests
-from tutelage.teachers.seeds import teacher_seed
-from tutelage.teachers.workers import Job, guarded, train_each
+from tutelage.teachers.parallel import Job, guarded, train_each
 
 
 @final

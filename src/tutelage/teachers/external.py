@@ -18,7 +18,7 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.neighboring import PrivacyUnit
 from tutelage.teachers.base import Ensemble
-from tutelage.teachers.workers import withheld
+from tutelage.teachers.parallel import withheld
 
 Teacher = Callable[[Any], npt.ArrayLike]
 

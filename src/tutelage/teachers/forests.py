@@ -31,13 +31,7 @@ _PARAMETERS = {
 
 
 def with_fast_forests(estimator: Any) -> Any:
-    """Return `estimator` with every random forest in it replaced by one that grows the same trees faster.
-
-    Parameters
-    ----------
-    estimator : scikit-learn classifier
-        A forest, a pipeline that holds one, or anything else. It is not changed.
-    """
+    """Return `estimator` with every random forest in it replaced by one that grows the same trees faster."""
     if type(estimator) is RandomForestClassifier:
         return _QuickForest(**estimator.get_params(deep=False))
     inside = {

@@ -13,9 +13,8 @@ from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, public_rows
-from tutelage.teachers.labelled_shards import ClosedForm, FittedTeachers, LabelledShards
-from tutelage.teachers.workers import withheld
+from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabelledShards, public_rows
+from tutelage.teachers.parallel import withheld
 
 _TEACHERS_AT_LEAST = 64
 

@@ -18,17 +18,7 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError
 @final
 @dataclass(frozen=True, slots=True)
 class RevealedStatistics:
-    """Statistics of the teachers on labelled rows; private, whoever prints them.
-
-    Parameters
-    ----------
-    accuracies : array of shape (teachers,)
-        Share of the rows that each teacher has right, among those that it voted on; NaN for one that never voted.
-    plurality : float
-        Share of the rows on which the class with the most votes is right; the lowest index among equals.
-    gaps : array of shape (rows,)
-        Votes of the first class less votes of the second, over the number of teachers (Figure 3).
-    """
+    """Statistics of the teachers on labelled rows; private, whoever prints them."""
 
     accuracies: FloatArray
     plurality: float

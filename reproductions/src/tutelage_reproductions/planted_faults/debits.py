@@ -15,7 +15,7 @@ from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.noise import NoiseSource, SimulationNoise
 from tutelage.students.selection import PublicKnowledge
-from tutelage.students.selection.balance import class_balanced
+from tutelage.students.selection.rules import class_balanced
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 

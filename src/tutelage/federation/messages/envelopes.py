@@ -35,26 +35,7 @@ class Kind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a message is about; public.
-
-    Parameters
-    ----------
-    consortium : str
-        Digest of the consortium.
-    batch : str
-        Identifier of the batch that is answered.
-    query_hash : str
-        Hash of the batch's rows.
-    kind : Kind
-        What it holds.
-    sender, recipient : str
-        Names of members.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a value is not as said.
-    """
+    """What a message is about; public."""
 
     consortium: str
     batch: str
@@ -85,24 +66,6 @@ class Header:
 def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
     """Encrypt `payload` to `recipient`, bound to `header`, and sign both; what comes out may travel over anything.
 
-    Parameters
-    ----------
-    identity : Identity
-        The sender's.
-    recipient : Member
-        Who alone can open it.
-    header : Header
-        What it is about; it travels in the clear.
-    payload : bytes
-        Private bytes; their number is public.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the header names another sender or recipient.
-    InvalidDataError
-        If the payload is too long.
-
     Notes
     -----
     HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and the
@@ -119,50 +82,13 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
 
 
 def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes) -> bytes:
-    """Return the payload of an envelope that is exactly what is expected.
-
-    Parameters
-    ----------
-    identity : Identity
-        The recipient's.
-    sender : Member
-        Who must have signed it.
-    expected : Header
-        What it must be about.
-    envelope : bytes
-        What arrived; nothing about it is trusted.
-
-    Raises
-    ------
-    ForgedMessageError
-        If it is not what `sealed_by` takes, or does not open.
-    InvalidParameterError
-        If `expected` does not name `sender` and the identity's own member.
-    """
+    """Return the payload of an envelope that is exactly what is expected."""
     _require_named(identity.member, expected.recipient, "recipient")
     return identity.unseal(sealed_by(sender, expected, envelope), expected.to_bytes())
 
 
 def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
-    """Return the ciphertext of an envelope that its sender signed under the expected header; any member can check it.
-
-    Parameters
-    ----------
-    sender : Member
-        Who must have signed it.
-    expected : Header
-        What it must be about.
-    envelope : bytes
-        What arrived; nothing about it is trusted.
-
-    Raises
-    ------
-    ForgedMessageError
-        If it is too long, damaged, of another format, consortium, batch, kind, sender or recipient, or was not signed
-        by the sender.
-    InvalidParameterError
-        If `expected` does not name `sender`.
-    """
+    """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
     _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")

@@ -17,24 +17,7 @@ def write_reports(reports: IntArray) -> bytes:
 
 
 def read_reports(payload: bytes, mechanism: LocalMechanism, queries: int, classes: int) -> IntArray:
-    """Return one entity's reports on all queries of a batch, as `decode` takes them.
-
-    Parameters
-    ----------
-    payload : bytes
-        What `write_reports` returned.
-    mechanism : LocalMechanism
-        What made them.
-    queries : int
-        Size of the batch; the entity may have stopped before its end.
-    classes : int
-        Number of classes.
-
-    Raises
-    ------
-    ForgedMessageError
-        If these are no reports on a part of the batch.
-    """
+    """Return one entity's reports on all queries of a batch, as `decode` takes them."""
     per_query = classes if isinstance(mechanism, LocalGaussian) else 1
     low, high = _range(mechanism, classes)
     found = len(payload) // (_BYTES * per_query)

@@ -13,21 +13,7 @@ from tutelage.federation.messages.mailbox import Mailbox
 
 
 class Standing(NamedTuple):
-    """How far one batch is; public.
-
-    Parameters
-    ----------
-    batch : str
-        Its identifier.
-    queries : int
-        Its size.
-    answered, missing : tuple of str
-        Entities that sent something for every recipient, and those that did not; nothing of it was opened.
-    computed : tuple of str
-        Computing parties that signed labels.
-    complete : bool
-        Whether all computing parties signed labels of one computation: there is nothing left to compute.
-    """
+    """How far one batch is; public."""
 
     batch: str
     queries: int
@@ -38,15 +24,7 @@ class Standing(NamedTuple):
 
 
 class Standings(NamedTuple):
-    """How far all batches are; public.
-
-    Parameters
-    ----------
-    batches : list of Standing
-        Those that the aggregator signed.
-    refused : dict of str to str
-        Why the others are not taken, by their identifier.
-    """
+    """How far all batches are; public."""
 
     batches: list[Standing]
     refused: dict[str, str]

@@ -16,13 +16,7 @@ _ONE_AT_A_TIME = BriefLock()  # two at once would restore what the other had cha
 
 
 def load_mpyc() -> None:
-    """Import MPyC and leave the program's command line, environment, logging and event loop as they were.
-
-    Raises
-    ------
-    FederationError
-        If MPyC or cryptography is not installed.
-    """
+    """Import MPyC and leave the program's command line, environment, logging and event loop as they were."""
     missing = [name for name in ("cryptography", "mpyc") if importlib.util.find_spec(name) is None]
     if missing:
         raise FederationError(f'Computing parties need {" and ".join(missing)}: pip install "tutelage[federation]".')

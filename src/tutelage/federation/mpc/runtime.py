@@ -52,19 +52,6 @@ class ArrayRuntime(Runtime):
 
     What makes it private: MPyC's protocols against one curious party. Elements travel as `sharing.encode` spells them;
     MPyC's own exchange of pickled objects is overridden wherever these protocols send, and shut off elsewhere.
-
-    Parameters
-    ----------
-    me : int
-        This party's place.
-    links : dict of int to Link
-        The connections to the others, by place.
-    keys : dict of int to bytes
-        The key shared with each other party, for pseudorandom sharing; private.
-    failure : Failure
-        Where a malformed message is reported.
-    transcript : Transcript or None
-        Where opened numbers are written down.
     """
 
     def __init__(
@@ -103,13 +90,7 @@ class ArrayRuntime(Runtime):
         return self._program_counter[0]
 
     async def shared(self, summands: ElementArray) -> ElementArray:
-        """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p.
-
-        Parameters
-        ----------
-        summands : object array of any shape
-            This party's; private. The others' are of the same shape.
-        """
+        """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p."""
         label, mine = self.next_label(), _shamir_shares(summands.ravel())
         for place, link in self._links.items():
             link.send(label, encode(mine[place]))
@@ -181,13 +162,6 @@ class ArrayRuntime(Runtime):
     async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
         """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
 
-        Parameters
-        ----------
-        shares : object array of any shape
-            Shares of the x.
-        bits : int
-            At most MOST_BITS.
-
         Notes
         -----
         MPyC's comparison. From x, what it opens (x masked by 60 bits more, and a coin) and the bits of the mask, it
@@ -248,15 +222,7 @@ class ArrayRuntime(Runtime):
 
 @final
 class PseudorandomElements(thresha.PRF):
-    """A pseudorandom function onto the field, whose modulus of 89 ones makes uniform elements cheap.
-
-    Parameters
-    ----------
-    key : bytes
-        Known to two parties; private.
-    bound : int
-        The modulus.
-    """
+    """A pseudorandom function onto the field, whose modulus of 89 ones makes uniform elements cheap."""
 
     def __call__(self, s: bytes, n: Any = None) -> Any:
         """Return an array of shape `n` of elements that look random, from an input `s` that is used once."""

@@ -1,18 +1,107 @@
-"""What three computing parties do together once they are connected."""
+"""What three computing parties compute once they are connected: largest counts, thresholds, sizes of vectors."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage import _validation
 from tutelage.exceptions import FederationError, InvalidParameterError
-from tutelage.federation.mpc import protocols
 from tutelage.federation.mpc.links import Failure, FrameKind, Link
 from tutelage.federation.mpc.runtime import MOST_BITS, ArrayRuntime
 from tutelage.federation.mpc.transcript import Transcript
-from tutelage.federation.sharing import PARTIES, ElementArray, encode
+from tutelage.federation.sharing import MODULUS, PARTIES, ElementArray, encode
+
+REPETITIONS = 40
+_LIMB_BITS = 30
+_LIMBS = 3
+_COMPARED_AT_ONCE = 2**17  # random bits
+
+
+async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
+    """Return shares of 1 + the index of the largest number in each row, the lowest index among equals.
+
+    A tournament: neighbours play, so that whoever is left of the other also has the lower index, and wins a tie.
+    """
+    places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
+    pairs = np.stack([values, places])  # (2, rows, candidates)
+    while (count := pairs.shape[2]) > 1:
+        left, right, unpaired = pairs[:, :, 0 : count - 1 : 2], pairs[:, :, 1::2], pairs[:, :, count - count % 2 :]
+        lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
+        won = (left + await runtime.reduced((right - left) * lost)) % MODULUS
+        pairs = np.concatenate([won, unpaired], axis=2)
+    return pairs[1, :, 0]
+
+
+async def any_reaches(runtime: ArrayRuntime, values: ElementArray, threshold: int, bits: int) -> ElementArray:
+    """Return shares of 1 for each row in which a number is at least `threshold`, and of 0 for the others."""
+    below = await runtime.negative((values - threshold) % MODULUS, bits)
+    return (1 - await _products(runtime, below)) % MODULUS
+
+
+async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) -> bool:
+    """Return whether any number is none of 0, 1, …, most.
+
+    What makes it private: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
+    """
+    factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
+    products = await _products(runtime, factors)
+    weighted = (products * runtime.random(products.shape)).sum(keepdims=True) + runtime.zeros(1)
+    return bool((await runtime.opened(weighted % MODULUS, degree=2))[0])
+
+
+async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArray:
+    """Return shares of the product of each row."""
+    while (count := factors.shape[1]) > 1:
+        both = await runtime.reduced(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
+        factors = np.concatenate([both, factors[:, count - count % 2 :]], axis=1)
+    return factors[:, 0]
+
+
+async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) -> list[bool]:
+    """Return which vectors have a random projection whose size is beyond `bound`.
+
+    What makes it private: only one bit of each vector is opened, whether a random combination of its tests is zero.
+
+    Notes
+    -----
+    With 2^b above 2·bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for every x of the field
+    by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers 0 ≤ c, r < 2^b and a bit u, and
+    is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no c − r + u·2^b: the result is not 0.
+    """
+    seed = await runtime.opened(runtime.random((2,)))
+    projections = await runtime.shared(_projections(vectors, encode(seed)))
+    bits = (2 * bound).bit_length()
+    step = max(1, _COMPARED_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
+    found: list[bool] = []
+    for start in range(0, len(vectors), step):
+        tested = projections[start : start + step]
+        outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
+        weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
+        found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
+    return found
+
+
+def _projections(vectors: ElementArray, seed: bytes) -> ElementArray:
+    """Return the projections (vectors, REPETITIONS) of summands, by exact products of their 30-bit limbs."""
+    coefficients = _coefficients(vectors.shape[1], seed).astype(np.float64)
+    total: ElementArray = np.zeros((len(vectors), REPETITIONS), dtype=object)
+    for place in range(0, _LIMBS * _LIMB_BITS, _LIMB_BITS):
+        limbs = np.asarray((vectors >> place) & (2**_LIMB_BITS - 1), dtype=np.float64)
+        total += (limbs @ coefficients).astype(np.int64).astype(object) << place  # exact: below 2^53 up to 2^23 entries
+    return total % MODULUS
+
+
+def _coefficients(length: int, seed: bytes) -> npt.NDArray[np.int8]:
+    """Return coefficients (length, REPETITIONS), 0 with probability ½ and ±1 with ¼, expanded by SHAKE-256."""
+    count = length * REPETITIONS
+    stream = np.frombuffer(hashlib.shake_256(seed).digest(-(-count // 4)), dtype=np.uint8)
+    drawn = np.stack([(stream >> shift) & 3 for shift in (0, 2, 4, 6)], axis=1).ravel()[:count]
+    return np.array([0, 0, 1, -1], dtype=np.int8)[drawn].reshape(length, REPETITIONS)
+
 
 MOST_EXCHANGED = 2**20  # bytes of one message of `exchange`
 _RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
@@ -24,17 +113,6 @@ class Session:
 
     What makes it private: every number is shared so that one party alone learns nothing, under MPyC's protocols against
     one curious party; two that pool what they have can open all votes.
-
-    Parameters
-    ----------
-    me : int
-        This party's place.
-    links, keys : dict by place of the others
-        Their connections, and the keys shared with each.
-    failure : Failure
-        Where what goes wrong is reported.
-    transcript : Transcript or None
-        Where this party's inputs are written down.
     """
 
     def __init__(
@@ -60,13 +138,7 @@ class Session:
         return sum(link.bytes_sent for link in self._links.values())
 
     async def exchange(self, message: bytes) -> list[bytes]:
-        """Send a public message to the others and return everybody's, in party order.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it is longer than 1 MiB.
-        """
+        """Send a public message to the others and return everybody's, in party order."""
         if len(message) > MOST_EXCHANGED:
             raise InvalidParameterError(
                 f"`message` of exchange must have at most {MOST_EXCHANGED} bytes. Got {len(message)}."
@@ -87,31 +159,7 @@ class Session:
         *,
         progress: Callable[[int], object] | None = None,
     ) -> bytes:
-        """Find the class with the most votes for each query, the lowest index among equals; no party learns it.
-
-        Parameters
-        ----------
-        votes : object array (queries, classes)
-            This party's summands mod p of every total; private.
-        bits : int
-            Every difference of two totals, and of a total of the check and its threshold, lies in
-            [−2^(bits−1), 2^(bits−1)); outside, a label is an arbitrary one or the batch is refused.
-        check : tuple of object array (queries, classes) and int, optional
-            Summands of other totals, and the threshold that one of them must reach for the query to be answered.
-        progress : function of int, optional
-            Called with how many queries are done.
-
-        Returns
-        -------
-        bytes
-            This party's fresh Shamir shares of label + 1, or 0 for no answer, as `sharing.encode` spells them. All
-            three together say nothing but the label.
-
-        Raises
-        ------
-        FederationError
-            If the parties were asked for different computations, or a result is none of 0, …, classes.
-        """
+        """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
         blocks = [votes] if check is None else [votes, check[0]]
         _check_blocks(blocks, bits)
         threshold = None if check is None else int(check[1])
@@ -122,12 +170,12 @@ class Session:
         shares = []
         for start in range(0, queries, step):
             chunk = await self._runtime.shared(np.stack([block[start : start + step] for block in blocks]))
-            found = await protocols.largest(self._runtime, chunk[0], bits)
+            found = await largest(self._runtime, chunk[0], bits)
             if threshold is not None:
-                passed = await protocols.any_reaches(self._runtime, chunk[1], threshold, bits)
+                passed = await any_reaches(self._runtime, chunk[1], threshold, bits)
                 found = found * passed
             fresh = await self._runtime.reduced(found)
-            if await protocols.any_outside(self._runtime, fresh, classes):
+            if await any_outside(self._runtime, fresh, classes):
                 raise FederationError(
                     f"Totals are too large to be compared in {bits} bits. Nothing was opened, and the batch is refused."
                 )
@@ -142,18 +190,6 @@ class Session:
         Forty projections with coefficients 0 with probability ½ and ±1 with ¼, drawn jointly once all parties hold
         their summands. A vector whose projections all stay within the bound passes; one with an entry beyond
         twice the bound, up to half the modulus, passes each with probability ½ at most.
-
-        Parameters
-        ----------
-        vectors : object array (entities, length)
-            This party's summands mod p of each entity's vector; private.
-        bound : int
-            What |projection| may be, below 2^25.
-
-        Raises
-        ------
-        FederationError
-            If the parties were asked for different computations.
         """
         bound = _validation.integer_at_least(bound, 1, "bound", "oversized")
         if bound >= 2 ** (MOST_BITS - 1):
@@ -161,7 +197,7 @@ class Session:
         _check_array(vectors, "vectors")
         await self._agree(["oversized", vectors.shape, bound])
         self._write_inputs([vectors])
-        return await protocols.oversized(self._runtime, vectors, bound)
+        return await oversized(self._runtime, vectors, bound)
 
     async def _agree(self, task: list[object]) -> None:
         """See that everybody is at the same computation and holds its inputs."""

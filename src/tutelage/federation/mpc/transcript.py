@@ -13,11 +13,6 @@ class Transcript:
     """A file of JSON lines: what a party received, its own inputs, and what was opened to it; elements in decimal.
 
     Together with the party's keys it is as private as the party's shares are.
-
-    Parameters
-    ----------
-    path : path
-        The file, replaced; readable by its owner only.
     """
 
     def __init__(self, path: Path) -> None:

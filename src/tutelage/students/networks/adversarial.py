@@ -1,20 +1,118 @@
 """PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.progress import progress_bar
-from tutelage.students.networks.base import NetworkStudent, scores_of
-from tutelage.students.networks.discriminator import Discriminator
-from tutelage.students.networks.generator import Generator
-from tutelage.students.networks.learning import AveragedNetwork, learned_by, step_size
+from tutelage.students.networks.base import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
+
+_NOISE_SIZE = 100
+_FIRST_DEVIATION = 0.05
+
+
+class Generator(nn.Module):
+    """Two softplus layers with batch normalisation, from uniform noise to rows within the range of each column.
+
+    As the MNIST generator of Salimans et al., arXiv:1606.03498, with another range than that of grey levels.
+    """
+
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def __init__(self, hidden: int, low: torch.Tensor, high: torch.Tensor) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for size in (_NOISE_SIZE, hidden):
+            layers += [nn.Linear(size, hidden, bias=False), nn.BatchNorm1d(hidden), nn.Softplus()]
+        layers += [nn.Linear(hidden, len(low)), nn.Sigmoid()]
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                layer.weight.data = _FIRST_DEVIATION * torch.randn_like(layer.weight)
+        self.layers = nn.Sequential(*layers)
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, n_rows: int) -> torch.Tensor:
+        """Return so many new rows, at least two, shape (n_rows, features)."""
+        noise = torch.rand(n_rows, _NOISE_SIZE, device=self.low.device)
+        return torch.lerp(self.low, self.high, self.layers(noise))
+
+
+_LEAST_DEVIATION = 1e-3  # of a unit that no row moves
+
+
+class Discriminator(nn.Module):
+    """Fully connected ReLU layers with normalised weights, and in training Gaussian noise before each of them.
+
+    Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them.
+
+    References
+    ----------
+    Salimans and Kingma, Weight normalization, arXiv:1602.07868; Salimans et al., Improved techniques for training GANs,
+    arXiv:1606.03498, whose MNIST network has 1000, 500, 250, 250 and 250 hidden units and noise of 0.3 and 0.5.
+    """
+
+    unit: torch.Tensor
+
+    def __init__(
+        self, n_features: int, hidden: tuple[int, ...], n_classes: int, input_noise: float, hidden_noise: float
+    ) -> None:
+        super().__init__()
+        sizes = [n_features, *hidden, n_classes]
+        layers = [weight_norm(nn.Linear(inputs, units)) for inputs, units in pairwise(sizes)]
+        for layer in layers[:-1]:
+            lengths_of(layer).requires_grad_(False)
+        self.layers = nn.ModuleList(layers)
+        self.noises = [input_noise, *[hidden_noise] * len(hidden)]
+        self.register_buffer("unit", torch.ones(()))
+
+    @torch.no_grad()
+    def start_from(self, rows: torch.Tensor) -> None:
+        """Measure rows by their deviation, and give every unit mean 0 and deviation 1 on them (1602.07868, sec. 3)."""
+        deviation = rows.double().var(dim=0, correction=0).mean().sqrt().to(rows.dtype)
+        self.unit.copy_(torch.where(deviation > 0, deviation, 1.0))
+        units = rows / self.unit
+        for depth, layer in enumerate(self.layers):
+            noisy = self._noisy(units, depth)
+            spread, mean = torch.std_mean(layer(noisy), dim=0, correction=0)
+            spread = spread.clamp(min=_LEAST_DEVIATION)
+            lengths_of(layer).div_(spread[:, None])
+            bias = layer.get_parameter("bias")
+            bias.copy_((bias - mean) / spread)
+            units = layer(noisy).relu()
+
+    def features(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the units of the last hidden layer, shape (rows, units)."""
+        units = rows / self.unit
+        for depth, layer in enumerate(self.layers[:-1]):
+            units = layer(self._noisy(units, depth)).relu()
+        return units
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the score of each class from what `features` returned, shape (rows, classes)."""
+        return self.layers[-1](self._noisy(features, len(self.layers) - 1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the score of each class, shape (rows, classes)."""
+        return self.scores(self.features(rows))
+
+    def _noisy(self, units: torch.Tensor, depth: int) -> torch.Tensor:
+        return units + self.noises[depth] * torch.randn_like(units) if self.training else units
+
+
+def lengths_of(layer: nn.Module) -> torch.Tensor:
+    """Return the lengths of the weights of a layer that `weight_norm` made, shape (units, 1)."""
+    return layer.get_parameter("parametrizations.weight.original0")
+
 
 _ADAM_BETAS = (0.5, 0.999)  # as the authors of improved GANs
 _FIRST_ROWS = 500  # on which the first weights are scaled
@@ -196,17 +294,7 @@ class AdversarialStudent(NetworkStudent):
 
 
 def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
-    """Let each optimiser take a step down its own loss, and no other's; all gradients are taken before the first step.
-
-    Parameters
-    ----------
-    optimisers : sequence of Optimizer
-        One per network.
-    losses : list of tensor
-        What each is to make small.
-    learning_rate : float
-        Size of the step.
-    """
+    """Let each optimiser take a step down its own loss, and no other's; all gradients come before the first step."""
     groups = [optimiser.param_groups[0] for optimiser in optimisers]
     gradients = [
         torch.autograd.grad(loss, group["params"], retain_graph=loss is not losses[-1])
@@ -220,17 +308,7 @@ def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tens
 
 
 def corrected_loss(scores: torch.Tensor, labels: torch.Tensor, noise: float) -> torch.Tensor:
-    """Return −log((1 − noise) p_y + noise/k) of each row: the likelihood of a label that noise may have replaced.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says; p is its softmax.
-    labels : tensor of shape (rows,)
-        Class indices y.
-    noise : float
-        Probability that a label is replaced by one drawn from all k classes, itself included.
-    """
+    """Return −log((1 − noise) p_y + noise/k) of each row: the likelihood of a label that noise may have replaced."""
     if noise == 0:
         return functional.cross_entropy(scores, labels, reduction="none")
     own = scores.softmax(dim=1).gather(1, labels[:, None])[:, 0]
@@ -241,43 +319,20 @@ def real_loss(scores: torch.Tensor) -> torch.Tensor:
     """Return −log P(one of the k classes) of each row, where the further class of generated rows has score 0.
 
     With l the log of the sum of exponentials of the k scores, that is softplus(−l) (arXiv:1606.03498, section 5).
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
     """
     return functional.softplus(-scores.logsumexp(dim=1))
 
 
 def generated_loss(scores: torch.Tensor) -> torch.Tensor:
-    """Return −log P(none of the k classes) of each row: softplus(l), see `real_loss`.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
-    """
+    """Return −log P(none of the k classes) of each row: softplus(l), see `real_loss`."""
     return functional.softplus(scores.logsumexp(dim=1))
 
 
 def entropy(scores: torch.Tensor) -> torch.Tensor:
-    """Return the entropy of the softmax of each row, in nats.
-
-    Parameters
-    ----------
-    scores : tensor of shape (rows, classes)
-        What the discriminator says.
-    """
+    """Return the entropy of the softmax of each row, in nats."""
     return functional.cross_entropy(scores, scores.softmax(dim=1), reduction="none")
 
 
 def matching_loss(real: torch.Tensor, generated: torch.Tensor) -> torch.Tensor:
-    """Return the mean squared difference of the mean features: feature matching (arXiv:1606.03498, section 3.1).
-
-    Parameters
-    ----------
-    real, generated : tensor of shape (rows, units)
-        Features of public rows and of generated ones.
-    """
+    """Return the mean squared difference of the mean features: feature matching (arXiv:1606.03498, section 3.1)."""
     return functional.mse_loss(generated.mean(dim=0), real.mean(dim=0))

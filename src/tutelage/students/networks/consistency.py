@@ -10,9 +10,8 @@ from torch.nn import functional
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least, number_between, probability
 from tutelage.progress import progress_bar
-from tutelage.students.networks.augmentation import ImageAugmentation
-from tutelage.students.networks.images import ImageStudent
-from tutelage.students.networks.learning import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
+from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent
+from tutelage.students.networks.base import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
 
 _SHARE_MEMORY = 0.99  # of the running share of each class among what the network says
 _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent the classes are
@@ -168,15 +167,7 @@ def _disagreement(scores: torch.Tensor, pseudo: torch.Tensor) -> torch.Tensor:
 
 
 class _Shares:
-    """How frequent each class is among released labels, and among what the network says; the second follows the first.
-
-    Parameters
-    ----------
-    labels : tensor of shape (labelled,)
-        Class indices.
-    n_classes : int
-        Number of classes.
-    """
+    """Shares of each class among released labels, and among what the network says, which follow the first."""
 
     def __init__(self, labels: torch.Tensor, n_classes: int) -> None:
         counts = torch.bincount(labels, minlength=n_classes) + _PRIOR_ROWS

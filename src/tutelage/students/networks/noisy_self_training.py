@@ -10,10 +10,15 @@ from torch import nn
 from tutelage._typing import ABSTAIN
 from tutelage._validation import integer_at_least
 from tutelage.progress import progress_bar
-from tutelage.students.networks.augmentation import ImageAugmentation
-from tutelage.students.networks.base import scores_of
-from tutelage.students.networks.images import ImageStudent, LabelledRows
-from tutelage.students.networks.learning import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
+from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent, LabelledRows
+from tutelage.students.networks.base import (
+    AveragedNetwork,
+    optimiser_of,
+    robust_loss,
+    robustness_at,
+    scores_of,
+    step_size,
+)
 
 
 @final
@@ -144,18 +149,7 @@ class NoisySelfTrainingStudent(ImageStudent):
 
 
 def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> LabelledRows:
-    """Return released labels that are not all but excluded, and the network's class of the rows it is surest of.
-
-    Parameters
-    ----------
-    probabilities : tensor of shape (rows, classes)
-        What the network says.
-    labels : tensor of shape (rows,)
-        Released class indices, −1 where there is none. One that has less than an even chance's probability,
-        1/classes, is dropped.
-    share : float
-        How many rows of each said class to believe, of all that are said to be of it; rounded up.
-    """
+    """Return released labels that are not all but excluded, and the network's class of the rows it is surest of."""
     sureness, said = probabilities.max(dim=1)
     n_classes = probabilities.shape[1]
     of_label = probabilities.gather(1, labels.clamp(min=0)[:, None])[:, 0]

@@ -24,13 +24,6 @@ class SiameseNetwork(nn.Module):
 
     Weights are positive: the further apart two encodings are, the less the rows match, also rows unlike any learned.
 
-    Parameters
-    ----------
-    encoder : Module
-        Makes so many numbers of each row.
-    embedding : int
-        How many.
-
     References
     ----------
     .. [1] Koch, "Siamese neural networks for one-shot image recognition", 2015, section 3.1.
@@ -51,15 +44,7 @@ class SiameseNetwork(nn.Module):
         return self.encoder(rows) * functional.softplus(self.weights)
 
     def best_matches(self, X: Matrix, references: Matrix) -> tuple[FloatArray, IntArray]:
-        """Return for each row the best probability of being the same as a reference, and the number of that reference.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to match.
-        references : array of shape (references, features)
-            Rows to match them with.
-        """
+        """Return for each row the best probability of being the same as a reference, and its number."""
         self.eval()
         with torch.inference_mode(), threadpool_limits(1):
             places, compared = self._places(X), self._places(references)
@@ -85,21 +70,6 @@ def train_siamese(
 
     The two rows of a pair are drawn independently, so a pair of one group may be one row twice; in training each goes
     through the network in a version of its own: an image moved by up to two pixels, or features with jitter.
-
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        Public rows.
-    groups : integer array of shape (rows,)
-        Which rows count as the same; two groups at least.
-    image_shape : tuple of int, optional
-        Of the flattened rows, for a convolutional encoder.
-    embedding : int
-        Numbers that the network makes of a row.
-    steps, batch_size : int
-        How many steps, of so many pairs, half of them of one group.
-    seed : int
-        Of weights and pairs.
     """
     rows, generator = _tensor(X), np.random.default_rng(seed)
     with drawing_from(seed), threadpool_limits(1):  # networks this small only wait for further threads

@@ -3,13 +3,18 @@
 from collections.abc import Callable
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.selection.balance import class_balanced
 from tutelage.students.selection.base import PublicKnowledge, QuerySelector
 from tutelage.students.selection.experts import BinaryExperts
-from tutelage.students.selection.orders import FirstRows, GivenRows, RandomRows
-from tutelage.students.selection.representatives import Medoids, TypiClust
+from tutelage.students.selection.rules import (
+    FirstRows,
+    GivenRows,
+    LeastConfident,
+    Medoids,
+    RandomRows,
+    TypiClust,
+    class_balanced,
+)
 from tutelage.students.selection.siamese import SiameseSimilarity
-from tutelage.students.selection.uncertainty import LeastConfident
 
 __all__ = [
     "SELECTORS",

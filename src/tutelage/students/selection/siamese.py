@@ -11,7 +11,7 @@ from tutelage._typing import FloatArray, IntArray
 from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.selection.base import PublicKnowledge, QuerySelector
-from tutelage.students.selection.representatives import flat_rows
+from tutelage.students.selection.rules import flat_rows
 
 _SEEDS = 2**32
 

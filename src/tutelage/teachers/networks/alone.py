@@ -12,28 +12,13 @@ from torch.nn import functional
 
 from tutelage._typing import Ballots
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
+from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Network, Weights, batches, learning_rate
 
 VOTES_AT_ONCE = 256
 
 
 def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, seed: int) -> Weights:
-    """Return the weights of a network trained on these rows, on their device.
-
-    Parameters
-    ----------
-    network : Network
-        Settings that all teachers share.
-    X : tensor of shape (rows, ...)
-        One shard's rows; at least one.
-    y : tensor of shape (rows,)
-        Their class indices.
-    n_classes : int
-        Number of classes.
-    seed : int
-        Of the first weights, the batches and whatever the module draws itself.
-    """
+    """Return the weights of a network trained on these rows, on their device."""
     with drawing_from(seed, X.device):
         module = _channels_last(network.module(n_classes, seed).to(X.device)).train()
         learning = [parameter for parameter in module.parameters() if parameter.requires_grad]

@@ -16,15 +16,13 @@ from tutelage._validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.progress import progress_bar
-from tutelage.teachers.base import Ensemble, public_rows
+from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.networks import alone, together
-from tutelage.teachers.networks.products import Keep, KeepVotes, KeepWeights
+from tutelage.teachers.networks.artifacts import Keep, KeepVotes, KeepWeights, WeightsFile
 from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.store import WeightsFile
 from tutelage.teachers.networks.together import Shard
-from tutelage.teachers.seeds import teacher_seed
-from tutelage.teachers.workers import Job, guarded, train_each
+from tutelage.teachers.parallel import Job, guarded, train_each
 
 _TOGETHER = 250  # networks in one stack; more would not make small kernels larger, only take more memory
 Product = TypeVar("Product")

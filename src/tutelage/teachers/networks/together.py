@@ -18,8 +18,7 @@ from tutelage._typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
 from tutelage.teachers.networks.alone import VOTES_AT_ONCE
-from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.schedule import ADAM_BETAS, ADAM_EPSILON, batches, learning_rate
+from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Network, Weights, batches, learning_rate
 
 
 @final
@@ -43,13 +42,7 @@ class _Step(NamedTuple):
 
 
 def refuse_unstackable(module: nn.Module) -> None:
-    """Refuse modules whose training looks across the rows of a batch, for a batch here is filled up.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the module has batch normalisation.
-    """
+    """Refuse modules whose training looks across the rows of a batch, for a batch here is filled up."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             raise InvalidParameterError(
@@ -59,19 +52,7 @@ def refuse_unstackable(module: nn.Module) -> None:
 
 
 def train(network: Network, shards: Sequence[Shard], n_classes: int, seed: int) -> list[Weights]:
-    """Return the weights of one network per shard, all on the device of the rows.
-
-    Parameters
-    ----------
-    network : Network
-        Settings that all teachers share.
-    shards : sequence of Shard
-        At least one row each.
-    n_classes : int
-        Number of classes.
-    seed : int
-        Of what the modules draw themselves, such as dropout.
-    """
+    """Return the weights of one network per shard, all on the device of the rows."""
     device = shards[0].X.device
     modules = [network.module(n_classes, shard.seed).to(device) for shard in shards]
     parameters, buffers = stack_module_state(modules)

@@ -9,14 +9,17 @@ alone: were those lost that merely shared a worker or a batch with it, one row c
 import signal
 import sys
 import threading
+import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import lru_cache, partial
+from importlib import import_module
 from itertools import islice
 from multiprocessing import current_process
-from typing import Any, NamedTuple, final
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import sklearn
@@ -28,26 +31,122 @@ from tutelage._forks import BriefLock, repair_in_child
 from tutelage._parallel import parallel
 from tutelage._streams import own_streams, stream_may_come
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
-from tutelage.teachers.clusters import Cluster, cluster_behind, is_death
+
+# What joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
+_DEATHS = {
+    "TerminatedWorkerError",
+    "KilledWorker",
+    "CancelledError",
+    "CommClosedError",
+    "WorkerCrashedError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "OutOfMemoryError",
+}
+
+
+class Cluster(Protocol):
+    """Workers that take one task at a time."""
+
+    room: int
+
+    def share(self, value: Any) -> Any:
+        """Return what stands for `value` among the arguments of many tasks."""
+        ...
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Start a task."""
+        ...
+
+    def first_done(self, tasks: Collection[Any]) -> Any:
+        """Wait for one of `tasks` and return it."""
+        ...
+
+    def result(self, task: Any) -> Any:
+        """Return what a task came to, or raise what it raised."""
+        ...
+
+    def cancel(self, tasks: Collection[Any]) -> None:
+        """Let go of tasks."""
+        ...
+
+
+def cluster_behind(backend: Any) -> Cluster | None:
+    """Return the cluster that a back end of joblib stands for, if it is one."""
+    if hasattr(backend, "client"):
+        return _Dask(backend)
+    return _Ray(backend) if type(backend).__module__.startswith("ray.") else None
+
+
+def is_death(error: Exception) -> bool:
+    """Return whether a process died, rather than its work having failed."""
+    return not _DEATHS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
+
+
+@final
+class _Dask:
+    def __init__(self, backend: Any) -> None:
+        self._client, self._options = backend.client, backend.submit_kwargs
+        self._done: SimpleQueue[Any] = SimpleQueue()
+        self.room = 2 * backend.effective_n_jobs(-1)
+
+    def share(self, value: Any) -> Any:
+        return self._client.scatter([value], broadcast=True, hash=False)[0]
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Dask would say how large a shard is
+            task = self._client.submit(work, *arguments, key=f"teacher-{uuid.uuid4().hex}", pure=False, **self._options)
+        task.add_done_callback(self._done.put)
+        return task
+
+    def first_done(self, tasks: Collection[Any]) -> Any:
+        while (task := self._done.get()) not in tasks:
+            pass  # one that was let go
+        return task
+
+    def result(self, task: Any) -> Any:
+        return task.result()
+
+    def cancel(self, tasks: Collection[Any]) -> None:
+        self._client.cancel(list(tasks))
+
+
+@final
+class _Ray:
+    def __init__(self, backend: Any) -> None:
+        self._ray: Any = import_module("ray")
+        self._options = {**(backend.ray_remote_args or {}), "max_retries": 0}
+        if not self._ray.is_initialized():
+            self._ray.init()
+        self.room = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def share(self, value: Any) -> Any:
+        return self._ray.put(value)
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return self._ray.remote(work).options(**self._options).remote(*arguments)
+
+    def first_done(self, tasks: Collection[Any]) -> Any:
+        return self._ray.wait(list(tasks), num_returns=1)[0][0]
+
+    def result(self, task: Any) -> Any:
+        try:
+            return self._ray.get(task)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+    def cancel(self, tasks: Collection[Any]) -> None:
+        for task in tasks:
+            self._ray.cancel(task)
+
 
 TRIES_ALONE = 3
 
 
 @final
 class Job(NamedTuple):
-    """What is to be done for each teacher.
-
-    Parameters
-    ----------
-    work : callable
-        Called with a teacher's own arguments, then those shared.
-    own : callable
-        Returns the arguments of one teacher, by its number.
-    shared : tuple
-        Arguments that all teachers share.
-    seed : int
-        Seed of the ensemble.
-    """
+    """What is to be done for each teacher."""
 
     work: Callable[..., Any]
     own: Callable[[int], tuple[Any, ...]]
@@ -70,25 +169,6 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
     """Yield each teacher's number and result as they finish, in any order; lost teachers are left out.
 
     Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
-
-    Parameters
-    ----------
-    job : Job
-        What is to be done.
-    numbers : sequence of int
-        Which teachers are to be trained.
-    n_jobs : int, optional
-        Teachers trained at once, as in joblib; Dask and Ray use every worker.
-
-    Warns
-    -----
-    TeacherLostWarning
-        If a teacher's training killed its process every time, the last times alone.
-
-    Raises
-    ------
-    TeacherTrainingError
-        If the work raises for a teacher.
     """
     crew = _crew(n_jobs)
     waiting, someone_was_lost = dict.fromkeys(numbers), False
@@ -119,25 +199,7 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
 
 
 def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence.
-
-    Parameters
-    ----------
-    shard : int or str
-        Which teacher, for messages.
-    seed : int
-        Of the process's own random streams while it works, for estimators that draw from them: how far another teacher
-        got in a stream that both share would depend on the other's rows.
-    work : callable
-        What to do.
-    *arguments
-        What to do it with.
-
-    Raises
-    ------
-    TeacherTrainingError
-        If the work raises; what it says is withheld.
-    """
+    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
     with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
         while True:

@@ -1,15 +1,43 @@
-"""What is kept of trained networks: their weights, or only their votes on public rows."""
+"""What is kept of trained networks: their weights, as safetensors that hold nothing that runs, or only their votes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar, final
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 
+from tutelage._files import open_private
 from tutelage._typing import ABSTAIN, Ballots, Matrix
+from tutelage.exceptions import InvalidDataError
 from tutelage.teachers.networks import alone, together
 from tutelage.teachers.networks.recipe import Network, Weights
+
+
+@final
+class WeightsFile:
+    """The weights of one network, as private as the shard that it learned from; no weights for an empty shard."""
+
+    suffix = ".safetensors"
+
+    def write(self, path: Path, product: Weights, identity: str) -> None:
+        """Write the weights of one teacher; only the owner of the file may read it."""
+        plain = {name: value.detach().cpu().contiguous() for name, value in product.items()}
+        with open_private(path) as file:
+            file.write(save(plain, metadata={"identity": identity}))
+
+    def read(self, path: Path) -> tuple[Weights, str]:
+        """Return the weights of one teacher, and the identity of the teacher."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return weights, (file.metadata() or {})["identity"]
+        except (OSError, SafetensorError):
+            raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
+
 
 Product = TypeVar("Product", covariant=True)
 
@@ -50,17 +78,7 @@ class KeepWeights:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class KeepVotes:
-    """Keep the votes on public rows.
-
-    Parameters
-    ----------
-    network : Network
-        Settings of the networks.
-    n_classes : int
-        Number of classes.
-    queries : array of shape (queries, ...)
-        Public rows.
-    """
+    """Keep the votes on public rows."""
 
     network: Network
     n_classes: int

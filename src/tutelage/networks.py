@@ -1,0 +1,305 @@
+"""Neural networks that teachers and students may be made of; needs the torch extra."""
+
+try:
+    import torch
+except ModuleNotFoundError as error:  # pragma: no cover  an environment without torch
+    raise ModuleNotFoundError("Neural networks need torch: pip install 'tutelage[torch]'.", name="torch") from error
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import final
+
+from torch import nn
+from torch.nn import functional
+
+from tutelage._streams import streams_in_use
+from tutelage._validation import integer_at_least, number_between, positive
+from tutelage.exceptions import InvalidParameterError
+
+__all__ = ["ImageInput", "RandomShift", "ResidualNetwork", "TwoConvolutions", "device_named", "drawing_from"]
+
+
+def device_named(name: str | None, owner: str) -> torch.device:
+    """Return the device of this name; without one an accelerator, if there is one that torch can use.
+
+    Parameters
+    ----------
+    name : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    owner : str
+        Whose parameter `device` it is, for the error.
+
+    Raises
+    ------
+    InvalidParameterError
+        If torch cannot use it here.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        raise InvalidParameterError(
+            f"`device` of {owner} must be one that torch can use here, such as 'cpu'. Got {name!r}."
+        ) from None
+    return device
+
+
+@contextmanager
+def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Let whatever a module draws (weights, dropout, shifts) come from `seed`, and leave the caller's generators alone.
+
+    One thread of a process at a time: torch has one generator for all of them.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    device : torch.device, optional
+        Where the module draws, besides the processor.
+    """
+    accelerators = [device] if device is not None and device.type == "cuda" else []
+    with streams_in_use, torch.random.fork_rng(devices=accelerators):
+        torch.manual_seed(seed)
+        yield
+
+
+class ImageInput(nn.Module):
+    """Turn flat rows into images: channels first, for convolutions, and on the scale that networks learn at.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (height, width) or (height, width, channels) of the flattened rows.
+    scale : float
+        Multiplies every value; 1/255 for bytes.
+    """
+
+    def __init__(self, image_shape: tuple[int, ...], scale: float = 1 / 255) -> None:
+        super().__init__()
+        self.image_shape = image_shape if len(image_shape) == 3 else (*image_shape, 1)
+        self.scale = scale
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return images of shape (rows, channels, height, width)."""
+        # A view of rows that hold the channels last, which is also the layout in which convolutions run fastest here.
+        return (rows * self.scale).reshape(-1, *self.image_shape).permute(0, 3, 1, 2)
+
+
+class RandomShift(nn.Module):
+    """Move each training image by up to so many pixels in either direction, filling with zeros.
+
+    Parameters
+    ----------
+    pixels : int
+        The largest shift.
+    """
+
+    def __init__(self, pixels: int) -> None:
+        super().__init__()
+        self.pixels = pixels
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return shifted images of the same shape; outside training, the images themselves."""
+        if not self.training or self.pixels == 0:
+            return images
+        n_images, _, height, width = images.shape
+        padded = functional.pad(images, [self.pixels] * 4)
+        steps = torch.randint(0, 2 * self.pixels + 1, (2, n_images, 1), device=images.device)
+        lines = steps[0] + torch.arange(height, device=images.device)
+        columns = steps[1] + torch.arange(width, device=images.device)
+        moved = padded.permute(0, 2, 3, 1)[
+            torch.arange(n_images, device=images.device)[:, None, None], lines[:, :, None], columns[:, None, :]
+        ]
+        return moved.permute(0, 3, 1, 2)
+
+
+@final
+@dataclass(frozen=True)
+class TwoConvolutions:
+    """Factory of the networks of PATE 2017, §4: two convolutions with max-pooling, then fully connected ReLU layers.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (height, width) or (height, width, channels) of the flattened rows.
+    channels : tuple of two int
+        Channels of the two convolutions.
+    kernel : int
+        Their side length; images get smaller by it, for nothing is filled in at the borders.
+    hidden : tuple of int
+        Units of the fully connected layers. The paper adds two such layers for SVHN.
+    dropout : float
+        Share of the units that are left out in training before each fully connected layer.
+    shift : int
+        In training each image moves by up to so many pixels.
+    scale : float
+        Multiplies every value; 1/255 for bytes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the image is too small for two convolutions and two poolings.
+    """
+
+    image_shape: tuple[int, ...] = (28, 28)
+    channels: tuple[int, int] = (16, 32)
+    kernel: int = 5
+    hidden: tuple[int, ...] = (64,)
+    dropout: float = 0.0
+    shift: int = 2
+    scale: float = 1 / 255
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.kernel, 1, "kernel", "TwoConvolutions")
+        integer_at_least(self.shift, 0, "shift", "TwoConvolutions")
+        number_between(self.dropout, 0, 1, "dropout", "TwoConvolutions")
+        positive(self.scale, "scale", "TwoConvolutions")
+        for name, sizes, count in (
+            ("image_shape", self.image_shape, (2, 3)),
+            ("channels", self.channels, (2,)),
+            ("hidden", self.hidden, None),
+        ):
+            if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
+                raise InvalidParameterError(f"`{name}` of TwoConvolutions must be a tuple of sizes. Got {sizes!r}.")
+            for size in sizes:
+                integer_at_least(size, 1, name, "TwoConvolutions")
+        if min(self._sides()) < 1:
+            raise InvalidParameterError(
+                "`image_shape` of TwoConvolutions must be (height, width) or (height, width, channels), each side at "
+                f"least {3 * self.kernel + 1} for a kernel of {self.kernel}. Got {self.image_shape!r}."
+            )
+
+    @classmethod
+    def for_svhn(cls) -> "TwoConvolutions":
+        """Return the variant for SVHN: colour images of 32 by 32, and two more hidden layers."""
+        return cls((32, 32, 3), channels=(32, 64), hidden=(128, 128, 128), shift=2)
+
+    def __call__(self, n_classes: int) -> nn.Module:
+        """Return an untrained network with one output per class."""
+        colours = (*self.image_shape, 1)[2]
+        first, second = self.channels
+        layers: list[nn.Module] = [ImageInput(self.image_shape, self.scale), RandomShift(self.shift)]
+        for wide, narrow in ((colours, first), (first, second)):
+            layers += [nn.Conv2d(wide, narrow, self.kernel), nn.MaxPool2d(2), nn.ReLU()]
+        layers.append(nn.Flatten())
+        height, width = self._sides()
+        units = second * height * width
+        for size in self.hidden:
+            layers += [nn.Dropout(self.dropout), nn.Linear(units, size), nn.ReLU()]
+            units = size
+        return nn.Sequential(*layers, nn.Dropout(self.dropout), nn.Linear(units, n_classes))
+
+    def _sides(self) -> tuple[int, int]:
+        """Return height and width after two convolutions and two poolings."""
+        height, width = self.image_shape[:2]
+        for _ in self.channels:
+            height, width = (height - self.kernel + 1) // 2, (width - self.kernel + 1) // 2
+        return height, width
+
+
+_LEAST_VARIANCE = 1e-5  # of a constant image, which becomes zeros
+
+
+class StandardisedImages(nn.Module):
+    """Give every image mean 0 and variance 1 over its values, so that its brightness and contrast do not matter."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images of the same shape, (rows, channels, height, width)."""
+        variance, mean = torch.var_mean(images, dim=(1, 2, 3), correction=0, keepdim=True)
+        return (images - mean) * (variance + _LEAST_VARIANCE).rsqrt()
+
+
+class _Residual(nn.Module):
+    """One normalised convolution beside the identity."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.normalised = nn.BatchNorm2d(channels)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.relu(images + self.normalised(self.convolution(images)))
+
+
+@final
+@dataclass(frozen=True)
+class ResidualNetwork:
+    """Factory of a small residual network for images: cheap on processors, for the resolution is halved early.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (height, width) or (height, width, channels) of the flattened rows.
+    channels : tuple of int
+        Channels of each stage; the resolution is halved between stages. The first stage is one convolution, every
+        further one a convolution and a residual one (He et al. 2016), all normalised over the batch.
+    kernel : int
+        Side length of the first stage's convolution, an odd number; all others have 3.
+    dropout : float
+        Share of the averaged features that are left out in training.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the image is too small to be halved so often, or a setting is out of range.
+
+    Notes
+    -----
+    Every image is standardised first, so rows may be bytes or fractions. Batch normalisation mixes rows: a teacher of
+    this network is trained alone.
+    """
+
+    image_shape: tuple[int, ...] = (28, 28)
+    channels: tuple[int, ...] = (16, 32, 64)
+    kernel: int = 5
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.kernel, 1, "kernel", "ResidualNetwork")
+        number_between(self.dropout, 0, 1, "dropout", "ResidualNetwork")
+        for name, sizes in (("image_shape", self.image_shape), ("channels", self.channels)):
+            if not isinstance(sizes, tuple) or not sizes:
+                raise InvalidParameterError(f"`{name}` of ResidualNetwork must be a tuple of sizes. Got {sizes!r}.")
+            for size in sizes:
+                integer_at_least(size, 1, name, "ResidualNetwork")
+        least = 2 ** (len(self.channels) - 1)
+        if len(self.image_shape) not in (2, 3) or min(self.image_shape[:2]) < least:
+            raise InvalidParameterError(
+                "`image_shape` of ResidualNetwork must be (height, width) or (height, width, channels), each side at "
+                f"least {least} for {len(self.channels)} stages. Got {self.image_shape!r}."
+            )
+        if self.kernel % 2 == 0:
+            raise InvalidParameterError(f"`kernel` of ResidualNetwork must be odd. Got {self.kernel!r}.")
+
+    @classmethod
+    def for_images(cls, image_shape: tuple[int, ...]) -> "ResidualNetwork":
+        """Return the variant for images of this shape: wider where there is colour, fewer stages where they are small.
+
+        Parameters
+        ----------
+        image_shape : tuple of int
+            (height, width) or (height, width, channels).
+        """
+        one_stage = cls(image_shape, channels=(16,))
+        width = 32 if len(image_shape) == 3 else 16
+        stages = 3 if min(image_shape[:2]) >= 16 else 2
+        return replace(one_stage, channels=tuple(width * 2**stage for stage in range(stages)))
+
+    def __call__(self, n_classes: int) -> nn.Module:
+        """Return an untrained network with one output per class."""
+        colours = (*self.image_shape, 1)[2]
+        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardisedImages()]
+        for stage, (wide, narrow) in enumerate(zip((colours, *self.channels), self.channels, strict=False)):
+            kernel = 3 if stage else self.kernel
+            layers += [nn.MaxPool2d(2)] if stage else []
+            layers += [
+                nn.Conv2d(wide, narrow, kernel, padding=kernel // 2, bias=False),
+                nn.BatchNorm2d(narrow),
+                nn.ReLU(),
+            ]
+            layers += [_Residual(narrow)] if stage else []
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout)]
+        return nn.Sequential(*layers, nn.Linear(self.channels[-1], n_classes))
