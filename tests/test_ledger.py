@@ -188,7 +188,7 @@ def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
 def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
     with pytest.raises(LedgerMismatchError, match="protects one 'one teacher's data'"):
         ledger.reserve(NoisyArgmaxGaussian(40.0, 10, PATIENT), 1)
-    with pytest.raises(UnsupportedEventError, match="No data-independent cost"):
+    with pytest.raises(UnsupportedEventError, match="No cost is known"):
         ledger.reserve(Event(), 1)
     with pytest.raises(UnsupportedEventError, match="costs more than any budget"):
         ledger.reserve(NoisyArgmaxGaussian(1e-6, 10, ONE_TEACHER), 1)
