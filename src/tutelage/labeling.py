@@ -303,7 +303,7 @@ class LabelingSession:
         first = list(_first_places(hashes).values())
         votes = self._votes(rows, first)
         answered = None
-        if self._mechanism.shows_every_answer is True:
+        if _promises(self._mechanism, "shows_every_answer"):
             answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
         accountant, offsets = Accountant(progress=progress), None
         if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
@@ -505,9 +505,15 @@ def _require_name_of_its_own(mechanism: Mechanism) -> None:
         _require_name_of_its_own(mechanism.mechanism)
 
 
+def _promises(mechanism: Mechanism, promise: str) -> bool:
+    """Return whether the class of a mechanism makes a promise itself: a field or a parent may be true for another."""
+    if type(mechanism) is MultiLabel:
+        return _promises(mechanism.mechanism, promise)
+    return vars(type(mechanism)).get(promise) is True
+
+
 def _require_votes_as_given(mechanism: Mechanism) -> None:
-    promised: object = mechanism.noises_votes_as_given
-    if promised is not True:  # a method that was not called is no promise
+    if not _promises(mechanism, "noises_votes_as_given"):
         raise UnsupportedEventError(
             f"The vote-dependent cost of {type(mechanism).__name__} is unknown, because it may add noise to other "
             "counts than the votes. Use the worst-case cost; or, if noise is added to the votes themselves, set "
