@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -380,6 +380,35 @@ def test_waiting_for_another_writer_ends_in_one_sentence(ledger):
         holder.execute("ROLLBACK")
     impatient.reserve(ANSWER, 1)
     assert ledger.state().unsettled == 1
+
+
+def test_what_is_remembered_is_answered_while_another_writes(ledger):
+    known, unknown = bytes(32), bytes([1] * 32)
+    answer(ledger, [known], TEST)
+    with sqlite3.connect(ledger.path, isolation_level=None) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        impatient = Ledger.open(ledger.path, timeout=0.1)
+        assert impatient.reserve_new(TEST, [known]) == ({known: (1,)}, None)
+        with pytest.raises(LedgerLockedError, match="was held by another process"):
+            impatient.reserve_new(TEST, [known, unknown])
+        holder.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("read", [Ledger.history, Ledger.verify, Ledger.export])
+def test_what_another_thread_writes_after_a_copy_was_made_is_no_replacement(read, ledger, monkeypatch):
+    copied = ledger._store.snapshot
+
+    @contextmanager
+    def copied_before_a_write():
+        with copied() as copy:
+            ledger.reserve(ANSWER, 1)
+            yield copy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "snapshot", copied_before_a_write)
+        read(ledger)
+    assert ledger.history().entries[-1].number == ledger.state().entries - 1
+    assert ledger.verify().unsettled == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)])

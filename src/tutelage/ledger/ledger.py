@@ -281,7 +281,7 @@ class Ledger:
         if _is_among(proposal, self.history()):
             return
         with self._held(write=True) as write:
-            if _is_among(proposal, self._history_in(write)):  # another process was quicker
+            if _is_among(proposal, self._history_in(write, self._history)):  # another process was quicker
                 return
             if _sums(write).asked:
                 raise LateProposalError(
@@ -392,10 +392,16 @@ class Ledger:
             As `reserve`.
         """
         self._check_reservable(event)
-        with self._held(write=not self._store.read_only) as held:
-            answers = _recalled(held, hashes)
-            queries = len(set(hashes) - answers.keys())
-            return answers, self._reserved(held, event, queries) if queries else None
+        try:
+            with self._held(write=not self._store.read_only) as held:
+                answers = _recalled(held, hashes)
+                queries = len(set(hashes) - answers.keys())
+                return answers, self._reserved(held, event, queries) if queries else None
+        except (LedgerLockedError, LedgerStorageError):  # what is remembered needs no place in the file
+            answers = self.recall(hashes)
+            if set(hashes) - answers.keys():
+                raise
+            return answers, None
 
     def _check_reservable(self, event: Event) -> None:
         """Refuse what cannot be charged, and compute its cost before the file is held."""
@@ -406,7 +412,7 @@ class Ledger:
     def _reserved(self, write: Transaction, event: Event, queries: int, batch: str | None = None) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         if isinstance(event, PUBLICATIONS):
-            self._history_in(write).check_share(event.delta)
+            self._history_in(write, self._history).check_share(event.delta)
         last, cost = write.last(), queries * self._filter.cost(event)
         self._check_room(event, queries, last.spent)
         content = {"event": event.as_dict(), "queries": queries, "cost": cost}
@@ -554,12 +560,14 @@ class Ledger:
         LedgerTamperedError
             If an entry, or what is remembered of a publication, was changed.
         """
-        with self._held() if self._history.entries else self._snapshot() as read:
-            return self._history_in(read)
+        before = self._history  # of no later time than what is read, whatever other threads write meanwhile
+        with self._held() if before.entries else self._snapshot() as read:
+            return self._history_in(read, before)
 
-    def _history_in(self, read: Transaction) -> History:
-        self._history = found = self._history.extended(read)
-        self._newest = found.last
+    def _history_in(self, read: Transaction, before: History) -> History:
+        found = before.extended(read)
+        if len(found.entries) > len(self._history.entries):
+            self._history, self._newest = found, found.last
         return found
 
     def verify(self, head: str | None = None) -> LedgerState:
@@ -616,20 +624,21 @@ class Ledger:
     @contextmanager
     def _held(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
+        newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
         with self._store.transaction(write=write) as held:
-            self._check_same(held)
+            self._check_same(held, newest)
             yield held
         self._newest = held.appended or self._newest
 
     @contextmanager
     def _snapshot(self) -> Generator[Transaction]:
         """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
+        newest = self._newest
         with self._store.snapshot() as read:
-            self._check_same(read)
+            self._check_same(read, newest)
             yield read
 
-    def _check_same(self, read: Transaction) -> None:
-        newest = self._newest  # once: another thread may write a newer one between its number and its hash
+    def _check_same(self, read: Transaction, newest: Entry) -> None:
         if read.key() != self._key or read.hash_of(newest.number) != newest.hash:
             raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
 
