@@ -14,7 +14,7 @@ from tutelage import events, labeling, neighboring
 from tutelage.events import Composed, NoisyArgmaxGaussian, PublicationTest, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
-from tutelage.labeling import new_queries
+from tutelage.labeling import require_room
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
@@ -266,7 +266,7 @@ def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, old, 
     assert ledger.state() == before
     other = wrapped(Later(40.0, clip=3.0))
     one = other.event_of_one(2, PATIENT, simulated=False)
-    assert new_queries(ledger, other, one, ROWS, "ill?") == len(ROWS)
+    assert require_room(ledger, other, one, ROWS, "ill?") == len(ROWS)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tutelage.accounting import Accountant, data_independent
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated, event_from_dict
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.federation import Consortium
-from tutelage.labeling import LabelingSession, new_queries
+from tutelage.labeling import LabelingSession, require_room
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import (
     ConfidentGNMax,
@@ -101,7 +101,7 @@ def test_a_remembered_answer_is_recognized_and_costs_nothing(mechanism, labels, 
     ledger, student = copied("answers.ledger", tmp_path), predictions(mechanism)
     before, asked = ledger.state(), session(mechanism, ledger)
     one = mechanism.event_of_one(2, PATIENT, simulated=False)
-    assert new_queries(ledger, mechanism, one, ROWS, "ill?", student) == 0
+    assert require_room(ledger, mechanism, one, ROWS, "ill?", student) == 0
     assert asked.affordable(ROWS, student) == 2
     for _ in range(2):
         release = asked.ask(ROWS, student)
@@ -113,9 +113,9 @@ def test_a_remembered_answer_is_recognized_and_costs_nothing(mechanism, labels, 
 def test_another_question_row_or_setting_is_not_remembered(tmp_path):
     ledger = copied("answers.ledger", tmp_path)
     one = GNMax(40.0).event_of_one(2, PATIENT, simulated=False)
-    assert new_queries(ledger, GNMax(40.0), one, ROWS, "tall?") == 2
-    assert new_queries(ledger, GNMax(40.0), one, ROWS + 1, "ill?") == 2
-    assert new_queries(ledger, GNMax(41.0), one, ROWS, "ill?") == 2
+    assert require_room(ledger, GNMax(40.0), one, ROWS, "tall?") == 2
+    assert require_room(ledger, GNMax(40.0), one, ROWS + 1, "ill?") == 2
+    assert require_room(ledger, GNMax(41.0), one, ROWS, "ill?") == 2
 
 
 @pytest.mark.parametrize("relation", [one for one in NeighboringRelation if one is not PATIENT.neighboring])

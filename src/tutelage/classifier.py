@@ -25,7 +25,7 @@ from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
-from tutelage.labeling import LabelingSession, new_queries
+from tutelage.labeling import LabelingSession, require_room
 from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, Release
@@ -593,7 +593,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._bind(ledger, people)
         about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
         first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
-        new_queries(ledger, mechanism, one, questions.public[questions.chosen], about, first)  # or too many are refused
+        require_room(ledger, mechanism, one, questions.public[questions.chosen], about, first)
         votes = tally(vote(), len(self.classes_), shards.unit)
         if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
             ledger = terms.open_or_make()

@@ -406,7 +406,7 @@ class LabelingSession:
         return tally(ballots, self._voters.n_classes, self._voters.unit)
 
 
-def new_queries(
+def require_room(
     ledger: Ledger,
     mechanism: Mechanism,
     event_of_one: Event,
@@ -414,7 +414,7 @@ def new_queries(
     question: str,
     predictions: npt.ArrayLike | None = None,
 ) -> int:
-    """Return how many of these public rows a session would have to pay for, once they are found to fit.
+    """Refuse public rows that the budget has no room for; return how many of them are new, so that they would be paid.
 
     Parameters
     ----------
@@ -430,6 +430,11 @@ def new_queries(
         What would be voted on.
     predictions : array of shape (queries, classes), optional
         As in `LabelingSession.ask`.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the new rows do not all fit; the message says how many would.
     """
     queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
     return len(ledger.unanswered(event_of_one, set(queries)))
