@@ -339,24 +339,24 @@ class _WholeProcess:
     """
 
     def __init__(self) -> None:
-        self._lock = BriefLock()
+        self.lock = BriefLock()
         self._inside = 0
         self._here = threading.local()
         self._undo = ExitStack()
         repair_in_child(self._forget_other_threads)
 
     def __enter__(self) -> None:
-        with self._lock:
+        with self.lock:
             if not self._inside:
                 self._undo.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
                 with _setting_blas():
-                    limiter = _libraries().limit(limits=1, user_api="blas")
+                    limiter = _libraries("blas").limit(limits=1)
                 self._undo.callback(limiter.restore_original_limits)
             self._add(1)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
+        with self.lock:
             self._add(-1)
             if not self._inside:
                 with _setting_blas():
@@ -388,15 +388,21 @@ _whole_process = _WholeProcess()
 
 @contextmanager
 def _one_openmp_thread() -> Iterator[None]:
-    with _libraries().limit(limits=1, user_api="openmp"):  # a setting of each thread
+    with _whole_process.lock:  # to look for libraries holds a lock of the loader
+        libraries = _libraries("openmp")
+    with libraries.limit(limits=1):  # a setting of each thread
         yield
 
 
-def _libraries() -> ThreadpoolController:
-    """Return the thread pools of this process; looking for them takes milliseconds, so only after new imports."""
-    return _libraries_after(len(sys.modules))
+def _libraries(kind: str) -> ThreadpoolController:
+    """Return the thread pools of this process of one kind; looking for them takes milliseconds.
+
+    Of one kind, because undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock
+    of `_WholeProcess`, or a fork may come in the middle and the child wait for ever.
+    """
+    return _libraries_after(len(sys.modules), kind)  # imports bring libraries
 
 
-@lru_cache(maxsize=1)
-def _libraries_after(_imports: int) -> ThreadpoolController:
-    return ThreadpoolController()
+@lru_cache(maxsize=2)
+def _libraries_after(_imports: int, kind: str) -> ThreadpoolController:
+    return ThreadpoolController().select(user_api=kind)
