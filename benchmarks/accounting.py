@@ -21,7 +21,7 @@ from rich.table import Table
 from tutelage import VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 DELTA = 1e-5
 ORDERS = 1 + np.geomspace(1e-2, 1e5, 33)  # as many as the accountant looks at

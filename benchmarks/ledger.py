@@ -18,7 +18,7 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 SIGMA, CLASSES = 40.0, 10
 EVENT = NoisyArgmaxGaussian(SIGMA, CLASSES, ONE_TEACHER)

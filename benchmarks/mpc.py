@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tutelage.federation.members.keys import Identity, Role
+from tutelage.federation.keys import Identity, Role
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.sharing import decode, recombine, split
 from tutelage.noise import SystemNoise

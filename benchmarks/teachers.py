@@ -32,7 +32,7 @@ from sklearn.neighbors import NearestCentroid
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.datasets import load_adult, load_mnist
 from tutelage.features import PublicRows, glyph_features
 from tutelage.networks import TwoConvolutions

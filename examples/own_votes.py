@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tutelage import ConfidentGNMax, LabelingSession, Ledger
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import RecordedTeachers
 
 folder = tempfile.TemporaryDirectory()

@@ -10,7 +10,7 @@ import numpy as np
 from tutelage import InteractiveGNMax, LabelingSession, Ledger, Shards
 from tutelage.datasets import load_digits
 from tutelage.features import PublicRows, glyph_features
-from tutelage.rounds import ask_in_rounds
+from tutelage.labeling import ask_in_rounds
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids
 from tutelage.teachers import ClassMeans, HeadTeachers

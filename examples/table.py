@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage import GNMax, PATEClassifier
 from tutelage.datasets import load_adult
 from tutelage.features import PublicColumns
-from tutelage.report import PrivacyCard
+from tutelage.reporting import PrivacyCard
 from tutelage.tables import read_csv
 
 folder = tempfile.TemporaryDirectory()

@@ -12,8 +12,8 @@ import hypothesis
 import numpy as np
 import pytest
 
-from tutelage._refits import Refits
 from tutelage.cli import main
+from tutelage.labeling.refits import Refits
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.votes import VoteHistogram
 
@@ -41,7 +41,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.classifier.REFITS", Refits())
+    monkeypatch.setattr("tutelage.estimator.REFITS", Refits())
 
 
 @pytest.fixture

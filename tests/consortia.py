@@ -25,7 +25,7 @@ from tutelage.federation import (
 from tutelage.federation.mpc import Session
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
 PARTIES = ("left", "middle", "right")

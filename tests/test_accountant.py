@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage import VoteHistogram
-from tutelage._typing import ABSTAIN
-from tutelage.accounting import Accountant, bounds_2017, bounds_2018, data_independent
-from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, cks2020, classic, search_epsilon
+from tutelage._internal.typing import ABSTAIN
+from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.realised import confident_runs
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, cks2020, classic, search_epsilon
+from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -23,7 +23,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, UnsupportedEventError
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import tally
 
 DELTA = 1e-5
@@ -80,10 +80,10 @@ def test_the_analyses_come_in_their_order():
     two_sided = accountant.bound_two_sided(DELTA).reveal()
     assert 0 < exact < two_sided < accountant.bound_2018(DELTA).reveal()
     assert two_sided < accountant.bound_2017(DELTA).reveal()
-    published = bounds_2017.published_epsilon(VOTES, 5.0, DELTA).reveal()
+    published = pate2017.published_epsilon(VOTES, 5.0, DELTA).reveal()
     assert accountant.bound_2017(DELTA).reveal() == pytest.approx(published, rel=1e-12)
     gaussian = accountant_of((GAUSSIAN, VOTES))
-    curve = RenyiCurve(DEFAULT_ORDERS, bounds_2018.total_cost(GAUSSIAN, VOTES, DEFAULT_ORDERS))
+    curve = RenyiCurve(DEFAULT_ORDERS, pate2018.total_cost(GAUSSIAN, VOTES, DEFAULT_ORDERS))
     assert gaussian.bound_2018(DELTA).reveal() == pytest.approx(curve.to_epsilon(DELTA, classic).epsilon, rel=1e-12)
     assert gaussian.exact(DELTA).reveal() < gaussian.bound_2018(DELTA).reveal()
     assert gaussian.exact(DELTA).reveal() < gaussian.data_independent(DELTA).epsilon

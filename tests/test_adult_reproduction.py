@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
+from tutelage.cli.checks import objections_before, private_warnings
 from tutelage.cli.config import load_config
-from tutelage.cli.objections import objections_before
-from tutelage.cli.private_warnings import private_warnings
 from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
 from tutelage.teachers import EstimatorTeachers

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets import load_adult
-from tutelage.figures import Figure
+from tutelage.reporting.figures import Figure
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import adult, adult_sweep
 

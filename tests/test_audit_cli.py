@@ -12,7 +12,7 @@ from test_cli import INTERACTIVE, configure, refusal, write_rows
 from tutelage import ConfidentGNMax, GNMax, SimulationNoise
 from tutelage.audit import checklist
 from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
-from tutelage.classifier import PATEClassifier
+from tutelage.estimator import PATEClassifier
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax
 

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
-from tutelage._typing import IntArray
-from tutelage.audit.checklist import check_mechanism
-from tutelage.audit.fresh_noise import Probe, audit_fresh_noise, law_p_value, telling_probes
+from tutelage._internal.typing import IntArray
+from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, law_p_value, telling_probes
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
 from tutelage.noise import NoiseSource

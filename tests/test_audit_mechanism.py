@@ -14,14 +14,12 @@ from tutelage import (
     PermuteAndFlip,
     SimulationNoise,
 )
-from tutelage.audit.intervals import at_least, at_most, refuted_epsilon
-from tutelage.audit.law import audit_law
-from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
-from tutelage.audit.worst_votes import worst_neighbours
+from tutelage.audit.law import audit_law, worst_neighbours
+from tutelage.audit.mechanism import Neighbours, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
 from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import Mechanism
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
 from tutelage_reproductions import mechanism_audits
 from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations, random_configurations

@@ -8,10 +8,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import GNMax, PATEClassifier, Shards
-from tutelage.audit.pipelines import ballots_of_classifier, ballots_of_teachers
-from tutelage.audit.sensitivity import FAR, LABELS, REMOVED, SWAPPED, audit_sensitivity
+from tutelage.audit.sensitivity import (
+    FAR,
+    LABELS,
+    REMOVED,
+    SWAPPED,
+    audit_sensitivity,
+    ballots_of_classifier,
+    ballots_of_teachers,
+)
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import ClassMeans, ensemble_of
 
 TEACHERS, KEY = 10, bytes(32)

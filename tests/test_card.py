@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from tutelage import VoteHistogram
-from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
-from tutelage.lints import Finding, lint
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
-from tutelage.report import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
-from tutelage.report.questions import SIDE_CHANNELS, TRUST
-from tutelage.report.statements import overclaim_in
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon, round_up
+from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
+from tutelage.reporting.lints import Finding, lint
+from tutelage.reporting.questions import SIDE_CHANNELS, TRUST
+from tutelage.reporting.statements import overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from test_card import HOSTILE, PATIENT, Outline, card, full_card
-from tutelage.budget import PublicEpsilon
 from tutelage.exceptions import InvalidDataError, TutelageError
-from tutelage.report import PrivacyCard, read_card
-from tutelage.report.card import FORMAT
-from tutelage.report.reading import card_from_dict
+from tutelage.privacy import PublicEpsilon
+from tutelage.reporting import PrivacyCard, read_card
+from tutelage.reporting.card import FORMAT
+from tutelage.reporting.reading import card_from_dict
 
 RECORD = full_card().as_dict()
 

@@ -17,8 +17,8 @@ import pytest
 from conftest import GOLDEN
 from processes import descendants, until, wait_for_end
 from tutelage import VoteHistogram
-from tutelage.budget import round_up
 from tutelage.exceptions import InvalidDataError
+from tutelage.privacy import round_up
 from tutelage.students import load_student
 from tutelage.tables import read_csv
 

@@ -11,11 +11,10 @@ import pytest
 from test_card import Outline
 from test_cli import configure, folder  # noqa: F401  the fixture
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
-from tutelage.budget import round_up
 from tutelage.events import NoisedCost, NoisyArgmaxGaussian, PublicationTest, SummedNoise
-from tutelage.neighboring import ONE_TEACHER
-from tutelage.report import STATEMENTS, read_card
-from tutelage.report.statements import overclaim_in
+from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.reporting import STATEMENTS, read_card
+from tutelage.reporting.statements import overclaim_in
 
 NAMES = ["card.html", "card.json", "card.md"]
 

@@ -9,14 +9,13 @@ import pytest
 from test_cli_card import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.accounting import Accountant
-from tutelage.budget import round_up
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import History
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.publishing import Proposal, propose, publish_epsilon, record
 from tutelage.publishing.claims import read_claim, write_claim
-from tutelage.report import read_card
+from tutelage.reporting import read_card
 
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
 TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)

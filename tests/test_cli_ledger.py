@@ -14,8 +14,7 @@ import pytest
 from processes import until
 from test_cli import configure, folder, heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
-from tutelage.budget import round_up
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER, round_up
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 

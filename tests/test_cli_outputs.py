@@ -10,7 +10,7 @@ import pytest
 
 from test_cli import configure, refusal, write_rows
 from tutelage.cli import outputs, run
-from tutelage.report import read_card
+from tutelage.reporting import read_card
 from tutelage_reproductions import Record, Row, command
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")

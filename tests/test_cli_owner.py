@@ -8,7 +8,7 @@ import pytest
 
 from test_cli import configure, refusal, write_rows
 from tutelage import Ledger
-from tutelage.cli.private_warnings import _differ_by_spelling_only, _says_whose_row, _share_rows
+from tutelage.cli.checks import _differ_by_spelling_only, _says_whose_row, _share_rows
 from tutelage.cli.sources import RunData
 from tutelage.partition import canonical_ids, folded_ids
 

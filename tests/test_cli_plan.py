@@ -196,7 +196,7 @@ def test_objections_come_before_anything_is_spent(called, folder, monkeypatch):
     def refuse(self, *args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tutelage.classifier.PATEClassifier.fit", refuse)
+    monkeypatch.setattr("tutelage.estimator.PATEClassifier.fit", refuse)
     configure(folder)
     ran = called("run", "config.toml", cwd=folder)
     assert ran.returncode == 130

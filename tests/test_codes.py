@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from test_old_files import COUNTS, MECHANISMS, OLD, PATIENT, ROWS, copied, session
-from tutelage import events, labeling, neighboring
+from tutelage import events, privacy
 from tutelage.events import Composed, NoisyArgmaxGaussian, PublicationTest, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
 from tutelage.labeling import require_room
+from tutelage.labeling import session as labeling
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit, coded, spelled_out
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, coded, spelled_out
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import last_test
 from tutelage.publishing.recording import record_of
-from tutelage.report.reading import card_from_dict, read_card
+from tutelage.reporting.reading import card_from_dict, read_card
 from tutelage.votes import VoteHistogram
 
 SENTENCES = [relation.sentence for relation in NeighboringRelation]
@@ -82,7 +83,7 @@ def test_sentences_can_be_reworded(tmp_path, monkeypatch):
     Ledger.create(tmp_path / "before.ledger", epsilon=8.0, delta=1e-5, unit=PATIENT)
     session(GNMax(40.0), Ledger.open(tmp_path / "before.ledger")).ask(ROWS)
     reworded = {relation: f"words about {number}" for number, relation in enumerate(NeighboringRelation)}
-    monkeypatch.setattr(neighboring, "_SENTENCES", reworded)
+    monkeypatch.setattr(privacy, "_SENTENCES", reworded)
     assert str(PATIENT) == "'patient' (words about 1)"
     for ledger in (Ledger.open(tmp_path / "before.ledger"), copied("answers.ledger", tmp_path)):
         before = ledger.verify()

@@ -89,10 +89,10 @@ def test_the_rows_that_are_asked_are_public_and_different(example):
 
 
 def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
-    from tutelage.federation.noise_shares import event_of_one
+    from tutelage.federation.sharing import event_of_one
     from tutelage.ledger import Ledger
     from tutelage.mechanisms import GNMax
-    from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+    from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
     run = example.run
     unit = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
-from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, cks2020, classic
+from tutelage.accounting.composition import gaussian_composition, pure_dp_composition
 from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp
-from tutelage.accounting.exact_composition import gaussian_composition, pure_dp_composition
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, cks2020, classic
 from tutelage.events import (
     Composed,
     ContinuousArgmaxGaussian,
@@ -18,7 +18,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 LAPLACE = NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER)
 GAUSSIAN = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)

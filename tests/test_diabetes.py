@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from tutelage.datasets import diabetes, sources
+from tutelage.datasets import diabetes, releases
 from tutelage.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, parse, split_by_patient
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -30,7 +30,7 @@ def nothing_found(monkeypatch, tmp_path):
     """No data and no network on this machine; the cache is empty."""
     monkeypatch.delenv("TUTELAGE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr(sources, "SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.setattr(releases, "SYSTEM_FOLDER", tmp_path / "system")
     return tmp_path / "xdg" / "tutelage" / "diabetes130"
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, tutelage, write_rows
-from tutelage.budget import round_up
 from tutelage.cli.config import load_config
+from tutelage.privacy import round_up
 from tutelage.publishing.cost_envelope import reach
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -127,7 +127,7 @@ def test_docstring_examples_run(path):
 
 
 SHOWN = {
-    "budget.py": ("guarantees ε = 1.5 at δ = 1e-05", "asked again, the same answers for 0.0", "would still fit"),
+    "privacy.py": ("guarantees ε = 1.5 at δ = 1e-05", "asked again, the same answers for 0.0", "would still fit"),
     "digits.py": ("of the other public digits", "ε = 1.6955 at δ = 1e-05"),
     "images.py": ("60 networks answered 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
     "own_votes.py": ("ε = 2 affords 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),

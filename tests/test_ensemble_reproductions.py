@@ -8,8 +8,8 @@ from conftest import GOLDEN
 from tutelage.datasets.images import ImageSplit
 from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
-from tutelage.figures import Figure, Series
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
+from tutelage.reporting.figures import Figure, Series
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import fig2, fig3, mnist_baseline, protocol, svhn_baseline
 from tutelage_reproductions.protocol import Networks, TeacherBallots

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
 from precise import precise_cost
-from tutelage.accounting import bounds_2017, two_sided_bound
+from tutelage.accounting import pate2017, two_sided_bound
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import (
@@ -30,7 +30,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 ORDERS = np.array([1.5, 2.0, 8.0, 40.0])
@@ -215,7 +215,7 @@ def test_the_exact_cost_is_below_every_bound(counts, scale, order):
     votes, orders = VoteHistogram(np.array([counts]), sum(counts)), np.array([order])
     laplace = NoisyArgmaxLaplace(scale, len(counts), ONE_TEACHER)
     cost = ExactCosts(laplace, votes).per_query(orders)
-    log_q = bounds_2017.log_q_discrete(votes, scale)
+    log_q = pate2017.log_q_discrete(votes, scale)
     assert np.all(cost <= two_sided_bound.answer_costs(log_q, 2 / scale, orders) * (1 + 1e-9) + 1e-13)
     for event in (laplace, NoisyArgmaxGaussian(scale, len(counts), ONE_TEACHER)):
         assert np.all(ExactCosts(event, votes).per_query(orders) <= rdp(event, orders).values)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import CallableTeachers, RecordedTeachers, TeacherEnsemble
 
 TEXTS = np.array(["win cash now", "see you at six", "free cash", "lunch?"])

@@ -13,12 +13,12 @@ import pytest
 from conftest import REPOSITORY
 from parties import BACKSTOP, free_ports
 from test_cli import refusal, tutelage
-from tutelage._files import read_array
+from tutelage._internal.files import read_array
 from tutelage.cli.consortia import in_groups
 from tutelage.cli.ledger import Neighbours
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Home, Mailbox, Member
-from tutelage.federation.messages.envelopes import Header, Kind, seal
+from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.mpc import connect
 from tutelage.mechanisms import ConfidentGNMax
 

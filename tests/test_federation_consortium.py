@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import AsPrintedWarning, InvalidDataError, InvalidParameterError, TutelageError
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.keys import Identity, Role
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.keys import Identity, Role
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip
 from tutelage.mechanisms.local import (
@@ -17,7 +17,7 @@ from tutelage.mechanisms.local import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
 ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002", "[::1]:7003"]

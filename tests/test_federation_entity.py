@@ -20,17 +20,15 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
+from tutelage.federation.batches import _header, _signed, write_reports
 from tutelage.federation.charges import owner_name
 from tutelage.federation.costs import event_of_query, most_queries
-from tutelage.federation.messages.batches import _header, _signed
-from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.messages.perturbed import write_reports
+from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.mpc import runtime
-from tutelage.federation.noise_shares import MOST_BITS
-from tutelage.federation.sharing import MODULUS, decode
+from tutelage.federation.sharing import MODULUS, MOST_BITS, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
 PACKAGE = str(Path(tutelage_package.__file__).parent)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, NotPublishableError
-from tutelage.federation.members.keys import Identity, Member, Role
+from tutelage.federation.keys import Identity, Member, Role
 
 ALICE = Identity.generate("alice", Role.ENTITY)
 PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}") for place in range(3)]

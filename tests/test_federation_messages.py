@@ -17,15 +17,14 @@ from tutelage.exceptions import (
     StaleBatchError,
     TutelageError,
 )
-from tutelage.federation import documents
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.keys import Identity, Role
-from tutelage.federation.messages import batches, envelopes
-from tutelage.federation.messages.batches import Batch
-from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.messages.mailbox import Mailbox
+from tutelage.federation import batches, documents, envelopes
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.keys import Identity, Role
+from tutelage.federation.mailbox import Mailbox
 from tutelage.mechanisms import GNMax
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 ENTITY, OTHER_ENTITY = (Identity.generate(name, Role.ENTITY) for name in ("north", "south"))
 PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}") for place in range(3)]

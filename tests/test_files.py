@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from test_cli import refusal
-from tutelage._files import read_arrays
+from tutelage._internal.files import read_arrays
 from tutelage.datasets.images import read_idx
 from tutelage.exceptions import InvalidDataError
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.planning import ProxyVotes
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import RecordedTeachers
 from tutelage.votes import VoteHistogram
 

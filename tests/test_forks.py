@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from tutelage._forks import BriefLock, LongLock
+from tutelage._internal.forks import BriefLock, LongLock
 
 LIMIT = 120  # seconds after which a child that waits for ever is killed: the test's own limit
 
@@ -54,7 +54,7 @@ WORK = {
     """,
     # MPyC is imported again each time.
     "computing parties": """
-        from tutelage.federation.mpc.loading import load_mpyc
+        from tutelage.federation.mpc.runtime import load_mpyc
         def work():
             for name in [name for name in sys.modules if name.startswith("mpyc")]:
                 sys.modules.pop(name, None)

@@ -6,11 +6,11 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicCovariance
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.base import LabelledShards
 

@@ -20,10 +20,10 @@ from tutelage.datasets import (
     load_mnist,
     load_svhn,
     load_svhn_sample,
-    sources,
+    releases,
 )
 from tutelage.datasets.images import MOST_BYTES, read_idx
-from tutelage.datasets.sources import RemoteFile
+from tutelage.datasets.releases import RemoteFile
 from tutelage.exceptions import InvalidDataError
 
 GZ_NAMES = [f"{name}.gz" for name in images.IDX_NAMES]
@@ -98,7 +98,7 @@ def nothing_found(monkeypatch, tmp_path):
     monkeypatch.delenv("TUTELAGE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(sources, "SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.setattr(releases, "SYSTEM_FOLDER", tmp_path / "system")
     return tmp_path / "xdg" / "tutelage"
 
 
@@ -370,7 +370,7 @@ def test_a_download_with_another_checksum_is_thrown_away(damage, tiny, nothing_f
 def test_no_more_is_fetched_than_was_published(tiny, web, tmp_path):
     folder, address = web
     (folder / "endless").write_bytes(b"right" + bytes(10_000_000))
-    path = sources.fetch(RemoteFile(f"{address}/endless", 5, sha256(b"right")), tmp_path / "mine")
+    path = releases.fetch(RemoteFile(f"{address}/endless", 5, sha256(b"right")), tmp_path / "mine")
     assert path.read_bytes() == b"right"
 
 
@@ -386,7 +386,7 @@ def test_no_network_is_one_sentence(nothing_found, tmp_path):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as closed:
         url = f"http://127.0.0.1:{closed.server_port}/file"
     with pytest.raises(InvalidDataError, match=r"file could not be downloaded into .* Put file there by hand\."):
-        sources.fetch(RemoteFile(url, 1, sha256(b"x")), tmp_path / "mine")
+        releases.fetch(RemoteFile(url, 1, sha256(b"x")), tmp_path / "mine")
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tiny, tmp_path):
@@ -401,9 +401,9 @@ def test_the_cache_is_in_the_home_folder_unless_xdg_names_another(setting, monke
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     if setting is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", setting)
-    assert sources.cache_folder() == tmp_path / ".cache" / "tutelage"
+    assert releases.cache_folder() == tmp_path / ".cache" / "tutelage"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert sources.cache_folder() == tmp_path / "xdg" / "tutelage"
+    assert releases.cache_folder() == tmp_path / "xdg" / "tutelage"
 
 
 @pytest.mark.parametrize("release", [images.MNIST, images.FASHION_MNIST], ids=lambda release: release.name)
@@ -564,9 +564,9 @@ def test_mnist_is_mnist(data_folder):
 
 
 def test_fashion_mnist_is_fashion_mnist():
-    if not (sources.SYSTEM_FOLDER / "fashion-mnist").is_dir():
+    if not (releases.SYSTEM_FOLDER / "fashion-mnist").is_dir():
         pytest.skip("Debian's package dataset-fashion-mnist is not installed")
-    split = load_fashion_mnist(sources.SYSTEM_FOLDER)
+    split = load_fashion_mnist(releases.SYSTEM_FOLDER)
     assert np.bincount(split.y_train).tolist() == [6000] * 10
     assert np.bincount(split.y_test).tolist() == [1000] * 10
     assert published_md5(split.images(split.X_train)) == "f4a8712d7a061bf5bd6d2ca38dc4d50a"

@@ -31,11 +31,11 @@ from tutelage.exceptions import (
     LedgerStorageError,
     UnsupportedEventError,
 )
-from tutelage.labeling import _context, _former_context
+from tutelage.labeling.session import _context, _former_context
 from tutelage.ledger.queries import query_hashes
 from tutelage.ledger.store import Store
 from tutelage.mechanisms import Mechanism
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import EstimatorTeachers
 from tutelage.votes import tally_findings
 

@@ -55,7 +55,7 @@ from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.ledger.store import Transaction
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 
 ANSWER = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
@@ -469,7 +469,7 @@ import resource, signal, sys
 from tutelage import Ledger
 from tutelage.events import NoisyArgmaxGaussian
 from tutelage.exceptions import LedgerStorageError
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 ledger, event = Ledger.open(sys.argv[1]), NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 ledger.reserve(event, 1)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

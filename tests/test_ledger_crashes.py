@@ -19,7 +19,7 @@ from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteH
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 MECHANISM = ConfidentGNMax(threshold=150.0, sigma_threshold=60.0, sigma_vote=40.0)
 COUNTS = np.array([[110, 100, 40], [90, 80, 80], [200, 30, 20], [84, 83, 83]])

@@ -15,7 +15,7 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise
 from tutelage.exceptions import BudgetExceededError, LedgerStorageError
 from tutelage.ledger import disk
 from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 VOTES = VoteHistogram(np.resize(np.array([[200, 30, 20], [90, 80, 80]]), (300, 3)), 250)
 ROWS = np.arange(600.0).reshape(300, 2)

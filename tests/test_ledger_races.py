@@ -12,7 +12,7 @@ from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 PROCESSES = 64
 EVENT = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)

@@ -10,9 +10,8 @@ import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
-from tutelage.ledger.checkpoint import Checkpoint
-from tutelage.ledger.entries import FORMAT, Entry, canonical
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.ledger.entries import FORMAT, Checkpoint, Entry, canonical
+from tutelage.privacy import ONE_TEACHER
 
 _RANGE = 16  # bytes overwritten at a time
 

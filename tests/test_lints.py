@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.lints import Finding, lint
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.reporting.lints import Finding, lint
 
 
 def codes(**settings) -> list[tuple[str, str]]:

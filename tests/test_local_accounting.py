@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from exact import renyi
 from tutelage import Ledger
 from tutelage.accounting import Accountant
-from tutelage.accounting.curves import DEFAULT_ORDERS
-from tutelage.accounting.data_independent import basic_epsilon, epsilon, pure_dp_renyi, rdp
-from tutelage.accounting.exact_composition import (
+from tutelage.accounting.composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     lattice_composition,
     pure_dp_composition,
 )
-from tutelage.accounting.local_responses import loss_law, response_composition, response_rdp
-from tutelage.budget import PublicEpsilon
+from tutelage.accounting.data_independent import basic_epsilon, epsilon, pure_dp_renyi, rdp
+from tutelage.accounting.local_dp import loss_law, response_composition, response_rdp
+from tutelage.accounting.rdp import DEFAULT_ORDERS
 from tutelage.events import (
     Composed,
     NoisyArgmaxGaussian,
@@ -40,8 +39,8 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.mechanisms import KRandomizedResponse, TruncatedGeometric, TruncatedGeometricAsPrinted
-from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
 from tutelage.planning import local_gaussian_for
+from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, PublicEpsilon
 from tutelage.votes import VoteHistogram
 
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])

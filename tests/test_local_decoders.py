@@ -19,7 +19,13 @@ from tutelage.mechanisms import (
     TruncatedGeometricAsPrinted,
     decode,
 )
-from tutelage.mechanisms.local import channels, count_reports, invert_channel, maximise_likelihood, plurality_threshold
+from tutelage.mechanisms.local import (
+    count_reports,
+    invert_channel,
+    maximise_likelihood,
+    plurality_threshold,
+    randomizers,
+)
 from tutelage.noise import SimulationNoise
 
 alphas = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=100)
@@ -41,7 +47,7 @@ def elected(shares: np.ndarray, channel: np.ndarray) -> int:
 
 @given(alphas, st.integers(3, 7))
 def test_plurality_of_the_truncated_geometric_loses_unanimous_votes_from_alpha_one_half_on(alpha, classes):
-    channel = exact(channels.truncated_geometric(alpha, classes))
+    channel = exact(randomizers.truncated_geometric(alpha, classes))
     unanimous = np.eye(classes, dtype=int)
     wrong = [own for own in range(classes) if elected(unanimous[own], channel) != own]
     # ε ≤ (M − 1) ln 2: classes beside the ends lose to them. At α = 1/2 both are ties, and the lower class wins.
@@ -53,7 +59,7 @@ def test_plurality_of_the_truncated_geometric_loses_unanimous_votes_from_alpha_o
 
 @given(alphas, st.integers(2, 7))
 def test_plurality_of_the_printed_equation_loses_unanimous_votes_above_alpha_one_half(alpha, classes):
-    channel = exact(channels.truncated_geometric_as_printed(alpha, classes))
+    channel = exact(randomizers.truncated_geometric_as_printed(alpha, classes))
     unanimous = np.eye(classes, dtype=int)
     wrong = [own for own in range(classes) if elected(unanimous[own], channel) != own]
     # ε < M ln 2. Class M has the upper end to itself; report 0, the lower one, is no class and is not counted.
@@ -63,7 +69,7 @@ def test_plurality_of_the_printed_equation_loses_unanimous_votes_above_alpha_one
 
 @given(alphas.filter(lambda alpha: alpha < Fraction(1, 2)), st.integers(3, 6))
 def test_above_that_epsilon_plurality_still_needs_more_than_a_majority(alpha, classes):
-    channel = exact(channels.truncated_geometric(alpha, classes))
+    channel = exact(randomizers.truncated_geometric(alpha, classes))
     threshold = plurality_threshold(channel)
     assert threshold == (1 - alpha + alpha**2) / ((1 - alpha) * (2 - alpha))
     assert threshold > Fraction(1, 2)
@@ -79,7 +85,7 @@ def test_above_that_epsilon_plurality_still_needs_more_than_a_majority(alpha, cl
 
 @given(st.fractions(Fraction(1, 5), Fraction(99, 100), max_denominator=100), st.integers(2, 5))
 def test_plurality_of_randomised_response_elects_whoever_has_most_votes(keep, classes):
-    channel = exact(channels.randomized_response(keep, classes))
+    channel = exact(randomizers.randomized_response(keep, classes))
     if keep > Fraction(1, classes):
         assert plurality_threshold(channel) == Fraction(1, 2)
         shares = np.arange(classes) * Fraction(1, classes)

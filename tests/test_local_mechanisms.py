@@ -25,9 +25,9 @@ from tutelage.mechanisms import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.mechanisms.local import channels
-from tutelage.neighboring import ONE_ENTITY
+from tutelage.mechanisms.local import randomizers
 from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
+from tutelage.privacy import ONE_ENTITY
 
 ALPHA = 1e-9
 DRAWS = 20_000
@@ -52,7 +52,7 @@ def p_value(responses: np.ndarray, law: np.ndarray) -> float:
 
 @given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=500), class_numbers)
 def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of_keeping(keep, classes):
-    channel = channels.randomized_response(keep, classes)
+    channel = randomizers.randomized_response(keep, classes)
     assert all(sum(row) == 1 for row in channel)
     odds = keep * (classes - 1) / (1 - keep)
     assert largest_ratio(channel) == max(odds, 1 / odds)
@@ -60,14 +60,14 @@ def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of
 
 @given(alphas, class_numbers)
 def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of_the_ends(alpha, classes):
-    channel = channels.truncated_geometric(alpha, classes)
+    channel = randomizers.truncated_geometric(alpha, classes)
     assert all(sum(row) == 1 for row in channel)
     assert largest_ratio(channel) == channel[0][0] / channel[-1][0] == alpha ** (1 - classes)
 
 
 @given(alphas, class_numbers)
 def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(alpha, classes):
-    channel = channels.truncated_geometric_as_printed(alpha, classes)
+    channel = randomizers.truncated_geometric_as_printed(alpha, classes)
     assert all(sum(row) == 1 and len(row) == classes + 1 for row in channel)
     assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes  # e^(ε(M−1)/M) where e^ε is claimed
     for own, row in enumerate(channel, start=1):  # the paper's four cases, its classes 1, …, M
@@ -81,15 +81,15 @@ def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and
 @given(alphas)
 def test_two_classes_of_the_truncated_geometric_are_randomised_response(alpha):
     # e^ε/(1 + e^ε), α = e^−ε
-    assert channels.truncated_geometric(alpha, 2) == channels.randomized_response(1 / (1 + alpha), 2)
+    assert randomizers.truncated_geometric(alpha, 2) == randomizers.randomized_response(1 / (1 + alpha), 2)
 
 
 def test_a_wrong_chance_in_a_channel_would_be_seen():
     half = Fraction(1, 2)
-    channel = channels.truncated_geometric(half, 4)
+    channel = randomizers.truncated_geometric(half, 4)
     channel[1][1] = half * channel[1][1]
     assert not all(sum(row) == 1 for row in channel)
-    channel = channels.truncated_geometric(half, 4)
+    channel = randomizers.truncated_geometric(half, 4)
     channel[0], channel[1] = channel[0][::-1], channel[1]
     assert channel[0][0] / channel[-1][0] != half**-3
 

@@ -6,7 +6,7 @@ from exact import discrete_gaussian_masses, discrete_laplace_masses, label_proba
 from tutelage import GNMax, LNMax, SimulationNoise, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 
 ALPHA = 1e-9
 DRAWS = 20_000

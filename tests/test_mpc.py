@@ -21,7 +21,7 @@ from tutelage.exceptions import FederationError, InvalidParameterError, PartyLos
 from tutelage.federation.mpc import Endpoint, connect, run_party
 from tutelage.federation.mpc.connect import Meeting
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
-from tutelage.federation.mpc.loading import load_mpyc
+from tutelage.federation.mpc.runtime import load_mpyc
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.sharing import MODULUS, decode, recombine
 

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from processes import until
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.networks import ImageInput, RandomShift, TwoConvolutions
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import Network, NetworkTeachers
-from tutelage.teachers.networks import alone, together
+from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.recipe import batches
 
 SIZES = (30, 17, 0, 1, 9, 25)
@@ -119,10 +119,10 @@ def test_both_engines_give_the_same_networks(rows):
 def test_stacked_weights_follow_torchs_own_optimiser(rows):
     X, y, _ = (torch.as_tensor(values) for values in rows)
     network = Network(perceptron, 6, 8, 0.02, 0.1, "cpu")
-    shards = [together.Shard(X[rows].float(), y[rows], seed) for seed, rows in enumerate(SHARDS.rows) if len(rows)]
-    stacked = together.train(network, shards, 3, 0)
+    shards = [vectorized.Shard(X[rows].float(), y[rows], seed) for seed, rows in enumerate(SHARDS.rows) if len(rows)]
+    stacked = vectorized.train(network, shards, 3, 0)
     for shard, weights in zip(shards, stacked, strict=True):
-        reference = alone.train(network, shard.X, shard.y, 3, shard.seed)
+        reference = sequential.train(network, shard.X, shard.y, 3, shard.seed)
         for name, value in reference.items():
             torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4)
 
@@ -131,7 +131,7 @@ def test_one_by_one_is_a_plain_training_loop(rows):
     X, y, _ = (torch.as_tensor(values) for values in rows)
     network = Network(perceptron, 3, 8, 0.02, 0.1, "cpu")
     mine = SHARDS.rows[1]  # 17 rows: the last single row of each epoch sits out
-    found = alone.train(network, X[mine].float(), y[mine], 3, 11)
+    found = sequential.train(network, X[mine].float(), y[mine], 3, 11)
     torch.manual_seed(11)
     module = perceptron(3)
     optimiser = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
@@ -182,8 +182,8 @@ def test_training_leaves_the_callers_generator_alone(rows):
 def test_dropout_differs_between_networks_that_are_trained_together(rows):
     X, y, _ = (torch.as_tensor(values) for values in rows)
     mine = SHARDS.rows[0]
-    twins = [together.Shard(X[mine].float(), y[mine], 5)] * 2
-    first, second = together.train(Network(with_dropout, 2, 8, device="cpu"), twins, 3, 0)
+    twins = [vectorized.Shard(X[mine].float(), y[mine], 5)] * 2
+    first, second = vectorized.train(Network(with_dropout, 2, 8, device="cpu"), twins, 3, 0)
     assert not torch.equal(first["0.weight"], second["0.weight"])
 
 

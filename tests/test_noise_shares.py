@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, MultiLabel, SimulationNoise
 from tutelage.accounting import data_independent
-from tutelage.accounting.exact_composition import gaussian_composition
+from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.federation.costs import epsilon_for_two_computing_parties, epsilon_if_fewer_honest
-from tutelage.federation.noise_shares import bit_length, event_of_one, projection_bound, share_sigmas
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.federation.sharing import bit_length, event_of_one, projection_bound, share_sigmas
+from tutelage.privacy import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
 CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)

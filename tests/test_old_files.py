@@ -26,13 +26,13 @@ from tutelage.mechanisms import (
     MultiLabel,
     PermuteAndFlip,
 )
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
 from tutelage.publishing import Proposal, SmoothPlan, publish_epsilon
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
+from tutelage.publishing.publish import publish_smoothed
 from tutelage.publishing.recording import record_of
-from tutelage.publishing.smoothed import publish_smoothed
-from tutelage.report import read_card
+from tutelage.reporting import read_card
 from tutelage.votes import VoteHistogram
 
 OLD = GOLDEN / "spelled-out"

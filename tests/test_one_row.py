@@ -31,8 +31,8 @@ from tutelage.features import (
     check_row_by_row,
     features_of_private,
 )
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import (
     CallableTeachers,
     ClassMeans,
@@ -120,7 +120,7 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, how, noisy_rows, mo
         seen.append(ballots.copy())
         return tally(ballots, n_classes, unit)
 
-    monkeypatch.setattr("tutelage.classifier.tally", spy)
+    monkeypatch.setattr("tutelage.estimator.tally", spy)
     model = PATEClassifier(
         ESTIMATORS[name],
         n_teachers=TEACHERS,
@@ -368,7 +368,7 @@ def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(noisy_
         cast_ballots.append(ballots.copy())
         return tally(ballots, n_classes, unit)
 
-    monkeypatch.setattr("tutelage.classifier.tally", spy)
+    monkeypatch.setattr("tutelage.estimator.tally", spy)
     features = Bounded()
     for row in (0, 17, 100):
         X_other = X.copy()
@@ -452,7 +452,7 @@ def test_a_teacher_that_loads_torch_draws_from_its_own_stream_as_later_ones_do(t
             import sys
             import numpy as np
             from sklearn.base import BaseEstimator, ClassifierMixin
-            from tutelage.neighboring import ONE_TEACHER
+            from tutelage.privacy import ONE_TEACHER
             from tutelage.partition import Shards
             from tutelage.teachers.estimators import EstimatorTeachers
 

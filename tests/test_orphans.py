@@ -65,7 +65,7 @@ def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number,
 
 def test_a_worker_that_starts_after_its_parent_ended_ends_too(tmp_path):
     """A process whose parent is another one than the one it was started by is an orphan already."""
-    script = "import os; from tutelage._parallel import _end_after; _end_after(os.getpid())"
+    script = "import os; from tutelage.teachers.parallel import _end_after; _end_after(os.getpid())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert done.returncode == -signal.SIGKILL
 
@@ -75,7 +75,7 @@ def test_an_initializer_of_the_users_own_is_called(tmp_path):
         import os, sys
         from pathlib import Path
         from joblib import delayed, parallel_config
-        from tutelage._parallel import parallel
+        from tutelage.teachers.parallel import parallel
 
         def mark(folder): Path(folder, str(os.getpid())).touch()
 

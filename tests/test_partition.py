@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
-from tutelage.neighboring import NeighboringRelation
 from tutelage.partition import Shards, refuse_overlap
+from tutelage.privacy import NeighboringRelation
 
 KEY = b"a key of 32 bytes for the tests."
 IDS = st.lists(st.integers(0, 10**9) | st.text(min_size=1).filter(str.strip), min_size=2, max_size=40)

@@ -12,21 +12,21 @@ from scipy import special
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import REPOSITORY
-from tutelage import _validation
+from tutelage._internal import validation
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_digits, load_mnist
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.planning import ProxyVotes, TeacherModel, calibration, plan, votes_of_public_teachers
 from tutelage.planning.calibration import Sketch, calibrated
-from tutelage.planning.expected_labels import (
+from tutelage.planning.teacher_model import (
     expected_labels,
     expected_without_noise,
     typical_counts,
     typical_votes,
 )
+from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import plan_check, protocol
 
@@ -313,7 +313,7 @@ def test_a_search_checks_no_number_that_it_tries():
 
     def count(frame, event, _):
         nonlocal checks
-        checks += event == "call" and frame.f_code.co_filename == _validation.__file__
+        checks += event == "call" and frame.f_code.co_filename == validation.__file__
 
     sys.setprofile(count)
     try:

@@ -8,17 +8,16 @@ import pytest
 from exact import discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
 from precise import precise_cost
 from tutelage.accounting import (
-    bounds_2017,
-    divergences,
+    argmax_bound,
     exact,
-    noise_grids,
-    three_outcomes,
+    noise_pmf,
+    outcome_probabilities,
+    pate2017,
     two_sided_bound,
-    winner_laws,
 )
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import NoisyArgmaxLaplace
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import planted_faults
 from tutelage_reproductions.planted_faults import FAULTS as PUBLISHED_FAULTS
@@ -72,14 +71,14 @@ def agree_with_all_classes_kept() -> None:
 
 def agree_on_the_worst_position() -> None:
     """Require that no histogram costs more than the bound for all of them, positions taken in cells."""
-    three_outcomes.positions_of.cache_clear()
+    argmax_bound.positions_of.cache_clear()
     random = np.random.default_rng(0)
     counts = np.concatenate([random.integers(0, 12, (40, 3)), [[5, 5, 0], [5, 6, 0], [6, 5, 4]]])
     votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
     for order in (1.1, ORDER, 9.0):
         cost = ExactCosts(EVENT, votes).per_query(np.array([order])).max()
-        assert cost <= three_outcomes.laplace_argmax(SCALE, order)
-    three_outcomes.positions_of.cache_clear()
+        assert cost <= argmax_bound.laplace_argmax(SCALE, order)
+    argmax_bound.positions_of.cache_clear()
 
 
 def agree_on_theorem_3() -> None:
@@ -89,13 +88,13 @@ def agree_on_theorem_3() -> None:
     here = label_probabilities(votes.counts[0], masses)
     worst = max(log_renyi_moment(here, label_probabilities(q, masses), 2.0) for q in neighbours(votes.counts[0]))
     log_q = np.log(here[1:])
-    assert bounds_2017.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
+    assert pate2017.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
     assert two_sided_bound.answer_costs(log_q, 2.0, np.array([2.0]))[0, 0] >= worst
 
 
 def one_direction(patch: pytest.MonkeyPatch) -> None:
     def forward_only(laws, orders):
-        terms = divergences._Terms.of(laws.log_mass, laws.log_ratio)
+        terms = exact._Terms.of(laws.log_mass, laws.log_ratio)
         moments = [terms.log_moment(order, None) / (order - 1) for order in orders]
         return np.stack([np.where(laws.possible, moment, 0).max(axis=2) for moment in moments], axis=-1)
 
@@ -103,23 +102,23 @@ def one_direction(patch: pytest.MonkeyPatch) -> None:
 
 
 def ties_that_never_happen(patch: pytest.MonkeyPatch) -> None:
-    build = noise_grids._discrete_laplace_grid
-    patch.setattr(noise_grids, "_discrete_laplace_grid", lambda *sizes: replace(build(*sizes), tie_shift=0))
+    build = noise_pmf._discrete_laplace_grid
+    patch.setattr(noise_pmf, "_discrete_laplace_grid", lambda *sizes: replace(build(*sizes), tie_shift=0))
 
 
 def only_moves_to_the_plurality(patch: pytest.MonkeyPatch) -> None:
-    possible = winner_laws._possible
+    possible = outcome_probabilities._possible
 
     def to_the_first(counts, may_enter):
         keep = np.append(counts, np.zeros((len(counts), 1)), axis=1) == counts.max(axis=1)[:, None]
         return possible(counts, may_enter) & keep[:, None, :]
 
-    patch.setattr(winner_laws, "_possible", to_the_first)
+    patch.setattr(outcome_probabilities, "_possible", to_the_first)
 
 
 def nobody_enters(patch: pytest.MonkeyPatch) -> None:
-    possible = winner_laws._possible
-    patch.setattr(winner_laws, "_possible", lambda counts, enter: possible(counts, np.zeros_like(enter)))
+    possible = outcome_probabilities._possible
+    patch.setattr(outcome_probabilities, "_possible", lambda counts, enter: possible(counts, np.zeros_like(enter)))
 
 
 def equal_histograms_paid_once(patch: pytest.MonkeyPatch) -> None:
@@ -140,24 +139,24 @@ def rounded_down(patch: pytest.MonkeyPatch) -> None:
         return replace(laws, slack=0 * laws.slack)
 
     patch.setattr(exact, "_law_of", narrowed)
-    patch.setattr(divergences, "_UPWARD", 1 - 1e-11)
+    patch.setattr(exact, "_UPWARD", 1 - 1e-11)
 
 
 def classes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(winner_laws._Field, "cover_far_moves", lambda _field, _weights, ratio, slack: (ratio, slack))
-    patch.setattr(winner_laws._Field, "remainder", lambda _field: None)
+    patch.setattr(outcome_probabilities._Field, "cover_far_moves", lambda *given: given[2:])
+    patch.setattr(outcome_probabilities._Field, "remainder", lambda _field: None)
 
 
 def outcomes_put_aside_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(winner_laws._Field, "remainder", lambda _field: None)
+    patch.setattr(outcome_probabilities._Field, "remainder", lambda _field: None)
 
 
 def cells_read_at_their_first_corner(patch: pytest.MonkeyPatch) -> None:
-    bound = three_outcomes._bound
-    patch.setattr(three_outcomes, "_LATTICE", 3)
-    patch.setattr(three_outcomes, "excess_of_two", lambda *_: np.zeros(1))
-    patch.setattr(three_outcomes, "excess_of_one_count", lambda *_: np.zeros(1))
-    patch.setattr(three_outcomes, "_bound", lambda positions, x, y, _span, order: bound(positions, x, y, 0, order))
+    bound = argmax_bound._bound
+    patch.setattr(argmax_bound, "_LATTICE", 3)
+    patch.setattr(argmax_bound, "excess_of_two", lambda *_: np.zeros(1))
+    patch.setattr(argmax_bound, "excess_of_one_count", lambda *_: np.zeros(1))
+    patch.setattr(argmax_bound, "_bound", lambda positions, x, y, _span, order: bound(positions, x, y, 0, order))
 
 
 def condition_of_theorem_3_at_a_half(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tutelage._internal.progress import progress_bar
 from tutelage.noise import SystemNoise
-from tutelage.progress import progress_bar
 
 
 class ZMQInteractiveShell:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
 from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing.cost_envelope import reach, reach_of
 from tutelage.publishing.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances, propose
 from tutelage.testing.laws import label_law

@@ -25,8 +25,8 @@ from tutelage.exceptions import (
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import (
     Proposal,
     SmoothPlan,
@@ -207,7 +207,7 @@ def test_a_test_that_an_earlier_version_drew_is_read_without_a_record(proposal, 
     """Ledgers of earlier versions hold no proposals; nothing new is tested through them, and nothing is lost."""
     paid = ledger()
     with monkeypatch.context() as before:
-        before.setattr("tutelage.publishing.tested.check_recorded", lambda *_: None)
+        before.setattr("tutelage.publishing.publish.check_recorded", lambda *_: None)
         first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
     assert recalled_publication(released(), paid, proposal, ROWS) == first
@@ -366,7 +366,7 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
         from tutelage.publishing.proposal import Proposal
         from tutelage.events import NoisyArgmaxLaplace, Repeated
         from tutelage.ledger import Ledger
-        from tutelage.neighboring import ONE_TEACHER
+        from tutelage.privacy import ONE_TEACHER
         from tutelage.noise import SystemNoise
         from tutelage.publishing import publish_epsilon
         from tutelage.votes import VoteHistogram
@@ -439,7 +439,7 @@ def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposa
         from tutelage.events import NoisyArgmaxLaplace, Repeated
         from tutelage.exceptions import PublicationsExhaustedError
         from tutelage.ledger import Ledger
-        from tutelage.neighboring import ONE_TEACHER
+        from tutelage.privacy import ONE_TEACHER
         from tutelage.publishing import publish_epsilon
         from tutelage.votes import VoteHistogram
         counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)

@@ -18,12 +18,12 @@ from tutelage.exceptions import (
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.publishing import record, smoothed
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.publishing import record
+from tutelage.publishing.publish import _noised, publish_smoothed
 from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
 from tutelage.publishing.smooth_sensitivity import SmoothCosts
-from tutelage.publishing.smoothed import publish_smoothed
 from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
@@ -157,7 +157,7 @@ def test_the_drawn_value_has_the_planned_scale(plan):
     deviation = plan.deviation(costs.smooth_sensitivity(plan.smoothness)) / plan.grid
     center = (costs.cost() + plan.margin.of(deviation * plan.grid)) / plan.grid
     noise = SimulationNoise(5)
-    drawn = np.array([smoothed._noised(costs, plan, noise) for _ in range(1000)])
+    drawn = np.array([_noised(costs, plan, noise) for _ in range(1000)])
     assert abs(drawn.mean() - center) < 5 * deviation / 1000**0.5 + 1
     for wrong, fits in ((1.0, True), (0.7, False), (1.3, False)):
         assert (abs(drawn.std() / (wrong * deviation) - 1) < 0.12) == fits

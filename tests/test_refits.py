@@ -13,12 +13,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from conftest import REPOSITORY
 from tutelage import GNMax, PATEClassifier, SimulationNoise
-from tutelage._refits import Refits
 from tutelage.accounting import data_independent
-from tutelage.budget import round_up
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import BudgetContinuedWarning, RepeatedFitWarning
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.labeling.refits import Refits
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.teachers import ClassMeans, Ridge
 
 MECHANISM = GNMax(5.0)

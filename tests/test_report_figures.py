@@ -10,12 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.budget import PublicEpsilon
-from tutelage.neighboring import ONE_TEACHER
-from tutelage.report import Batch, ClassAccuracy, FrontierPoint
-from tutelage.report.evidence import merged
-from tutelage.report.figures import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
-from tutelage.report.svg import Drawing, Scale
+from tutelage.privacy import ONE_TEACHER, PublicEpsilon
+from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint
+from tutelage.reporting.drawings import (
+    Drawing,
+    Scale,
+    accuracy_figure,
+    costs_figure,
+    frontier_figure,
+    odds_figure,
+    spending_figure,
+)
+from tutelage.reporting.evidence import merged
 
 COSTS = st.floats(0, 10)
 BATCHES = st.lists(
@@ -135,7 +141,7 @@ def test_ticks_are_few_and_within(low, width, about):
 
 
 def palettes() -> list[dict[str, str]]:
-    style = files("tutelage.report").joinpath("page.css").read_text(encoding="utf-8")
+    style = files("tutelage.reporting").joinpath("page.css").read_text(encoding="utf-8")
     found = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)]
     assert len(found) == 3  # light, dark, paper
     return found

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from tutelage.budget import PublicEpsilon, bayes_factor
-from tutelage.neighboring import ONE_TEACHER
-from tutelage.report.meaning import advantage, exception, guessing, likelihood, odds, percent, right_guesses
+from tutelage.privacy import ONE_TEACHER, PublicEpsilon, bayes_factor
+from tutelage.reporting.meaning import advantage, exception, guessing, likelihood, odds, percent, right_guesses
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)

@@ -11,7 +11,7 @@ import tutelage
 import tutelage_reproductions as reproductions
 from test_cli import refusal
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.figures import Figure, Series
+from tutelage.reporting.figures import Figure, Series
 from tutelage_reproductions import Record, Row, command, running
 from tutelage_reproductions import record as recording
 from tutelage_reproductions.page import asked, duration, number, ours, page, records_of

@@ -21,7 +21,7 @@ from tutelage import (
 )
 from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
-from tutelage.rounds import ask_in_rounds, even_rounds
+from tutelage.labeling.rounds import ask_in_rounds, even_rounds
 from tutelage.students.selection import (
     BinaryExperts,
     FirstRows,
@@ -140,7 +140,7 @@ KILLED = """if True:
     import numpy as np
     from test_rounds import STUDENT, pool, session
     from tutelage import Ledger
-    from tutelage.rounds import ask_in_rounds
+    from tutelage.labeling import ask_in_rounds
     from tutelage.students.selection import LeastConfident, QuerySelector, RandomRows
 
     class Killer(QuerySelector):

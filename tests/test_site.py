@@ -171,7 +171,7 @@ def test_every_public_unit_has_its_page_and_every_page_its_units():
 def test_the_reference_documents_public_names_only():
     reference = tool("reference")
     assert "::: tutelage.accounting.Accountant" in reference.documentation_of("tutelage.accounting").split("\n\n")
-    assert reference.public_names("tutelage.rounds") == [
+    assert reference.public_names("tutelage.labeling.rounds") == [
         "AskedRounds", "ask_in_rounds", "round_rows", "first_predictions", "even_rounds",
     ]  # fmt: skip
     assert "[`GNMax`][tutelage.mechanisms.GNMax]" in reference.table_of_names()

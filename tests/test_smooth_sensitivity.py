@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
-from tutelage.accounting import Accountant, bounds_2017, data_independent
-from tutelage.accounting.curves import RenyiCurve
+from tutelage.accounting import Accountant, data_independent, pate2017
+from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -31,7 +31,7 @@ from tutelage.exceptions import (
     NotPublishableError,
     UnsupportedEventError,
 )
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing.smooth_plan import RESOLUTION, SmoothPlan, margin_of, plan_smooth_release
 from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive, needed_noise, tail_of
 from tutelage.votes import VoteHistogram, tally
@@ -164,8 +164,8 @@ def test_tables_are_close_to_the_theorems_and_never_below(kind):
     rows = np.array([[30, 3, 1], [20, 9, 5], [12, 11, 11], [34, 0, 0]])
     if kind == "laplace":
         event, votes = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), VoteHistogram(rows, 34)
-        log_q = bounds_2017.log_q_discrete(votes, 5.0)
-        theorem = bounds_2017.log_moments(log_q, 5.0, np.array([4.0]))[:, 0] / 4
+        log_q = pate2017.log_q_discrete(votes, 5.0)
+        theorem = pate2017.log_moments(log_q, 5.0, np.array([4.0]))[:, 0] / 4
     else:
         event = NoisyArgmaxGaussian(8.0, 3, ONE_TEACHER)
         theorem = np.full(4, inf)

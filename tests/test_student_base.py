@@ -7,9 +7,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from tutelage._fitting import fit_clone
-from tutelage._typing import IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent

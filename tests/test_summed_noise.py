@@ -15,10 +15,10 @@ from scipy import stats
 from exact import discrete_gaussian_masses, label_probabilities, neighbours
 from tutelage import Ledger, SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.bounds_2018 import costs as costs_2018
+from tutelage.accounting.composition import gaussian_composition
 from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.exact_composition import gaussian_composition
+from tutelage.accounting.pate2018 import costs as costs_2018
 from tutelage.accounting.summed_noise import (
     log_distance,
     log_ratio,
@@ -37,9 +37,9 @@ from tutelage.events import (
     event_from_dict,
 )
 from tutelage.exceptions import InvalidParameterError, LedgerError, UnsupportedEventError
-from tutelage.ledger.bookkeeping import breach_of
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.ledger.verification import breach_of
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 VOTE = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)

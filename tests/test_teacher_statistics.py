@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.teachers import PrivateStatistics
 

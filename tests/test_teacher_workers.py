@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
 from processes import until
-from tutelage._streams import own_streams
-from tutelage._typing import ABSTAIN
+from tutelage._internal.streams import own_streams
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers

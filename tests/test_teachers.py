@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from processes import until
 from tutelage import VoteHistogram
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
@@ -32,9 +32,9 @@ from tutelage.exceptions import (
     NotPublishableError,
     TeacherTrainingError,
 )
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import (
     CallableTeachers,
     ClassMeans,

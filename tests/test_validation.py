@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tutelage._validation import number_between, probability
+from tutelage._internal.validation import number_between, probability
 from tutelage.exceptions import InvalidParameterError
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tutelage import VoteHistogram
-from tutelage._typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
-from tutelage.neighboring import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import tally
 
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -147,7 +147,7 @@ def test_a_pickle_in_a_vote_file_is_not_run(tmp_path):
 
 
 def test_a_compressed_bomb_is_refused_before_it_unpacks(tmp_path, monkeypatch):
-    monkeypatch.setattr("tutelage._files._MOST_BYTES", 10_000)
+    monkeypatch.setattr("tutelage._internal.files._MOST_BYTES", 10_000)
     np.savez_compressed(tmp_path / "votes.npz", counts=np.zeros((100_000, 2), dtype=np.int64))
     with pytest.raises(InvalidDataError, match="unpack to more than"):
         VoteHistogram.load(tmp_path / "votes.npz")

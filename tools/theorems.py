@@ -22,43 +22,43 @@ THEOREMS = {
     "data_independent.md": [
         ("LNMax is 2/b-private; PATE 2017 Theorem 2", "accounting.data_independent:rdp"),
         ("Randomised response is the worst pure pair; KOV 2015", "accounting.data_independent:pure_dp_renyi"),
-        ("Optimal composition; KOV 2015 Theorem 3.3", "accounting.exact_composition:pure_dp_composition"),
+        ("Optimal composition; KOV 2015 Theorem 3.3", "accounting.composition:pure_dp_composition"),
         ("Rényi divergence of the discrete Gaussian; CKS 2020 Proposition 5", "accounting.data_independent:rdp"),
-        ("Composition of discrete Gaussian answers", "accounting.exact_composition:gaussian_composition"),
+        ("Composition of discrete Gaussian answers", "accounting.composition:gaussian_composition"),
         (
             "Composition of Gaussian answers; Balle and Wang 2018 Theorem 8",
-            "accounting.exact_composition:continuous_gaussian_composition",
+            "accounting.composition:continuous_gaussian_composition",
         ),
         ("Bounded range of the exponential mechanism; Dong, Durfee and Rogers 2020", "accounting.data_independent:rdp"),
-        ("Conversion; CKS 2020 Proposition 12", "accounting.curves:cks2020"),
+        ("Conversion; CKS 2020 Proposition 12", "accounting.rdp:cks2020"),
     ],
-    "three_outcomes.md": [
+    "argmax_bound.md": [
         ("Three outcomes of a moved ballot", "accounting.data_independent:rdp_of_three_outcomes"),
-        ("The same for Laplace noise", "accounting.three_outcomes:laplace_argmax"),
-        ("The same for Gaussian noise", "accounting.three_outcomes:gaussian_argmax"),
-        ("The same for a threshold check", "accounting.three_outcomes:gaussian_check"),
+        ("The same for Laplace noise", "accounting.argmax_bound:laplace_argmax"),
+        ("The same for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
+        ("The same for a threshold check", "accounting.argmax_bound:gaussian_check"),
     ],
-    "bounds_2017.md": [
-        ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.curves:classic"),
-        ("PATE 2017 Theorem 3", "accounting.bounds_2017:log_moments"),
-        ("PATE 2017 Lemma 4", "accounting.bounds_2017:log_q_continuous"),
-        ("Lemma 4 for discrete noise and ties", "accounting.bounds_2017:log_q_discrete"),
+    "pate2017.md": [
+        ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
+        ("PATE 2017 Theorem 3", "accounting.pate2017:log_moments"),
+        ("PATE 2017 Lemma 4", "accounting.pate2017:log_q_continuous"),
+        ("Lemma 4 for discrete noise and ties", "accounting.pate2017:log_q_discrete"),
     ],
     "two_sided_bound.md": [
         ("Both directions in place of Theorem 3", "accounting.two_sided_bound:answer_costs"),
     ],
-    "bounds_2018.md": [
-        ("PATE 2018 Theorem 6 and Proposition 10", "accounting.bounds_2018:answer_costs"),
-        ("PATE 2018 Proposition 7", "accounting.bounds_2018:log_q_continuous"),
-        ("Cost of a confidence check; PATE 2018", "accounting.bounds_2018:check_costs"),
+    "pate2018.md": [
+        ("PATE 2018 Theorem 6 and Proposition 10", "accounting.pate2018:answer_costs"),
+        ("PATE 2018 Proposition 7", "accounting.pate2018:log_q_continuous"),
+        ("Cost of a confidence check; PATE 2018", "accounting.pate2018:check_costs"),
     ],
     "ledger.md": [
         ("A budget at one order holds for adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "local.md": [
-        ("The worst pair of votes under a local response", "accounting.local_responses:response_rdp"),
-        ("Composition of local responses", "accounting.local_responses:response_composition"),
+        ("The worst pair of votes under a local response", "accounting.local_dp:response_rdp"),
+        ("Composition of local responses", "accounting.local_dp:response_composition"),
         ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
     ],
     "release.md": [

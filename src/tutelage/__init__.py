@@ -7,9 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tutelage.budget import PrivateEpsilon as PrivateEpsilon
-    from tutelage.budget import PublicEpsilon as PublicEpsilon
-    from tutelage.classifier import PATEClassifier as PATEClassifier
+    from tutelage.estimator import PATEClassifier as PATEClassifier
     from tutelage.exceptions import TutelageError as TutelageError
     from tutelage.labeling import LabelingSession as LabelingSession
     from tutelage.ledger import Ledger as Ledger
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from tutelage.noise import SimulationNoise as SimulationNoise
     from tutelage.noise import SystemNoise as SystemNoise
     from tutelage.partition import Shards as Shards
+    from tutelage.privacy import PrivateEpsilon as PrivateEpsilon
+    from tutelage.privacy import PublicEpsilon as PublicEpsilon
     from tutelage.votes import VoteHistogram as VoteHistogram
 
 __version__ = "0.1.0"
@@ -37,10 +37,10 @@ _HOME = {
     "LabelingSession": "labeling",
     "Ledger": "ledger",
     "MultiLabel": "mechanisms",
-    "PATEClassifier": "classifier",
+    "PATEClassifier": "estimator",
     "PermuteAndFlip": "mechanisms",
-    "PrivateEpsilon": "budget",
-    "PublicEpsilon": "budget",
+    "PrivateEpsilon": "privacy",
+    "PublicEpsilon": "privacy",
     "Release": "mechanisms",
     "Shards": "partition",
     "SimulationNoise": "noise",

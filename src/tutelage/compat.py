@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import Ballots, FloatArray
-from tutelage._validation import integer_at_least, noise_scale, probability
-from tutelage.accounting import bounds_2017
-from tutelage.accounting.curves import RenyiCurve, classic
+from tutelage._internal.typing import Ballots, FloatArray
+from tutelage._internal.validation import integer_at_least, noise_scale, probability
+from tutelage.accounting import pate2017
+from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.votes import VoteHistogram, tally
 
@@ -97,12 +97,12 @@ def perform_analysis(
     ballots, answered = _votes_and_columns(teacher_preds, indices)
     if compat is None:
         _refuse_labels(answered)
-        classes, moments_of = _number_of_classes(ballots, n_classes), bounds_2017.log_moments
+        classes, moments_of = _number_of_classes(ballots, n_classes), pate2017.log_moments
     elif compat == "pysyft":
         classes, moments_of = _distinct_labels(ballots, n_classes), _moments_of_pysyft
     else:
         raise InvalidParameterError(f"`compat` of perform_analysis must be 'pysyft' or left out. Got {compat!r}.")
-    log_q = bounds_2017.log_q_continuous(_histogram(ballots, classes).select(answered), 1 / gamma)
+    log_q = pate2017.log_q_continuous(_histogram(ballots, classes).select(answered), 1 / gamma)
     each = np.minimum(moments_of(log_q, 1 / gamma, tried), 2 * gamma * tried)
     independent = len(answered) * 2 * gamma**2 * (tried + 1)
     dependent = np.minimum(each.sum(axis=0) / tried, independent)

@@ -4,7 +4,7 @@ Mechanisms emit events, accounting consumes them; neither imports the other. Eve
 They are meant to be stored, so they evolve by three rules: a class or field is never removed, never changes its
 meaning, and a new field has a default under which old records stay true.
 
-Counts are votes of teachers; "neighbour" means what `tutelage.neighboring` says: one ballot moves. These fields mean
+Counts are votes of teachers; "neighbour" means what `tutelage.privacy` says: one ballot moves. These fields mean
 the same in every event that has them:
 
 - `classes`: number of counts m, at least 2;
@@ -20,9 +20,16 @@ from itertools import pairwise
 from math import inf, nextafter, sqrt
 from typing import Any, NamedTuple, final, get_args
 
-from tutelage._validation import integer_at_least, local_epsilon, noise_scale, number_of_votes, positive, probability
+from tutelage._internal.validation import (
+    integer_at_least,
+    local_epsilon,
+    noise_scale,
+    number_of_votes,
+    positive,
+    probability,
+)
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6

@@ -13,8 +13,8 @@ from typing import final
 from torch import nn
 from torch.nn import functional
 
-from tutelage._streams import streams_in_use
-from tutelage._validation import integer_at_least, number_between, positive
+from tutelage._internal.streams import streams_in_use
+from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 
 __all__ = ["ImageInput", "RandomShift", "ResidualNetwork", "TwoConvolutions", "device_named", "drawing_from"]

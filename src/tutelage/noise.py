@@ -15,11 +15,11 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._forks import BriefLock
-from tutelage._typing import IntArray
-from tutelage._validation import integer_at_least, local_epsilon, noise_scale
+from tutelage._internal.forks import BriefLock
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray
+from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
-from tutelage.progress import progress_bar
 
 # OpenDP's settings, its import, the generator of its OpenSSL and numpy's generators all lock something that a child
 # would find locked for ever if it were forked in the middle of a draw.

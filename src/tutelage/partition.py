@@ -15,10 +15,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import IntArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import IntArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
-from tutelage.neighboring import NeighboringRelation, PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 
 @final

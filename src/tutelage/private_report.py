@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import open_private
-from tutelage._typing import FloatArray, IntArray
+from tutelage._internal.files import open_private
+from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
-from tutelage.report.html import document, facts, figure
-from tutelage.report.svg import WIDTH, Drawing, Scale, axes, box, dot, drawing, path, segment, stamp, write
+from tutelage.reporting.drawings import WIDTH, Drawing, Scale, axes, box, dot, drawing, path, segment, stamp, write
+from tutelage.reporting.html import document, facts, figure
 from tutelage.teachers import PrivateStatistics
 from tutelage.votes import VoteHistogram
 

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import Form, StoredArrays, name_in, open_private, read_arrays
-from tutelage._typing import ABSTAIN, Ballots, IntArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
-from tutelage.neighboring import ONE_TEACHER, PrivacyUnit, stored_relation
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
 _FORMAT = 2  # 1 stored the name of a relation in place of its code
 _MOST_ABOUT = 2**16  # bytes of whatever is said about the counts

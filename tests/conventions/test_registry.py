@@ -19,8 +19,8 @@ from tutelage.datasets import DATASETS
 from tutelage.features import FEATURE_MAPS
 from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, local
 from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, MULTI_LABEL, entry_of
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
+from tutelage.privacy import ONE_TEACHER
 from tutelage.students import SELECTORS, STUDENTS
 from tutelage.teachers import TEACHERS
 from tutelage_reproductions.mechanism_audits import random_configurations

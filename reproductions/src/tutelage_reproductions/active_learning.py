@@ -14,12 +14,12 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.features import GlyphGradients, PublicPCA, PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.progress import progress_bar
 from tutelage.students.selection import (
     BinaryExperts,
     LeastConfident,

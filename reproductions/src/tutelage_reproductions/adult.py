@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import epsilon
 from tutelage.datasets import AdultSplit, load_adult
@@ -21,9 +21,9 @@ from tutelage.datasets.adult import EVALUATION_ROWS, NUMBERS
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, PublicSteps
 from tutelage.mechanisms import GNMax, LNMax, Mechanism
-from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students import fit_student
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.teachers import EstimatorTeachers, HeadTeachers, Ridge

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant
-from tutelage.budget import round_up
 from tutelage.datasets import AdultSplit, load_adult
 from tutelage.datasets.adult import EVALUATION_ROWS
-from tutelage.figures import Figure, Series
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.progress import progress_bar
+from tutelage.privacy import round_up
+from tutelage.reporting.figures import Figure, Series
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.adult import DELTA, FORESTS, forest_votes, publishable, score

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant
 from tutelage.datasets import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage.datasets.diabetes import FEATURES, PATIENTS, ROWS
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
 from tutelage.teachers import EstimatorTeachers
 from tutelage.votes import tally
 from tutelage_reproductions.adult import publishable

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn import functional
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, positive
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.random import MT19937, Generator
 from scipy import special
 
-from tutelage._typing import Ballots, IntArray
-from tutelage.accounting import Accountant, bounds_2018
-from tutelage.accounting.bounds_2017 import data_independent_moments, strong_composition
-from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, classic
+from tutelage._internal.typing import Ballots, IntArray
+from tutelage.accounting import Accountant, pate2018
+from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
-from tutelage.accounting.exact_composition import pure_dp_composition
+from tutelage.accounting.pate2017 import data_independent_moments, strong_composition
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic
 from tutelage.compat import perform_analysis
 from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
-from tutelage.figures import COLOURS, blank, save
-from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
+from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.publishing.proposal import Proposal
+from tutelage.reporting.figures import COLOURS, blank, save
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
 from tutelage_reproductions.protocol import published_votes
@@ -186,7 +186,7 @@ def _expected(votes: VoteHistogram, noise: tuple[float, float, float], delta: fl
     """Return ε as the paper of 2018 has it: every check, and every answer as often as its check lets it pass."""
     check, answer = exact_costs.confident_events(votes, noise)
     chances = special.ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
-    checks, answers = (bounds_2018.costs(event, votes, DEFAULT_ORDERS) for event in (check, answer))
+    checks, answers = (pate2018.costs(event, votes, DEFAULT_ORDERS) for event in (check, answer))
     return RenyiCurve(DEFAULT_ORDERS, checks.sum(axis=0) + chances @ answers).to_epsilon(delta, classic).epsilon
 
 

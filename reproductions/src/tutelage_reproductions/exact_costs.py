@@ -16,12 +16,12 @@ from scipy import optimize, special
 
 from tutelage import SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant
-from tutelage.accounting.curves import RenyiCurve
 from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.noise_grids import NoiseLaw, discrete_gaussian, discrete_laplace
-from tutelage.accounting.realised import RealisedRuns, confident_runs
-from tutelage.accounting.winner_laws import noisy_argmax
+from tutelage.accounting.noise_pmf import NoiseLaw, discrete_gaussian, discrete_laplace
+from tutelage.accounting.outcome_probabilities import noisy_argmax
+from tutelage.accounting.rdp import RenyiCurve
+from tutelage.accounting.simulated_costs import RealisedRuns, confident_runs
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -30,7 +30,7 @@ from tutelage.events import (
     NoisyArgmaxLaplace,
     Repeated,
 )
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage_reproductions.protocol import published_votes
 from tutelage_reproductions.record import Record, Row
 

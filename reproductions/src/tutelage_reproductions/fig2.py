@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import IntArray
+from tutelage._internal.typing import IntArray
 from tutelage.datasets import load_svhn
 from tutelage.exceptions import InvalidDataError
-from tutelage.figures import Figure, Series
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
+from tutelage.reporting.figures import Figure, Series
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.protocol import (
     EPOCHS,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.figures import Figure, Series
+from tutelage.reporting.figures import Figure, Series
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.protocol import (
     EPOCHS,

@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
 from tutelage_reproductions.record import Record, Row, mean, mean_share, share
 
 _KEY = b"partition of the reproduction of distillation"

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._validation import integer_at_least, probability
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting.data_independent import PureArgmax
+from tutelage.audit.law import worst_neighbours
 from tutelage.audit.mechanism import MechanismAudit, Neighbours, Part, audit_mechanism
-from tutelage.audit.worst_votes import worst_neighbours
 from tutelage.events import Composed
 from tutelage.mechanisms import (
     ConfidentGNMax,
@@ -19,9 +20,8 @@ from tutelage.mechanisms import (
     PermuteAndFlip,
 )
 from tutelage.mechanisms.registry import CENTRAL, Entry
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource
-from tutelage.progress import progress_bar
+from tutelage.privacy import ONE_TEACHER
 from tutelage_reproductions.record import Record, Row
 
 AUDITS, SEED = 50, 2026

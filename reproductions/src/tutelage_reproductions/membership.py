@@ -14,19 +14,18 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage._fitting import fit_clone
-from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.data_independent import epsilon
 from tutelage.audit.membership import Members, MembershipResult, RocFigure, RocPanel, Train, membership_attack
-from tutelage.budget import round_up
 from tutelage.datasets import load_adult, load_mnist
 from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, glyph_features
 from tutelage.mechanisms import GNMax
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, ensemble_of

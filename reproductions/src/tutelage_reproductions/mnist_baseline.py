@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from joblib import delayed
 
-from tutelage._parallel import parallel
-from tutelage._typing import IntArray, Matrix
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.features import PublicRows, glyph_features
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbours, Ridge
+from tutelage.teachers.parallel import parallel
 from tutelage_reproductions.record import Record, Row, mean_share, share
 
 if TYPE_CHECKING:

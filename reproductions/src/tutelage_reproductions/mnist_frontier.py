@@ -11,18 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import IntArray, Matrix
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
-from tutelage.budget import round_up
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.events import Repeated
 from tutelage.features import PublicRows, glyph_features
-from tutelage.figures import Figure, Series
 from tutelage.mechanisms import GNMax
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
+from tutelage.privacy import PrivacyUnit, round_up
+from tutelage.reporting.figures import Figure, Series
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers

@@ -12,14 +12,14 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 
-from tutelage._typing import IntArray, Matrix
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.events import Repeated
 from tutelage.features import GlyphGradients, PublicRows, glyph_features
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.progress import progress_bar
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.votes import VoteHistogram

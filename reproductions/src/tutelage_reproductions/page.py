@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tutelage.budget import round_up
 from tutelage.exceptions import InvalidParameterError
+from tutelage.privacy import round_up
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.running import NAMES
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import IntArray, Matrix
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import ImageSplit, load_digits, load_mnist
 from tutelage.events import Repeated
@@ -18,7 +19,6 @@ from tutelage.features import PublicRows, glyph_features
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.planning import Option, Plan, TeacherModel, plan, votes_of_public_teachers
-from tutelage.progress import progress_bar
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers

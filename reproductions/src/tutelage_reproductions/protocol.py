@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from tutelage import datasets
-from tutelage._files import read_arrays
-from tutelage._typing import Ballots, IntArray
+from tutelage._internal.files import read_arrays
+from tutelage._internal.typing import Ballots, IntArray
 from tutelage.datasets import ImageSplit, load_svhn
-from tutelage.datasets.releases import SVHN_CONTENTS
-from tutelage.datasets.sources import VARIABLE, search_folders
+from tutelage.datasets.releases import SVHN_CONTENTS, VARIABLE, search_folders
 from tutelage.exceptions import InvalidDataError
-from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram, tally
 
 HELD_OUT = 1_000

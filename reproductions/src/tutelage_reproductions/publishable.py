@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_mnist
 from tutelage.events import CERTAIN, Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.features import PublicRows, glyph_features
 from tutelage.mechanisms import ConfidentGNMax
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
+from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing import Proposal, propose, reach_of
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.teachers import ClassMeans, HeadTeachers

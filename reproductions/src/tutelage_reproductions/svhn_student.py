@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import ABSTAIN, IntArray
+from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.accounting import Accountant
 from tutelage.datasets import ImageSplit, load_svhn_sample
 from tutelage.events import ConfidenceCheck, Repeated

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import ABSTAIN, IntArray, Matrix
-from tutelage.accounting import Accountant, bounds_2017
-from tutelage.accounting.curves import RenyiCurve, classic
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage.accounting import Accountant, pate2017
+from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.datasets import ImageSplit, load_mnist, load_svhn, load_svhn_sample
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows, glyph_features
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.progress import progress_bar
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes
@@ -137,9 +137,9 @@ def _accountant(votes: VoteHistogram) -> Accountant:
 
 def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
     """Return the largest ε by the paper's method among random choices of so many of the public rows."""
-    moments = bounds_2017.MOMENTS_2017
-    log_q = bounds_2017.log_q_continuous(votes, _MECHANISM.scale)
-    costs = bounds_2017.log_moments(log_q, _MECHANISM.scale, moments) / moments
+    moments = pate2017.MOMENTS_2017
+    log_q = pate2017.log_q_continuous(votes, _MECHANISM.scale)
+    costs = pate2017.log_moments(log_q, _MECHANISM.scale, moments) / moments
     choices = (np.random.default_rng(seed).permutation(len(costs))[:queries] for seed in range(_CHOICES))
     return max(
         RenyiCurve(moments + 1, costs[chosen].sum(axis=0)).to_epsilon(delta, classic).epsilon for chosen in choices

@@ -15,13 +15,12 @@ import numpy as np
 from scipy import stats
 
 from tutelage import compat
-from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.bounds_2017 import log_q_continuous
+from tutelage.accounting.pate2017 import log_q_continuous
 from tutelage.datasets import ImageSplit, load_mnist, load_svhn
 from tutelage.datasets.images import SVHN_SUBFOLDERS
-from tutelage.datasets.releases import SVHN
-from tutelage.datasets.sources import first_complete, search_folders
+from tutelage.datasets.releases import SVHN, first_complete, search_folders
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows, glyph_features

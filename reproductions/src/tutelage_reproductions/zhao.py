@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._typing import IntArray
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray
+from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
-from tutelage.accounting.exact_composition import pure_dp_composition
 from tutelage.events import RandomizedResponse, Repeated
 from tutelage.exceptions import AsPrintedWarning
-from tutelage.figures import Figure, Series
 from tutelage.mechanisms import (
     ClassResponse,
     Decoder,
@@ -28,10 +28,10 @@ from tutelage.mechanisms import (
     decode,
 )
 from tutelage.mechanisms.local import count_reports, invert_channel, maximise_likelihood
-from tutelage.neighboring import ONE_ENTITY
 from tutelage.noise import SimulationNoise
 from tutelage.planning import local_gaussian_for
-from tutelage.progress import progress_bar
+from tutelage.privacy import ONE_ENTITY
+from tutelage.reporting.figures import Figure, Series
 from tutelage.votes import tally
 from tutelage_reproductions.record import Record, Row, share
 

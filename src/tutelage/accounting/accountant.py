@@ -6,12 +6,11 @@ from typing import NamedTuple, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, Ballots, FloatArray
-from tutelage._validation import integer_at_least, probability
-from tutelage.accounting import bounds_2017, bounds_2018, data_independent, two_sided_bound
-from tutelage.accounting.curves import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray
+from tutelage._internal.validation import integer_at_least, probability
+from tutelage.accounting import data_independent, pate2017, pate2018, two_sided_bound
 from tutelage.accounting.exact import ExactCosts
-from tutelage.budget import PrivateEpsilon, PublicEpsilon
+from tutelage.accounting.rdp import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.events import (
     Check,
     Composed,
@@ -23,7 +22,7 @@ from tutelage.events import (
     SummedNoise,
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.votes import VoteHistogram, tally
 
 _TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
@@ -251,13 +250,13 @@ class Accountant:
             If something other than Laplace answers was released.
         """
         probability(delta, "delta", "Accountant.bound_2017")
-        orders = bounds_2017.MOMENTS_2017 + 1
+        orders = pate2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
         for event, votes, _ in self.voted():
             if not isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
                 raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
-            total += bounds_2017.total_cost(votes, event.scale, bounds_2017.log_q_continuous, bounds_2017.MOMENTS_2017)
-        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, bounds_2017.METHOD)
+            total += pate2017.total_cost(votes, event.scale, pate2017.log_q_continuous, pate2017.MOMENTS_2017)
+        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, pate2017.METHOD)
 
     def bound_2018(self, delta: float) -> PrivateEpsilon:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
@@ -272,7 +271,7 @@ class Accountant:
         probability(delta, "delta", "Accountant.bound_2018")
         total = np.zeros(len(DEFAULT_ORDERS))
         for event, votes, _ in self.voted():
-            total += bounds_2018.total_cost(event, votes, DEFAULT_ORDERS)
+            total += pate2018.total_cost(event, votes, DEFAULT_ORDERS)
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
 
@@ -289,7 +288,7 @@ class Accountant:
         for event, votes, _ in self.voted():
             if not isinstance(event, NoisyArgmaxLaplace):
                 raise UnsupportedEventError(f"The two-sided bound does not cover the event {type(event).__name__}.")
-            log_q = bounds_2017.log_q_discrete(votes, event.scale)
+            log_q = pate2017.log_q_discrete(votes, event.scale)
             total += two_sided_bound.total_cost(log_q, 2 / event.scale, DEFAULT_ORDERS)
         method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta), delta, method)

@@ -10,17 +10,16 @@ from typing import assert_never
 
 import numpy as np
 
-from tutelage._typing import FloatArray
-from tutelage._validation import probability
-from tutelage.accounting import summed_noise, three_outcomes
-from tutelage.accounting.curves import DEFAULT_ORDERS, RenyiCurve, search_epsilon
-from tutelage.accounting.exact_composition import (
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import probability
+from tutelage.accounting import argmax_bound, summed_noise
+from tutelage.accounting.composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
 )
-from tutelage.accounting.local_responses import PureResponse, pure_epsilon, response_composition, response_rdp
-from tutelage.budget import PublicEpsilon
+from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
     CERTAIN,
     Check,
@@ -43,7 +42,7 @@ from tutelage.events import (
     SummedNoise,
 )
 from tutelage.exceptions import UnsupportedEventError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
@@ -321,11 +320,11 @@ def _pure_loss(event: Single) -> float:
 def _rdp_by_search(event: Single, order: float) -> float:
     match event:
         case NoisyArgmaxLaplace(scale=scale):
-            return three_outcomes.laplace_argmax(scale, order)
+            return argmax_bound.laplace_argmax(scale, order)
         case NoisyArgmaxGaussian(sigma=sigma):
-            return three_outcomes.gaussian_argmax(sigma, order)
+            return argmax_bound.gaussian_argmax(sigma, order)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
-            return three_outcomes.gaussian_check(sigma, order)
+            return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
             surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), np.array([order]))
             return _rdp_by_search(whole, order) + float(surcharge[0])

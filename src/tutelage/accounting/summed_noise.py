@@ -6,8 +6,8 @@ Proofs: docs/proofs/summed_noise.md.
 
 from math import exp, inf, nextafter, pi
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, noise_scale
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.events import Event, NoisyArgmaxGaussian, SummedNoise
 
 _UPWARD = 4.001  # for 4, covers the higher terms of the series and the rounding of the exponentials

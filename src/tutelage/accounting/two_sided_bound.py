@@ -6,7 +6,7 @@ the exact maximum over all pairs of laws that satisfy both. Proof: docs/proofs/t
 
 import numpy as np
 
-from tutelage._typing import FloatArray
+from tutelage._internal.typing import FloatArray
 from tutelage.accounting.data_independent import pure_dp_renyi
 
 _ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward

@@ -1,13 +1,11 @@
 """Attacks on one's own pipeline: what a release gives away at least, and whether one person moves one vote only."""
 
-from tutelage.audit.law import LawAudit, audit_law
+from tutelage.audit.law import LawAudit, audit_law, worst_neighbours
 from tutelage.audit.mechanism import MechanismAudit, Neighbours, audit_mechanism
 from tutelage.audit.membership import MembershipResult, membership_attack
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
-from tutelage.audit.pipelines import ballots_of_classifier, ballots_of_teachers
-from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity
-from tutelage.audit.worst_votes import worst_neighbours
+from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity, ballots_of_classifier, ballots_of_teachers
 
 __all__ = [
     "LawAudit",

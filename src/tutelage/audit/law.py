@@ -1,16 +1,32 @@
-"""Whether labels come out as often as their event says: finds wrong noise of any scale, too much of it included."""
+"""Whether labels come out as often as their event says, and at which made-up neighbors an audit shows most.
 
+The law of an event finds wrong noise of any scale, too much of it included.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import final
 
 import numpy as np
 from scipy import stats
 
-from tutelage._validation import integer_at_least, probability
-from tutelage.audit.mechanism import Neighbours, check_draws, release_many
-from tutelage.mechanisms import Mechanism
-from tutelage.neighboring import ONE_TEACHER
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, probability
+from tutelage.audit.mechanism import Neighbours, Part, best_event, check_draws, check_settings, log_ratio, release_many
+from tutelage.events import (
+    Check,
+    Event,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+)
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.mechanisms import InteractiveGNMax, Mechanism
 from tutelage.noise import NoiseSource, known_noise
+from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
 
 
@@ -97,3 +113,88 @@ def audit_law(
         p_value=float(min(1.0, len(values) * min(values))),
         confidence=confidence,
     )
+
+
+_REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
+_CANDIDATES = 60
+
+
+def worst_neighbours(
+    mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
+) -> Neighbours:
+    """Return the neighbours of two classes at which so many draws are expected to show most, by the exact laws.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What is to be audited; its event must be one of `tutelage.events`.
+    delta, part, draws, confidence
+        As for `audit_mechanism`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
+    UnsupportedEventError
+        If the law of the mechanism's labels is not known here.
+    """
+    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbours")
+    half, level = draws // 2, 1 - confidence
+
+    def expected(neighbours: Neighbours) -> float:
+        here, there = (_law(mechanism, votes, neighbours, part) for votes in (neighbours.here, neighbours.there))
+        weights = log_ratio(here, there, at_least=1e-300)
+        seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
+        return max(
+            best_event(weights, seen_here, seen_there, half, delta, level).bound,
+            best_event(-weights, seen_there, seen_here, half, delta, level).bound,
+        )
+
+    return max(_candidates(mechanism, part), key=expected)
+
+
+def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, part: Part) -> FloatArray:
+    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
+    offsets = None
+    if neighbours.prediction is not None:
+        offsets = InteractiveGNMax.offsets(np.array(neighbours.prediction), sum(neighbours.here))
+    law = label_law(event, np.array(counts), offsets)
+    return np.array([1 - law[-1], law[-1]]) if part == "check" else law
+
+
+def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
+    """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
+    events = [release.event for release in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]
+    checks = [event for event in events if isinstance(event, Check)]
+    scales = [] if part == "check" else [_scale_of(event) for event in events if event not in checks]
+    found = [Neighbours((gap + 1, 1), (gap, 2)) for scale in scales for gap in _spread(0, ceil(_REACH * scale))]
+    for check in checks:
+        reach, threshold = ceil(_REACH * check.sigma), ceil(check.threshold)
+        aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
+        found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
+    if any(isinstance(check, InteractiveCheck) for check in checks):
+        found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
+    return found
+
+
+def _scale_of(answer: Event) -> float:
+    """Return how large the noise of an answer is, in votes."""
+    match answer:
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return sigma
+        case NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale) | PermuteAndFlip(scale=scale):
+            return scale
+        case _:
+            raise UnsupportedEventError(f"The label law of {type(answer).__name__} is not known here.")
+
+
+def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:
+    """Return votes whose largest count, less what a student of even mind expects, is `aim` and then one more."""
+    if interactive:
+        return Neighbours((2 * aim + 1, 1), (2 * aim + 2, 0))
+    most = max(aim, 1)
+    return Neighbours((most, 1), (most + 1, 0))
+
+
+def _spread(low: int, high: int) -> Sequence[int]:
+    return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

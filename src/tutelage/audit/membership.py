@@ -15,14 +15,14 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.metrics import roc_curve
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, number_between, positive, probability
-from tutelage.audit.intervals import at_least
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, number_between, positive, probability
+from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
-from tutelage.budget import round_up
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.figures import COLOURS, blank, save
-from tutelage.progress import progress_bar
+from tutelage.privacy import round_up
+from tutelage.reporting.figures import COLOURS, blank, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

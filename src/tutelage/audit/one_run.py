@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
-from tutelage._typing import FloatArray, Matrix
-from tutelage._validation import integer_at_least, number_between, probability
-from tutelage.classifier import PATEClassifier
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between, probability
+from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.partition import as_column
 

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tutelage._typing import FloatArray
-from tutelage._validation import positive
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError
-from tutelage.lints import lint
 from tutelage.partition import as_column
+from tutelage.reporting.lints import lint
 
 _GRAIN = 0.01
 _NUMBERS = "buif"

@@ -10,15 +10,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tutelage._validation import integer_at_least, probability
+from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import Accountant
-from tutelage.accounting.realised import confident_runs
-from tutelage.budget import PrivateEpsilon, PublicEpsilon, round_up
+from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.text import plain_console
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
+from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.votes import VoteHistogram
 
 _RUNS = 20

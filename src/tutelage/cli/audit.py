@@ -11,19 +11,18 @@ from rich.table import Table
 from rich.text import Text
 from sklearn.base import clone
 
-from tutelage._validation import integer_at_least
+from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
-from tutelage.budget import round_up
-from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console
+from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import SimulationNoise
+from tutelage.privacy import ONE_TEACHER, round_up
 
 _CANDIDATES = 200  # units whose membership is attacked
 _SHADOWS, _TARGETS = 32, 8

@@ -11,21 +11,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tutelage._files import name_in, read_arrays
-from tutelage._typing import IntArray
-from tutelage.budget import PublicEpsilon
-from tutelage.cli.costs import batches_of, frontier_of
+from tutelage._internal.files import name_in, read_arrays
+from tutelage._internal.typing import IntArray
 from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.settings import read_settings
+from tutelage.cli.text import batches_of, frontier_of
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import History, Ledger, LedgerState
-from tutelage.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
+from tutelage.privacy import PublicEpsilon
 from tutelage.private_report import write_private_report
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
-from tutelage.report import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
-from tutelage.report.content import NOT_STATED
+from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
+from tutelage.reporting.content import NOT_STATED
+from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)

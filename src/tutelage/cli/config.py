@@ -12,15 +12,15 @@ from typing import Any, final
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
-from tutelage._validation import integer_at_least, probability
+from tutelage._internal.validation import integer_at_least, probability
 from tutelage.cli.mechanisms import read_mechanism
 from tutelage.cli.settings import read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
-from tutelage.lints import TUNED_ON
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import CENTRAL
+from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import TEACHERS
 

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tutelage.budget import round_up
 from tutelage.cli.ledger import Neighbours, unit_of
 from tutelage.cli.mechanisms import read_mechanism
 from tutelage.cli.settings import check_entries, read_settings
@@ -18,10 +17,10 @@ from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed
-from tutelage.federation.messages.standing import Standing
+from tutelage.federation.mailbox import Standing
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, round_up
 
 _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
 _OPTIONAL = {"teachers_per_entity": int, "colluding": int}

@@ -11,9 +11,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tutelage._files import read_array, read_arrays
-from tutelage._typing import ABSTAIN
-from tutelage._validation import number_between
+from tutelage._internal.files import read_array, read_arrays
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import number_between
 from tutelage.cli.consortia import describe, describe_standings, read_terms
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.text import printable
@@ -30,7 +30,7 @@ from tutelage.federation import (
     Role,
 )
 from tutelage.federation.documents import member_name
-from tutelage.federation.messages.standing import standing, standing_of
+from tutelage.federation.mailbox import standing, standing_of
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 

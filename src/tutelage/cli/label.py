@@ -8,16 +8,16 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tutelage.budget import round_up
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.outputs import check_output, written_whole
-from tutelage.cli.public_rows import read_predictions, read_rows
+from tutelage.cli.sources import read_predictions, read_rows
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import MultiLabel, Release
 from tutelage.mechanisms.registry import MULTI_LABEL
 from tutelage.noise import SystemNoise
+from tutelage.privacy import round_up
 from tutelage.votes import VoteHistogram
 
 

@@ -11,13 +11,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tutelage.budget import round_up
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.text import plain_console, require_printable
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
 _BAR = 50
 

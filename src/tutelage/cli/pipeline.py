@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tutelage.classifier import PATEClassifier
 from tutelage.cli.config import RunConfig, build_student, build_teacher
 from tutelage.cli.sources import RunData, pool_of
+from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
 

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tutelage._validation import integer_at_least, positive
-from tutelage.budget import round_up
+from tutelage._internal.validation import integer_at_least, positive
 from tutelage.cli.outputs import ResultsFolder, require_writable
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidParameterError
-from tutelage.figures import Figure, Series
 from tutelage.planning import Plan, ProxyVotes, TeacherModel
 from tutelage.planning import plan as make_plan
+from tutelage.privacy import round_up
+from tutelage.reporting.figures import Figure, Series
 
 _FILES = ("plan.json", "plan.png", "plan.svg")
 

@@ -13,26 +13,24 @@ import typer
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
-from tutelage.accounting import bounds_2017
-from tutelage.budget import PublicEpsilon, round_up
-from tutelage.classifier import PATEClassifier
+from tutelage.accounting import pate2017
+from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
-from tutelage.cli.costs import batches_of, frontier_of
-from tutelage.cli.objections import objections_before, objections_on_card, say
 from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
 from tutelage.cli.pipeline import build_classifier, describe_features
-from tutelage.cli.private_warnings import private_warnings
-from tutelage.cli.proposals import check_proposal, read_proposal, tested
+from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import plain_console
+from tutelage.cli.text import batches_of, frontier_of, plain_console
+from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.report import ClassAccuracy, PrivacyCard
+from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.students import save_student
 
 _CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
@@ -244,8 +242,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     scale = settings.mechanism.scale if isinstance(settings.mechanism, LNMax) else None
     if reveal_private and scale is not None:
-        paper = bounds_2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
-        drawn = bounds_2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)
+        paper = pate2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
+        drawn = pate2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)
         row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}")
         row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     if card.sanitised is not None:

@@ -1,4 +1,7 @@
-"""What a run works on: private and public rows as matrices, from the bundled example or the user's files."""
+"""What a run works on: private and public rows as matrices, from the bundled example or the user's files.
+
+The same public row is the same query in every verb.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,12 +10,13 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage._files import StoredArrays, read_arrays
-from tutelage._typing import Matrix
+from tutelage._internal.files import StoredArrays, name_in, read_arrays
+from tutelage._internal.typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
+from tutelage.ledger.entries import canonical
 from tutelage.tables import Table, read_csv
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
@@ -292,3 +296,60 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < float("inf") else None
+
+
+def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
+    """Return public rows as they are asked, and the question with the names of their columns, where they have any.
+
+    Parameters
+    ----------
+    path : path
+        A csv file, or an npz file.
+    array : str, optional
+        Which array of an npz file.
+    question : str
+        What is voted on.
+
+    Raises
+    ------
+    ConfigError
+        If an array of a csv file is named.
+    InvalidDataError
+        If the file holds no such rows.
+    """
+    if path.suffix.lower() != ".csv":
+        arrays = read_arrays(path)
+        return arrays[name_in(arrays, path, array, "X")], question
+    if array is not None:
+        raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
+    table = read_csv(path)
+    cells = np.array(list(table.columns.values()), dtype=object).T  # as text: a row is the same row in every file
+    return cells, canonical([question, list(table.columns)])
+
+
+def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:
+    """Return a student's probabilities from an npz file, one row per public row.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    array : str, optional
+        Which array.  By default the one called X, or the only one.
+    rows : int
+        Number of public rows.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is not there, or no matrix of numbers with so many rows.
+    """
+    arrays = read_arrays(path)
+    name = name_in(arrays, path, array, "X")
+    form = arrays.form(name)
+    if len(form.shape) != 2 or form.shape[0] != rows or form.dtype.kind not in "fiu":
+        raise InvalidDataError(
+            f"`predictions` must be numbers with one row per public row, {rows} x classes. Got {form.dtype} of shape "
+            f"{form.shape} in {path}."
+        )
+    return arrays[name]

@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from tutelage._typing import IntArray
+from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidDataError
 
 BUNDLE = Path(__file__).with_name("adult.npz")

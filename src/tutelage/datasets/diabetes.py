@@ -26,9 +26,9 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import FloatArray, IntArray
-from tutelage._validation import probability
-from tutelage.datasets import sources
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import probability
+from tutelage.datasets import releases
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 Label = Literal["readmitted", "diabetesMed"]
@@ -190,21 +190,21 @@ def load_diabetes(
     Strack, DeShazo, Gennings, Olmo, Ventura, Cios and Clore, Impact of HbA1c measurement on hospital readmission rates,
     BioMed Research International 2014.
     """
-    folders = sources.search_folders(folder)
+    folders = releases.search_folders(folder)
     places = [*(place / subfolder for place in folders for subfolder in SUBFOLDERS), *folders]
-    found = sources.first_complete(places, [_NAMES])
+    found = releases.first_complete(places, [_NAMES])
     if found:
         path, table = found[0], _read(found[0])
     elif download:
-        path = (sources.cache_folder() if folder is None else Path(folder)) / SUBFOLDERS[0] / FILE
+        path = (releases.cache_folder() if folder is None else Path(folder)) / SUBFOLDERS[0] / FILE
         table = _download(path)
     else:
-        raise sources.not_found(
+        raise releases.not_found(
             "UCI Diabetes",
             " or ".join(_NAMES),
             folders,
             SUBFOLDERS,
-            f"Put UCI's {FILE} into one, name its folder in {sources.VARIABLE}, or pass `download=True`.",
+            f"Put UCI's {FILE} into one, name its folder in {releases.VARIABLE}, or pass `download=True`.",
         )
     _check(table, str(path))
     return parse(table.decode("ascii").splitlines(), label=label, features=features)

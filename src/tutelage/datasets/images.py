@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.io import loadmat
 
-from tutelage._files import Form, read_arrays
-from tutelage._typing import Matrix
-from tutelage.datasets import sources
+from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.typing import Matrix
+from tutelage.datasets import releases
 from tutelage.datasets.releases import (
     DIGIT_NAMES,
     FASHION_MNIST,
@@ -228,20 +228,20 @@ def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download
     """
     places = _svhn_places(folder)
     parts = [SVHN[part] for part in (("train", "test", "extra") if extra else ("train", "test"))]
-    paths = [sources.first_complete(places, [(part.remote.name,)]) for part in parts]
-    if not all(paths) and not extra and (npz := sources.first_complete(places, [("svhn.npz",)])):
+    paths = [releases.first_complete(places, [(part.remote.name,)]) for part in parts]
+    if not all(paths) and not extra and (npz := releases.first_complete(places, [("svhn.npz",)])):
         return _read_svhn_npz(npz[0])
     if download:
         target = _download_folder(folder) / SVHN_SUBFOLDERS[0]
-        paths = [found or (sources.fetch(part.remote, target),) for found, part in zip(paths, parts, strict=True)]
+        paths = [found or (releases.fetch(part.remote, target),) for found, part in zip(paths, parts, strict=True)]
     if not all(paths):
         names = " and ".join(part.remote.name for part in parts)
-        raise sources.not_found(
+        raise releases.not_found(
             "SVHN",
             names if extra else f"{names}, or svhn.npz",
-            sources.search_folders(folder),
+            releases.search_folders(folder),
             SVHN_SUBFOLDERS,
-            f"Put them into one, name theirs in {sources.VARIABLE}, pass `download=True`, or load a part of SVHN with "
+            f"Put them into one, name theirs in {releases.VARIABLE}, pass `download=True`, or load a part of SVHN with "
             "load_svhn_sample.",
         )
     train, test, *more = ((part, found[0]) for part, found in zip(parts, paths, strict=True))
@@ -298,14 +298,14 @@ def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, downloa
     paths = _find_idx_release(release, folder)
     if not paths and download:
         target = _download_folder(folder) / release.subfolders[0]
-        paths = tuple(sources.fetch(file, target) for file in release.remote)
+        paths = tuple(releases.fetch(file, target) for file in release.remote)
     if not paths:
-        raise sources.not_found(
+        raise releases.not_found(
             release.name,
             f"{release.npz_names[0]} or the files {', '.join(IDX_NAMES)} (also with .gz)",
-            sources.search_folders(folder),
+            releases.search_folders(folder),
             release.subfolders,
-            f"Put them into one, name theirs in {sources.VARIABLE}, or pass `download=True`.",
+            f"Put them into one, name theirs in {releases.VARIABLE}, or pass `download=True`.",
         )
     whole = len(paths) == 1
     origins: dict[str, Path] = dict(zip(ARRAYS, paths * len(ARRAYS) if whole else paths, strict=True))
@@ -321,10 +321,10 @@ def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, downloa
 
 def _find_idx_release(release: IdxRelease, folder: str | Path | None) -> tuple[Path, ...]:
     """Return the path of one npz file or of four idx files, in the order of `ARRAYS`; none if they are not found."""
-    folders = sources.search_folders(folder)
+    folders = releases.search_folders(folder)
     # Folders that bear the data set's name come first: in another, files of these names may be another's.
     places = [*(place / subfolder for place in folders for subfolder in release.subfolders), *folders]
-    return sources.first_complete(places, [release.npz_names]) or sources.first_complete(places, _idx_spellings())
+    return releases.first_complete(places, [release.npz_names]) or releases.first_complete(places, _idx_spellings())
 
 
 def _idx_spellings() -> list[list[str]]:
@@ -333,11 +333,11 @@ def _idx_spellings() -> list[list[str]]:
 
 
 def _download_folder(folder: str | Path | None) -> Path:
-    return sources.cache_folder() if folder is None else Path(folder)
+    return releases.cache_folder() if folder is None else Path(folder)
 
 
 def _svhn_places(folder: str | Path | None) -> list[Path]:
-    folders = sources.search_folders(folder)
+    folders = releases.search_folders(folder)
     return [*(place / subfolder for place in folders for subfolder in SVHN_SUBFOLDERS), *folders]
 
 
@@ -425,9 +425,9 @@ def _read_svhn_npz(path: Path) -> ImageSplit:
 def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     found = _sample_files(part, _svhn_places(folder))
     if not found:
-        folders = sources.search_folders(folder)
+        folders = releases.search_folders(folder)
         file = f"svhn_{part}_first<rows>.npz"
-        raise sources.not_found("SVHN's sample", file, folders, SVHN_SUBFOLDERS, "Put it into one.")
+        raise releases.not_found("SVHN's sample", file, folders, SVHN_SUBFOLDERS, "Put it into one.")
     if len(found) > 1:
         names = " and ".join(str(path) for path, _ in found)
         raise InvalidDataError(f"SVHN's sample must be one file. Got {names}; keep one of them.")

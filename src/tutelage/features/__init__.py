@@ -8,8 +8,7 @@ from tutelage.features.base import (
     features_of_private,
     require_public_map,
 )
-from tutelage.features.columns import UNKNOWN, PublicColumns
-from tutelage.features.fixed import OneHotColumns, ScaledColumns
+from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.learned import (
     NeighbourWhitening,

@@ -17,8 +17,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import FloatArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows

@@ -15,8 +15,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
-from tutelage._typing import FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least, positive
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 
 EXACT_FLOAT32 = 2**24  # the type holds all integers up to here

@@ -10,32 +10,32 @@ if TYPE_CHECKING:
     from tutelage.federation.aggregator import Aggregator as Aggregator
     from tutelage.federation.aggregator import Asked as Asked
     from tutelage.federation.aggregator import Collected as Collected
+    from tutelage.federation.batches import Batch as Batch
     from tutelage.federation.computing_party import Computed as Computed
     from tutelage.federation.computing_party import ComputingParty as ComputingParty
+    from tutelage.federation.consortium import Consortium as Consortium
     from tutelage.federation.entity import Entity as Entity
     from tutelage.federation.entity import Vote as Vote
-    from tutelage.federation.members.consortium import Consortium as Consortium
-    from tutelage.federation.members.home import Home as Home
-    from tutelage.federation.members.keys import Identity as Identity
-    from tutelage.federation.members.keys import Member as Member
-    from tutelage.federation.members.keys import Role as Role
-    from tutelage.federation.messages.batches import Batch as Batch
-    from tutelage.federation.messages.mailbox import Mailbox as Mailbox
+    from tutelage.federation.home import Home as Home
+    from tutelage.federation.keys import Identity as Identity
+    from tutelage.federation.keys import Member as Member
+    from tutelage.federation.keys import Role as Role
+    from tutelage.federation.mailbox import Mailbox as Mailbox
 
 _HOME = {
     "Aggregator": "aggregator",
     "Asked": "aggregator",
-    "Batch": "messages.batches",
+    "Batch": "batches",
     "Collected": "aggregator",
     "Computed": "computing_party",
     "ComputingParty": "computing_party",
-    "Consortium": "members.consortium",
+    "Consortium": "consortium",
     "Entity": "entity",
-    "Home": "members.home",
-    "Identity": "members.keys",
-    "Mailbox": "messages.mailbox",
-    "Member": "members.keys",
-    "Role": "members.keys",
+    "Home": "home",
+    "Identity": "keys",
+    "Mailbox": "mailbox",
+    "Member": "keys",
+    "Role": "keys",
     "Vote": "entity",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, IntArray
+from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     FederationError,
@@ -18,15 +18,13 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import charges
+from tutelage.federation.batches import Batch, read_reports
+from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import event_of_query, require_size
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.home import Home
-from tutelage.federation.members.keys import Role
-from tutelage.federation.messages.batches import Batch
-from tutelage.federation.messages.envelopes import Header, Kind, unseal
-from tutelage.federation.messages.mailbox import Mailbox
-from tutelage.federation.messages.perturbed import read_reports
-from tutelage.federation.messages.standing import standing_of
+from tutelage.federation.envelopes import Header, Kind, unseal
+from tutelage.federation.home import Home
+from tutelage.federation.keys import Role
+from tutelage.federation.mailbox import Mailbox, standing_of
 from tutelage.federation.sharing import recombine
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation

@@ -1,10 +1,10 @@
 """Whose ledger pays for a batch, and under which name: no member's vote is ever charged to another member's ledger."""
 
 from tutelage.exceptions import LedgerMismatchError
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import event_of_query
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.keys import Member
-from tutelage.federation.messages.batches import Batch
+from tutelage.federation.keys import Member
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 

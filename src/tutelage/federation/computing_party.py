@@ -17,15 +17,22 @@ from tutelage.exceptions import (
     PartyLostError,
     StaleBatchError,
 )
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.home import Home
-from tutelage.federation.members.keys import Member, Role
-from tutelage.federation.messages.batches import Batch
-from tutelage.federation.messages.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.messages.mailbox import Mailbox
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.home import Home
+from tutelage.federation.keys import Member, Role
+from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.noise_shares import SharedMechanism, bit_length, projection_bound
-from tutelage.federation.sharing import MODULUS, PARTIES, SPLIT_NAME_BYTES, decode
+from tutelage.federation.sharing import (
+    MODULUS,
+    PARTIES,
+    SPLIT_NAME_BYTES,
+    SharedMechanism,
+    bit_length,
+    decode,
+    projection_bound,
+)
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
 

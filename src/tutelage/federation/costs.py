@@ -3,19 +3,26 @@
 from dataclasses import replace
 from math import sqrt
 
-from tutelage._validation import integer_at_least, probability
+from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import data_independent, summed_noise
-from tutelage.accounting.exact_composition import gaussian_composition
-from tutelage.budget import PublicEpsilon
+from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, Event, Repeated, SummedNoise
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.messages.envelopes import MOST_PAYLOAD_BYTES
-from tutelage.federation.noise_shares import MOST_BITS, SharedMechanism, at_most, bit_length, event_of_one, parts_of
-from tutelage.federation.sharing import ELEMENT_BYTES, SPLIT_NAME_BYTES
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
+from tutelage.federation.sharing import (
+    ELEMENT_BYTES,
+    MOST_BITS,
+    SPLIT_NAME_BYTES,
+    SharedMechanism,
+    at_most,
+    bit_length,
+    event_of_one,
+    parts_of,
+)
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import LocalMechanism
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 

@@ -6,21 +6,18 @@ from typing import NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, StaleBatchError
 from tutelage.federation import charges
+from tutelage.federation.batches import Batch, write_reports
+from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import event_of_query, require_size
-from tutelage.federation.members.consortium import Consortium
-from tutelage.federation.members.home import Home
-from tutelage.federation.members.keys import Role
-from tutelage.federation.messages.batches import Batch
-from tutelage.federation.messages.envelopes import Header, Kind, seal
-from tutelage.federation.messages.mailbox import Mailbox
-from tutelage.federation.messages.perturbed import write_reports
-from tutelage.federation.messages.standing import standing_of
-from tutelage.federation.noise_shares import SharedMechanism, share_sigmas
-from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
+from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.home import Home
+from tutelage.federation.keys import Role
+from tutelage.federation.mailbox import Mailbox, standing_of
+from tutelage.federation.sharing import SPLIT_NAME_BYTES, SharedMechanism, share_sigmas, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import LocalMechanism

@@ -12,10 +12,10 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from tutelage._typing import FloatArray
-from tutelage._validation import probability
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import probability
 from tutelage.accounting import data_independent
-from tutelage.accounting.curves import RenyiCurve, search_epsilon
+from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 

@@ -8,7 +8,6 @@ from itertools import takewhile
 from math import inf
 from typing import Any, NamedTuple, Self, final
 
-from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import (
     PUBLICATIONS,
     Check,
@@ -21,13 +20,11 @@ from tutelage.events import (
     event_of,
 )
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
-from tutelage.ledger.bookkeeping import AnswerDigest
-from tutelage.ledger.checkpoint import Checkpoint
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Checkpoint, Entry, Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.store import Transaction
-from tutelage.ledger.verification import read_labels
-from tutelage.neighboring import KEY, PrivacyUnit, coded
+from tutelage.ledger.verification import AnswerDigest, read_labels
+from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, round_up
 
 Published = PublicationTest | NoisedCost
 

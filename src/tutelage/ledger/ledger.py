@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, NoReturn, Self, final
 
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import integer_at_least
 from tutelage.events import PUBLICATIONS, Event, event_from_dict
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -27,16 +27,14 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.bookkeeping import AnswerDigest, breach_of
-from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Entry, Kind, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import read_labels, terms_of, verified
-from tutelage.neighboring import PrivacyUnit, coded
+from tutelage.ledger.verification import AnswerDigest, breach_of, read_labels, terms_of, verified
+from tutelage.privacy import PrivacyUnit, coded
 
 _TIMEOUT = 60.0
 _KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
@@ -96,7 +94,7 @@ class Ledger:
     Examples
     --------
     >>> from tutelage.ledger import Ledger
-    >>> from tutelage.neighboring import ONE_TEACHER
+    >>> from tutelage.privacy import ONE_TEACHER
     >>> ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     >>> ledger.state().remaining
     2.0

@@ -9,7 +9,7 @@ from tutelage.events import Event, Repeated
 from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.ledger import Ledger
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 
 
 @final

@@ -17,16 +17,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import final
 
-from tutelage._forks import BriefLock
+from tutelage._internal.forks import BriefLock
 from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
     LedgerStorageError,
     LedgerTamperedError,
 )
-from tutelage.ledger.checkpoint import Checkpoint
 from tutelage.ledger.disk import Room, check_locks
-from tutelage.ledger.entries import Entry, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date

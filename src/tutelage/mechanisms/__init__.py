@@ -1,7 +1,7 @@
 """Vote histogram to released label, plus the event that says what was done."""
 
 from tutelage.mechanisms.base import Mechanism, Release
-from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.confident import ConfidentGNMax, InteractiveGNMax
 from tutelage.mechanisms.local import (
     ClassResponse,
     Decoder,

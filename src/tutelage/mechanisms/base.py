@@ -9,11 +9,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.events import Event, Repeated, settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.mechanisms.base import Mechanism, Release
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 

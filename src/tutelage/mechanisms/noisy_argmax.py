@@ -6,11 +6,11 @@ from typing import ClassVar, final
 import numpy as np
 
 from tutelage import events
-from tutelage._typing import FloatArray, IntArray
-from tutelage._validation import noise_scale
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import noise_scale
 from tutelage.mechanisms.base import Mechanism, Release
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 

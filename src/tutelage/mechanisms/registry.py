@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from tutelage.mechanisms.base import Mechanism
-from tutelage.mechanisms.checked import ConfidentGNMax, InteractiveGNMax
+from tutelage.mechanisms.confident import ConfidentGNMax, InteractiveGNMax
 from tutelage.mechanisms.local import (
     KRandomizedResponse,
     LocalGaussian,

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, positive, probability
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, positive, probability
 from tutelage.accounting import data_independent
-from tutelage.accounting.curves import EpsilonAtOrder, least_epsilon
-from tutelage.accounting.exact_composition import continuous_gaussian_composition, optimal_epsilon
+from tutelage.accounting.composition import continuous_gaussian_composition, optimal_epsilon
+from tutelage.accounting.rdp import EpsilonAtOrder, least_epsilon
 from tutelage.events import NoisyBallot, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax, LocalGaussian
-from tutelage.neighboring import ONE_ENTITY, ONE_TEACHER
+from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 
 Planned = GNMax | LNMax | ExponentialMax | ConfidentGNMax
 _RELATIVE_ORDERS: FloatArray = np.geomspace(0.05, 6, 12)  # λ/σ

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tutelage.budget import PublicEpsilon, round_up
-from tutelage.lints import Finding
 from tutelage.mechanisms import ConfidentGNMax, GNMax, Mechanism
 from tutelage.mechanisms.registry import CENTRAL, Entry
 from tutelage.planning.calibration import Planned
+from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.reporting.lints import Finding
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,27 +7,27 @@ from typing import final
 
 import numpy as np
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, number_between, positive, probability
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.accounting import data_independent
-from tutelage.accounting.curves import search_epsilon
 from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.rdp import search_epsilon
 from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.lints import Finding, lint
 from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
-from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.planning.calibration import Planned, Sketch, calibrated, roughly_calibrated
-from tutelage.planning.expected_labels import (
+from tutelage.planning.options import Option, Plan, PlanPoint
+from tutelage.planning.teacher_model import (
+    TeacherModel,
     TypicalVotes,
     expected_labels,
     expected_without_noise,
     typical_counts,
     typical_votes,
 )
-from tutelage.planning.options import Option, Plan, PlanPoint
-from tutelage.planning.teacher_model import TeacherModel
-from tutelage.progress import progress_bar
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit
+from tutelage.reporting.lints import Finding, lint
 from tutelage.votes import VoteHistogram
 
 _BELOW_NOISELESS = 0.02  # the goal where none is named, and

@@ -4,6 +4,7 @@ Teachers of one kind approach the same classifier as their rows grow. A query ha
 boundary, normal over queries; a teacher of s rows sees it blurred by an error that falls as 1/√s. So hard queries are
 hard for all teachers, and what makes accuracy rise with s makes votes agree. Where it was measured: docs/planning.md.
 The two numbers come from accuracies, or from votes that are public: of teachers of public rows, on public queries.
+How many labels are right after the noise is computed from them.
 """
 
 import math
@@ -11,17 +12,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from tutelage._files import Form, read_arrays
-from tutelage._typing import FloatArray, IntArray
-from tutelage._validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least, number_between, positive
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
 from tutelage.partition import Shards
+from tutelage.planning.calibration import Sketch
 from tutelage.teachers import ensemble_of
 from tutelage.votes import VoteHistogram, tally
 
@@ -390,3 +393,101 @@ def _check_labels(labels: npt.NDArray[Any] | Form, votes: VoteHistogram) -> None
             f"`labels` of ProxyVotes must be {votes.n_queries} class indices below {votes.n_classes}. "
             f"Got {labels.dtype} of shape {labels.shape}."
         )
+
+
+_QUANTILES: FloatArray = (np.arange(64) + 0.5) / 64  # the noise of the right class, in equally likely parts
+_MOST_COUNTS, _TYPICAL = 250, (5, 25)
+
+
+class TypicalVotes(NamedTuple):
+    """Expected votes on equally likely queries, from the hardest to the easiest; arrays of shape (queries,)."""
+
+    right: FloatArray  # for the right class
+    rival: FloatArray  # for the class it is mistaken for
+    other: FloatArray  # for each of the other classes
+    scatter: FloatArray  # variance that the teachers' own chance gives a count
+    others: int  # how many other classes there are
+
+
+class Expected(NamedTuple):
+    """What a query may expect."""
+
+    answered: float  # share of the queries that get an answer
+    right: float  # share of the answers that are right
+
+
+def typical_votes(model: TeacherModel, n_teachers: int, rows_per_teacher: float) -> TypicalVotes:
+    """Return the votes that are expected of this many teachers of this size."""
+    share = right_shares(float(special.ndtri(model.limit)), model.half, rows_per_teacher, model.classes)
+    others = model.classes - 2
+    wrong = np.maximum(-np.expm1(-rows_per_teacher) - share, 0)  # a shard that the hash left empty abstains
+    rival = wrong * (max(model.confusion, 1 / (others + 1)) if others else 1.0)
+    other = (wrong - rival) / others if others else np.zeros_like(share)
+    scatter = n_teachers * (share * (1 - share) + rival * (1 - rival)) / 2
+    return TypicalVotes(n_teachers * share, n_teachers * rival, n_teachers * other, scatter, others)
+
+
+def typical_counts(votes: TypicalVotes) -> IntArray:
+    """Return some typical queries as whole vote counts, shape (at most 25, classes), the right class first."""
+    number = int(np.clip(_MOST_COUNTS / (votes.others + 2), *_TYPICAL))  # exact costs of many classes take long
+    chosen = np.linspace(0, len(votes.right) - 1, number).round().astype(int)
+    wrong = [np.floor(column[chosen] + 1e-9) for column in (votes.rival, *[votes.other] * votes.others)]
+    n_teachers = (votes.right + votes.rival + votes.others * votes.other)[chosen].round()
+    return np.column_stack([n_teachers - np.sum(wrong, axis=0), *wrong]).astype(np.int64)
+
+
+def expected_without_noise(votes: TypicalVotes) -> float:
+    """Return how many queries the plurality of the teachers gets right."""
+    return float(_wins(votes, np.sqrt(votes.scatter + 1e-9), special.ndtri, special.ndtr).mean())
+
+
+def expected_labels(sketch: Sketch, votes: TypicalVotes) -> Expected:
+    """Return how many queries a mechanism answers, and how many of its answers are right.
+
+    The noise is thought continuous and the teachers' own scatter part of it; from a few dozen votes on, that is right
+    to a few tenths of a point.
+    """
+    if sketch.kind not in _RIGHT:
+        raise UnsupportedEventError(f"There is no plan for the mechanism {sketch.kind.__name__}.")
+    right = _RIGHT[sketch.kind](votes, sketch.noise[-1])
+    if sketch.threshold is None:
+        return Expected(1.0, float(right.mean()))
+    most = np.maximum(votes.right, votes.rival)
+    passed = special.ndtr((most - sketch.threshold) / np.sqrt(sketch.noise[0] ** 2 + votes.scatter))
+    return Expected(float(passed.mean()), float((passed * right).sum() / max(passed.sum(), 1e-300)))
+
+
+def _gaussian(votes: TypicalVotes, sigma: float) -> FloatArray:
+    return _wins(votes, np.sqrt(sigma**2 + votes.scatter), special.ndtri, special.ndtr)
+
+
+def _laplace(votes: TypicalVotes, scale: float) -> FloatArray:  # a Laplace variable of scale b has the variance 2b²
+    return _wins(votes, np.sqrt(scale**2 + votes.scatter / 2), _laplace_quantile, _laplace_below)
+
+
+def _exponential(votes: TypicalVotes, scale: float) -> FloatArray:  # Gumbel noise of scale b has the variance π²b²/6
+    spread = np.sqrt(scale**2 + votes.scatter * 6 / np.pi**2)
+    return 1 / (1 + _odds(votes.rival, votes, spread) + votes.others * _odds(votes.other, votes, spread))
+
+
+_RIGHT = {GNMax: _gaussian, ConfidentGNMax: _gaussian, LNMax: _laplace, ExponentialMax: _exponential}
+
+
+def _wins(votes: TypicalVotes, spread: FloatArray, quantile, below) -> FloatArray:
+    """Return how likely the right class has the largest of independent noisy counts, shape (queries,)."""
+    noise = quantile(_QUANTILES)
+    against_rival = below(((votes.right - votes.rival) / spread)[:, None] + noise)
+    against_other = below(((votes.right - votes.other) / spread)[:, None] + noise)
+    return (against_rival * against_other**votes.others).mean(axis=1)
+
+
+def _laplace_quantile(share: FloatArray) -> FloatArray:
+    return np.where(share < 0.5, np.log(2 * share), -np.log(2 * (1 - share)))
+
+
+def _laplace_below(value: FloatArray) -> FloatArray:
+    return np.where(value < 0, np.exp(np.minimum(value, 0)) / 2, 1 - np.exp(-np.maximum(value, 0)) / 2)
+
+
+def _odds(count: FloatArray, votes: TypicalVotes, spread: FloatArray) -> FloatArray:
+    return np.exp(np.clip((count - votes.right) / spread, -700, 700))

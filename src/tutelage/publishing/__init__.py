@@ -2,11 +2,17 @@
 
 from tutelage.publishing.cost_envelope import PrivateReach, reach_of
 from tutelage.publishing.proposal import Proposal, propose
-from tutelage.publishing.publish import choose_release, publish
+from tutelage.publishing.publish import (
+    Publication,
+    SmoothedPublication,
+    choose_release,
+    publish,
+    publish_epsilon,
+    publish_smoothed,
+    recalled_publication,
+)
 from tutelage.publishing.recording import record
 from tutelage.publishing.smooth_plan import SmoothPlan, plan_smooth_release
-from tutelage.publishing.smoothed import SmoothedPublication, publish_smoothed
-from tutelage.publishing.tested import Publication, publish_epsilon, recalled_publication
 
 __all__ = [
     "PrivateReach",

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import Composed, Event, PublicationTest, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.ledger import History, Ledger
-from tutelage.publishing.coverage import all_but, check_complete, check_covered
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proof import SLACK, at_limits, last_test, proposal_behind
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.recording import proposal_of, record_of
-from tutelage.publishing.tested import Publication, publication_of
+from tutelage.publishing.publish import Publication, publication_of
+from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 
 _FORMAT = 2  # 1 held the test and not the proposal
 

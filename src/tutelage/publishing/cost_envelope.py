@@ -12,10 +12,9 @@ from typing import NoReturn, final
 import numpy as np
 from scipy import ndimage
 
-from tutelage._typing import FloatArray, IntArray
-from tutelage.accounting import Accountant, data_independent, three_outcomes
-from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.three_outcomes import (
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.accounting import Accountant, argmax_bound, data_independent
+from tutelage.accounting.argmax_bound import (
     Noise,
     Positions,
     divergence,
@@ -23,9 +22,10 @@ from tutelage.accounting.three_outcomes import (
     excess_of_one_count,
     excess_of_two,
 )
+from tutelage.accounting.exact import ExactCosts
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
@@ -127,7 +127,7 @@ def _per_query(
 ) -> tuple[FloatArray, IntArray]:
     """Return bounds for the distinct queries, shape (distinct, steps + 1), and how often each occurs."""
     if isinstance(event, Check):
-        noise = three_outcomes.gaussian_noise(event.sigma, order)
+        noise = argmax_bound.gaussian_noise(event.sigma, order)
         if noise is not None:
             needed, repeats = np.unique(_needed(event, votes, offsets), return_counts=True)
             return check_reach(noise, order, needed, steps), repeats
@@ -138,7 +138,7 @@ def _per_query(
         noise = _argmax_noise(event, order)
         if noise is not None:
             rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
-            envelope = envelope_of(noise, three_outcomes.positions_of(noise), order)
+            envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
             return argmax_reach(envelope, rows, steps), repeats
     raise UnsupportedEventError(
         f"No publishable bound on the exact cost of {type(event).__name__} is known for {votes.n_classes} classes, "
@@ -146,10 +146,10 @@ def _per_query(
     )
 
 
-def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> three_outcomes.Noise | None:
+def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> argmax_bound.Noise | None:
     if isinstance(event, NoisyArgmaxLaplace):
-        return three_outcomes.laplace_noise(event.scale, order)
-    return three_outcomes.gaussian_noise(event.sigma, order)
+        return argmax_bound.laplace_noise(event.scale, order)
+    return argmax_bound.gaussian_noise(event.sigma, order)
 
 
 def _needed(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
@@ -198,7 +198,7 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
     noise : Noise
         Law of the noise on every count.
     positions : Positions
-        `three_outcomes.positions_of(noise)`.
+        `argmax_bound.positions_of(noise)`.
     order : float
         Rényi order λ > 1.
     """

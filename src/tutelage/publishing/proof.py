@@ -12,16 +12,15 @@ from math import isclose
 from typing import NamedTuple
 
 from tutelage.accounting import data_independent
-from tutelage.budget import PublicEpsilon, round_up
 from tutelage.events import PUBLICATIONS, Check, Composed, Event, PublicationTest, Repeated, counted, event_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import History
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.publishing.coverage import all_but, check_complete, check_covered
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.recording import TESTED, proposal_of, record_of
-from tutelage.publishing.tested import proposed_epsilon
-from tutelage.report import PrivacyCard
+from tutelage.publishing.publish import proposed_epsilon
+from tutelage.publishing.recording import TESTED, all_but, check_complete, check_covered, proposal_of, record_of
+from tutelage.reporting import PrivacyCard
 
 SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 

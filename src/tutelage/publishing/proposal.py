@@ -16,12 +16,12 @@ from typing import Any, Self, final
 import numpy as np
 from scipy import optimize
 
-from tutelage._typing import FloatArray
-from tutelage._validation import integer_at_least, number_between, probability
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, PublicationTest, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NothingToGainError, UnsupportedEventError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
 FORMAT = 1

@@ -1,19 +1,321 @@
-"""Either road to a published ε: choose one on public votes, before anyone sees the private ones, then publish by it."""
+"""Publish an ε that rests on the votes: tested or noised, as chosen on public votes before anyone saw these."""
 
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
+from typing import NamedTuple, final
 
+import numpy as np
 import numpy.typing as npt
 
-from tutelage.accounting import Accountant
-from tutelage.exceptions import NothingToGainError, UnsupportedEventError
+from tutelage.accounting import Accountant, data_independent
+from tutelage.events import Composed, Event, PublicationTest
+from tutelage.exceptions import InvalidParameterError, LedgerMismatchError, NothingToGainError, UnsupportedEventError
 from tutelage.ledger import Ledger
-from tutelage.noise import NoiseSource
-from tutelage.publishing.proposal import Proposal, propose
-from tutelage.publishing.smooth_plan import SmoothPlan, plan_smooth_release
-from tutelage.publishing.smooth_sensitivity import SmoothCosts
-from tutelage.publishing.smoothed import SmoothedPublication, publish_smoothed
-from tutelage.publishing.tested import Publication, publish_epsilon
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.privacy import PublicEpsilon
+from tutelage.publishing.cost_envelope import reach_of
+from tutelage.publishing.proposal import REFUSED, Proposal, propose
+from tutelage.publishing.recording import (
+    accounted_in,
+    all_but,
+    check_covered,
+    check_recorded,
+    drawn_once,
+    publication_key,
+)
+from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
+from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
+
+_TESTED_METHOD = (
+    "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
+    "this outcome, test included"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What may be published after a test; all of it is public.
+
+    Parameters
+    ----------
+    passed : bool
+        Whether the test passed.
+    epsilon : PublicEpsilon
+        What may be claimed for this outcome: what was proposed, or else what holds for any votes.
+    data_independent : PublicEpsilon
+        What holds for any votes and either outcome, the test included; always to be shown beside the other.
+    """
+
+    passed: bool
+    epsilon: PublicEpsilon
+    data_independent: PublicEpsilon
+
+
+def publish_epsilon(
+    released: Accountant,
+    ledger: Ledger,
+    proposal: Proposal,
+    queries: npt.ArrayLike,
+    *,
+    question: str = "",
+    noise: NoiseSource | None = None,
+) -> Publication:
+    """Return the ε that may be published of all that a ledger paid for, after the test that the proposal describes.
+
+    The test is charged to the ledger before it is drawn, and remembered: the same again is the same at no cost. Further
+    proposals are further tests: each one's ε pays for those before it, and their δ share the ledger's, at which all are
+    claimed. What is claimed where it does not pass holds if the number of queries was fixed, or limited, in advance.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released, with the private votes behind it: `LabelingSession.accountant` or `.released`.
+        One filled by hand must hold the very counts that noise was added to, or what is published is false.
+    ledger : Ledger
+        The ledger that paid for it.
+    proposal : Proposal
+        From `propose` on public votes, recorded in the ledger (`record`) before the first label was released.
+    queries : array of shape (queries, ...)
+        The public rows that were asked, in that order: what the test is remembered by, beside the proposal and the
+        events. Nothing private may decide whether a test is remembered.
+    question : str, optional
+        What was voted on, as in `LabelingSession`.
+    noise : NoiseSource, optional
+        `SystemNoise()` by default.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has no room for the test. Nothing was spent or drawn.
+    InvalidDataError
+        If something was added to the accountant without votes, or `queries` is empty.
+    PublicationsExhaustedError
+        If the ledger's δ has no room for that of the proposal beside those of earlier publications.
+    LedgerMismatchError
+        If what was released is not what the ledger paid for, also where the test is remembered and labels were released
+        since; if the ledger does not hold the proposal, or it protects another unit.
+    UnsupportedEventError
+        If the costs of something released cannot be bounded around the votes.
+    """
+    noise = known_noise(noise, "publish_epsilon")
+    asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
+    passed = ledger.recall([asked.query]).get(asked.query)
+    if passed is None:
+        history = ledger.history()
+        check_recorded(proposal, history)
+        check_covered(accounted_in(released), history)
+        reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
+        chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
+        passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
+    return _covering(asked, bool(passed[0]), released, ledger, proposal)
+
+
+def recalled_publication(
+    released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
+) -> Publication | None:
+    """Return what this very test came to if it was drawn before; its votes are counted and not looked at.
+
+    Parameters
+    ----------
+    released, ledger, proposal, queries, question
+        As for `publish_epsilon`.
+
+    Raises
+    ------
+    LedgerMismatchError
+        If the ledger paid for labels that the test was not about.
+    """
+    asked = _asked(released, ledger, proposal, queries, question, simulated=False)
+    passed = ledger.recall([asked.query]).get(asked.query)
+    return None if passed is None else _covering(asked, bool(passed[0]), released, ledger, proposal)
+
+
+class _Asked(NamedTuple):
+    """What was released, the test as it is charged, and what it is remembered by; all of it public."""
+
+    labels: Composed
+    test: PublicationTest
+    query: bytes
+
+
+def _asked(
+    released: Accountant,
+    ledger: Ledger,
+    proposal: Proposal,
+    queries: npt.ArrayLike,
+    question: str,
+    *,
+    simulated: bool,
+) -> _Asked:
+    labels = released.charged()
+    if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
+        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose again.")
+    test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
+    about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}
+    return _Asked(labels, test, publication_key(ledger, {**about, "question": question}, queries))
+
+
+def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger, proposal: Proposal) -> Publication:
+    """Return what is claimed of a test that was drawn, once it is found to cover what the ledger paid for by now."""
+    history = ledger.history()
+    check_covered(accounted_in(released), history)
+    earlier = all_but(history.publications, asked.test)
+    return publication_of(proposal, passed, asked.labels, asked.test, earlier, ledger.delta)
+
+
+def publication_of(
+    proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
+) -> Publication:
+    """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
+    whole = Composed((labels, test, *earlier))
+    otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
+    claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]
+    if passed:
+        proposed = proposed_epsilon(proposal, earlier)
+        claims = [
+            PublicEpsilon(proposed, delta, proposal.unit, _TESTED_METHOD, proposal.order, whole.is_simulated, True),
+            replace(otherwise, delta=delta),
+        ]
+    independent = data_independent.epsilon(whole, delta)
+    return Publication(passed, min(claims, key=lambda claim: claim.epsilon), independent)
+
+
+def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
+    """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
+    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
+    return proposal.epsilon + float(before)
+
+
+_NOISED_METHOD = (
+    "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
+    "release included"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SmoothedPublication:
+    """What may be published after a cost was noised; all of it is public.
+
+    Parameters
+    ----------
+    released : int
+        The noised cost, in steps of the plan's grid; it may be negative.
+    epsilon : PublicEpsilon
+        What may be claimed for this outcome, at most what holds for any votes.
+    data_independent : PublicEpsilon
+        What holds for any votes and any outcome, the release included; always to be shown beside the other.
+    """
+
+    released: int
+    epsilon: PublicEpsilon
+    data_independent: PublicEpsilon
+
+
+def publish_smoothed(
+    released: Accountant,
+    ledger: Ledger,
+    plan: SmoothPlan,
+    queries: npt.ArrayLike,
+    *,
+    question: str = "",
+    noise: NoiseSource | None = None,
+) -> SmoothedPublication:
+    """Return the ε that may be published of what was released, after noise was added to its data-dependent cost.
+
+    The release is charged to the ledger before noise is drawn, and remembered: the same again is the same at no cost.
+    Further publications from the same ledger are releases of their own; each one's ε pays for those before it.
+
+    Parameters
+    ----------
+    released : Accountant
+        What was released, with the private votes: `LabelingSession.accountant`.
+        One filled by hand must hold the very counts that noise was added to, or what is published is false.
+    ledger : Ledger
+        The ledger that paid for it.
+    plan : SmoothPlan
+        From `plan_smooth_release` on public votes, recorded in the ledger (`record`) before the labels were asked.
+    queries : array of shape (queries, ...)
+        The public rows that were asked, in that order: what the publication is remembered by, beside the plan and the
+        events. Nothing private may decide whether a publication is remembered.
+    question : str, optional
+        What was voted on, as in `LabelingSession`.
+    noise : NoiseSource, optional
+        `SystemNoise()` by default.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the plan is for fewer releases than there were. Nothing was spent or drawn.
+    BudgetExceededError
+        If the budget has no room for the release. Nothing was spent or drawn.
+    LedgerMismatchError
+        If votes, plan and ledger are not about the same unit of privacy; if what was released is not what the ledger
+        paid for, also where the release is remembered and labels were released since; if the ledger does not hold the
+        plan.
+    UnsupportedEventError
+        If the papers have no bound for something released, or no budget like this one could pay for the release.
+    InvalidDataError
+        If something was added to the accountant without votes, or `queries` is empty.
+    """
+    noise = known_noise(noise, "publish_smoothed")
+    labels = released.charged()
+    if {part.event.unit for part in labels.flatten()} != {plan.unit}:
+        raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan again.")
+    _check_covered(released, plan)
+    event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
+    about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
+    query = publication_key(ledger, about, queries)
+    remembered = ledger.recall([query]).get(query)
+    if remembered is None:
+        history = ledger.history()
+        check_recorded(plan, history)
+        check_covered(accounted_in(released), history)
+        costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
+        remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
+    history = ledger.history()  # newer than the release
+    check_covered(accounted_in(released), history)
+    return _claimed(remembered[0], plan, labels, event, all_but(history.publications, event), ledger.delta)
+
+
+def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
+    """Return the private cost with its margin and noise, on the public grid."""
+    deviation = plan.deviation(costs.smooth_sensitivity(plan.smoothness))
+    raised = np.ceil((costs.cost() + plan.margin.of(deviation)) / plan.grid)
+    return int(raised) + int(noise.discrete_gaussian(deviation / plan.grid, (1,))[0])
+
+
+def _claimed(
+    noised: int, plan: SmoothPlan, labels: Event, event: Event, earlier: tuple[Event, ...], delta: float
+) -> SmoothedPublication:
+    whole = Composed((labels, event, *earlier))
+    independent = data_independent.epsilon(whole, delta)
+    before = float(data_independent.rdp(Composed(earlier), np.array([plan.order])).values[0]) if earlier else 0.0
+    claims = [
+        PublicEpsilon(
+            plan.epsilon(noised, before), delta, plan.unit, _NOISED_METHOD, plan.order, whole.is_simulated, True
+        ),
+        _otherwise(whole, plan, delta),
+    ]
+    return SmoothedPublication(noised, min(claims, key=lambda claim: claim.epsilon), independent)
+
+
+def _otherwise(whole: Event, plan: SmoothPlan, delta: float) -> PublicEpsilon:
+    """Return what is claimed where the noised cost comes out larger than what holds for any votes."""
+    found = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
+    method = f"{found.method}; a noised cost was drawn and came out larger"
+    return PublicEpsilon(found.epsilon, delta, plan.unit, method, found.order, whole.is_simulated)
+
+
+def _check_covered(released: Accountant, plan: SmoothPlan) -> None:
+    if most_sensitive(released, plan.order) > plan.most * (1 + 1e-9):
+        raise InvalidParameterError(
+            "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
+            "Publish the data-independent epsilon; next time, plan for the most that may be released."
+        )
+
 
 Road = Proposal | SmoothPlan
 
@@ -44,7 +346,7 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []
-    for road in (_tested, partial(_noised, ledger_order=ledger_order)):
+    for road in (_planned_tested, partial(_planned_noised, ledger_order=ledger_order)):
         try:
             found.append(road(proxy, delta))
         except (NothingToGainError, UnsupportedEventError) as refusal:
@@ -90,12 +392,12 @@ def publish(
     return publish_smoothed(released, ledger, road, queries, question=question, noise=noise)
 
 
-def _tested(proxy: Accountant, delta: float) -> tuple[float, Road]:
+def _planned_tested(proxy: Accountant, delta: float) -> tuple[float, Road]:
     proposal = propose(proxy, delta)
     return proposal.epsilon, proposal
 
 
-def _noised(proxy: Accountant, delta: float, ledger_order: float | None) -> tuple[float, Road]:
+def _planned_noised(proxy: Accountant, delta: float, ledger_order: float | None) -> tuple[float, Road]:
     """Return the plan with the ε that it would publish of the public votes, were the noise zero."""
     plan = plan_smooth_release(proxy, delta, ledger_order=ledger_order)
     costs = SmoothCosts(proxy, plan.order)

@@ -1,13 +1,63 @@
-"""A proposal or plan as an entry of the ledger, made before its first label: its order and every other number fixed."""
+"""What a ledger knows of publications: the proposals recorded in it, what one covers, and what it came to.
+
+A proposal or plan is an entry made before the first label, its order and every other number fixed. What a publication
+covers is decided here for every road to a published ε, every card and every run. It is charged, drawn once, and
+remembered by public values only, for spending shows what is remembered.
+"""
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.accounting import Accountant
+from tutelage.events import Event, Repeated, counted
+from tutelage.exceptions import InvalidDataError, LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import History, Ledger
+from tutelage.ledger.history import Published
+from tutelage.privacy import spelled_out
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.smooth_plan import SmoothPlan
+
+
+def check_covered(accounted: Counter[Event], history: History) -> None:
+    """Refuse an ε of less than every answer that a ledger gave, or of anything that it did not pay for.
+
+    Batches that were interrupted gave no answer. Answers of the student's own may be counted as the teachers'.
+    """
+    check_complete(accounted, history)
+    if accounted - history.paid:
+        raise LedgerMismatchError(
+            "An epsilon is published only of labels that the ledger paid for, and this one would cover others. Pass "
+            "the ledger that paid for them, or account only for what was released through this one."
+        )
+
+
+def check_complete(accounted: Counter[Event], history: History) -> None:
+    """Refuse an ε that leaves out an answer of the ledger; `check_covered` without its second half."""
+    if history.given - accounted:
+        raise LedgerMismatchError(
+            "The ledger paid for labels that this publication does not cover: another session's, or later ones. An "
+            "epsilon that was published before them covers only what was released until then. Publish one of all "
+            "labels (`LabelingSession.released` accounts for those of earlier sessions), or the worst-case epsilon of "
+            "the ledger."
+        )
+
+
+def accounted_in(released: Accountant) -> Counter[Event]:
+    """Return how often each kind of answer happened of which an accountant holds the votes."""
+    return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
+
+
+def all_but(published: tuple[Published, ...], one: Published) -> tuple[Published, ...]:
+    """Return publications without one that equals `one`, which is among them."""
+    place = published.index(one)
+    return published[:place] + published[place + 1 :]
+
 
 TESTED, NOISED = "proposal", "smooth-plan"
 
@@ -89,3 +139,19 @@ def _check_orders(recorded: tuple[dict[str, Any], ...], delta: float) -> None:
 
 def _orders(recorded: tuple[dict[str, Any], ...]) -> set[float]:
     return {one["order"] for one in recorded}
+
+
+def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
+    """Return the keyed hash under which a publication is remembered."""
+    rows = np.asarray(queries)
+    if rows.ndim == 0 or not len(rows):
+        raise InvalidDataError("`queries` of a publication must hold the public rows that were asked. Got none.")
+    return ledger.query_hashes(about, rows[None], former=spelled_out(about))[0]
+
+
+def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:
+    """Return what a publication that is not remembered yet comes to: charged first, then drawn, then stored."""
+    remembered, reservation = ledger.reserve_new(event, [query])
+    if reservation is None:  # another process was quicker
+        return remembered[query][0]
+    return ledger.settle(reservation, {query: (draw(),)}, event).labels[query][0]

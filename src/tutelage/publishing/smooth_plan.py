@@ -12,14 +12,13 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from tutelage._typing import FloatArray
-from tutelage._validation import positive, probability
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import positive, probability
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.curves import RenyiCurve
-from tutelage.budget import PublicEpsilon
+from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import NoisedCost, settings_of
 from tutelage.exceptions import InvalidParameterError, NothingToGainError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
 CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: what holds for any votes, instead

@@ -13,8 +13,8 @@ from typing import NamedTuple, NoReturn, final
 
 import numpy as np
 
-from tutelage._typing import FloatArray, IntArray
-from tutelage.accounting import Accountant, bounds_2017, bounds_2018, data_independent
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.votes import VoteHistogram
@@ -97,7 +97,7 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
         shift = 0.0 if offsets is None else offsets
         passes = (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
         return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"
-    behind, wins_ties = bounds_2017.gaps(votes)
+    behind, wins_ties = pate2017.gaps(votes)
     return Needed(behind.astype(np.int64) + ~wins_ties, tail)
 
 
@@ -134,7 +134,7 @@ def unsupported(event: Event) -> UnsupportedEventError:
 def _laplace_difference(scale: float) -> Tail:
     """Return the tail of the difference of two discrete Laplace variables: docs/proofs/bounds_2017.md."""
     reach = ceil(_LAPLACE_REACH * scale) + 1
-    log = bounds_2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+    log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
     return _of_upper_half(reach, log[:1], log[1:], 2)
 
 
@@ -291,12 +291,12 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
     """Return the bound of the paper for each log q, in nats."""
     match event:
         case NoisyArgmaxLaplace(scale=scale):
-            return bounds_2017.log_moments(log_q, scale, np.array([order - 1]))[:, 0] / (order - 1)
+            return pate2017.log_moments(log_q, scale, np.array([order - 1]))[:, 0] / (order - 1)
         case NoisyArgmaxGaussian(sigma=sigma):
-            return bounds_2018.answer_costs(log_q, sigma, np.array([order]))[:, 0]
+            return pate2018.answer_costs(log_q, sigma, np.array([order]))[:, 0]
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             # One count moves by one where two do in an argmax: docs/proofs/bounds_2018.md.
-            return bounds_2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
+            return pate2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
         case _:
             raise unsupported(event)
 

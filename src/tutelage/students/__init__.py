@@ -5,8 +5,7 @@ Networks need the torch extra and are loaded when they are first named.
 
 from typing import TYPE_CHECKING, Any
 
-from tutelage.students.base import SemiSupervisedClassifier
-from tutelage.students.fitting import fit_student
+from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.propagation import LabelPropagationStudent
 from tutelage.students.registry import STUDENTS, default_student, student_named
 from tutelage.students.selection import SELECTORS, selector_named

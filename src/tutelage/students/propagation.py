@@ -12,9 +12,9 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 from sklearn.utils.validation import has_fit_parameter
 
-from tutelage._fitting import fit_clone, require_classifier
-from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least, number_between
+from tutelage._internal.fitting import fit_clone, require_classifier
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 

@@ -11,9 +11,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import get_tags
 
-from tutelage._fitting import fit_clone
-from tutelage._typing import ABSTAIN, FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least, number_between
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 

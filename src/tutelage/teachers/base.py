@@ -9,11 +9,11 @@ from typing import Any, NoReturn, Protocol, Self, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import Ballots, FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
-from tutelage.neighboring import PrivacyUnit
 from tutelage.partition import Shards
+from tutelage.privacy import PrivacyUnit
 
 
 def teacher_seed(seed: int, number: int) -> int:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
-from tutelage._validation import integer_at_least, positive
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicCovariance
 from tutelage.teachers.base import FittedTeachers, LabelledShards

@@ -12,12 +12,12 @@ from typing import Any, Self, final
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 
-from tutelage._fitting import fit_clone
-from tutelage._typing import ABSTAIN, Ballots, IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.forests import with_fast_forests

@@ -11,12 +11,12 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._files import Form, read_arrays
-from tutelage._streams import own_streams
-from tutelage._typing import ABSTAIN, Ballots
-from tutelage._validation import integer_at_least
+from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.streams import own_streams
+from tutelage._internal.typing import ABSTAIN, Ballots
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
-from tutelage.neighboring import PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble
 from tutelage.teachers.parallel import withheld
 
@@ -48,7 +48,7 @@ class CallableTeachers(Ensemble):
     Examples
     --------
     >>> import numpy as np
-    >>> from tutelage.neighboring import ONE_TEACHER
+    >>> from tutelage.privacy import ONE_TEACHER
     >>> from tutelage.teachers import CallableTeachers
     >>> def in_the_word(examples):
     ...     return lambda texts: [int(any(word in text for word in examples)) for text in texts]

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage._typing import Matrix
+from tutelage._internal.typing import Matrix
 
 _LARGEST_INT = 2**31 - 1
 _LARGEST_VALUE = 1e30  # sums of larger ones may overflow in single precision, where scikit-learn has rules of its own

@@ -9,8 +9,8 @@ from typing import Any, Self, final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabelledShards, public_rows

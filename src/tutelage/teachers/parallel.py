@@ -6,9 +6,11 @@ its worker while no other teacher is in flight is given up. Whether a teacher is
 alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
 """
 
+import os
 import signal
 import sys
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,13 +25,14 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import sklearn
-from joblib import delayed, parallel_config
+from joblib import Parallel, delayed, parallel_config
+from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
+from joblib.externals.loky import reusable_executor
 from joblib.parallel import get_active_backend
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from tutelage._forks import BriefLock, repair_in_child
-from tutelage._parallel import parallel
-from tutelage._streams import own_streams, stream_may_come
+from tutelage._internal.forks import BriefLock, repair_in_child
+from tutelage._internal.streams import own_streams, stream_may_come
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
 # What joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
@@ -406,3 +409,40 @@ def _libraries(kind: str) -> ThreadpoolController:
 @lru_cache(maxsize=2)
 def _libraries_after(_imports: int, kind: str) -> ThreadpoolController:
     return ThreadpoolController().select(user_api=kind)
+
+
+_BEAT = 0.5  # seconds
+_parents: list[object] = []  # kept, for letting go of workers would end them
+
+
+def parallel(n_jobs: int | None, **options: Any) -> Any:
+    """Return `joblib.Parallel(n_jobs, **options)`, whose processes would otherwise outlive this one by minutes."""
+    backend: Any = get_active_backend()[0]
+    if isinstance(backend, LokyBackend | MultiprocessingBackend):
+        theirs = backend.backend_kwargs
+        arguments = os.getpid(), theirs.get("initializer"), theirs.get("initargs", ())
+        options |= {"initializer": _start_worker, "initargs": arguments}
+    return Parallel(n_jobs=n_jobs, **options)
+
+
+def _start_worker(parent: int, initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+    # Linux could send a signal instead, but does so already when the thread ends that started the worker.
+    threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+    if initializer is not None:
+        initializer(*arguments)
+
+
+def _end_after(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_BEAT)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _leave_workers_to_parent() -> None:
+    """Let a forked child start workers of its own: those that it sees belong to its parent, and so does their lock."""
+    shared: Any = reusable_executor
+    _parents.append(shared._executor)
+    shared._executor, shared._executor_lock = None, threading.RLock()
+
+
+repair_in_child(_leave_workers_to_parent)

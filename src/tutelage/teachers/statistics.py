@@ -10,8 +10,8 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, Ballots, FloatArray, IntArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 

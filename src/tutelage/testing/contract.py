@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
-from tutelage._typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
 from tutelage.events import Check, Event, InteractiveCheck, Repeated, counted
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release

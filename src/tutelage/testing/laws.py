@@ -8,7 +8,7 @@ from math import ceil, factorial
 
 import numpy as np
 
-from tutelage._typing import FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.events import (
     Check,
     Composed,

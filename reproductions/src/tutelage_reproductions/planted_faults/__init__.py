@@ -4,7 +4,7 @@ A check that catches no fault shows nothing: this is the check of the checks. Th
 De Cristofaro (2024, arXiv:2406.13985) on public code of PATE-GAN, and more.
 """
 
-from tutelage.progress import progress_bar
+from tutelage._internal.progress import progress_bar
 from tutelage_reproductions.planted_faults.bounds import (
     BASE_TEN,
     DELTA_PER_QUERY,

@@ -5,11 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from tutelage._typing import IntArray
+from tutelage._internal.typing import IntArray
 from tutelage.compat import perform_analysis
 from tutelage.exceptions import TutelageError
 from tutelage.ledger import Ledger
-from tutelage.neighboring import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 

@@ -6,14 +6,14 @@ from typing import final
 
 import numpy as np
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.events import Event, NoisyArgmaxGaussian
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
-from tutelage.neighboring import ONE_TEACHER, PrivacyUnit
 from tutelage.noise import NoiseSource, SimulationNoise
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students.selection import PublicKnowledge
 from tutelage.students.selection.rules import class_balanced
 from tutelage.votes import VoteHistogram

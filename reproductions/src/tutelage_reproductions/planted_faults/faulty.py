@@ -9,11 +9,11 @@ from typing import final
 
 import numpy as np
 
-from tutelage._typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms import Mechanism, Release
-from tutelage.neighboring import PrivacyUnit
 from tutelage.noise import NoiseSource, SystemNoise
+from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 _SIGMA, _THRESHOLD = 2.0, 6.0

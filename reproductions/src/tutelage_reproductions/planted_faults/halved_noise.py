@@ -5,14 +5,14 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage._typing import ABSTAIN, IntArray
-from tutelage.audit.fresh_noise import law_p_value
+from tutelage._internal.typing import ABSTAIN, IntArray
+from tutelage.audit.checklist import law_p_value
 from tutelage.events import Repeated
 from tutelage.exceptions import AsPrintedWarning
 from tutelage.mechanisms import ClassResponse, InteractiveGNMax, LocalMechanism, Mechanism
 from tutelage.mechanisms.registry import ENTRIES, Entry
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.noise import NoiseSource, SystemNoise
+from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import discrete_gaussian_masses, label_law
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Check, Fault

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tutelage._typing import Ballots, IntArray, Matrix
+from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage.audit.overlap import entities_in_several_shards
 from tutelage.audit.sensitivity import MakeBallots, audit_sensitivity
-from tutelage.neighboring import ONE_TEACHER
 from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import ClassMeans, ensemble_of
 from tutelage_reproductions.planted_faults.fault import Fault
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
 
-from tutelage import _validation
-from tutelage._forks import LongLock
+from tutelage._internal import validation
+from tutelage._internal.forks import LongLock
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.mpc.links import (
     Failure,
     FrameKind,
     Link,
+    Transcript,
     certificate_bytes,
     certificate_of,
     context_for,
     watch,
 )
 from tutelage.federation.mpc.session import Session
-from tutelage.federation.mpc.transcript import Transcript
 from tutelage.federation.sharing import PARTIES
 
 KEY_BYTES = 16
@@ -235,8 +235,8 @@ def run_party(
     and what it claims to be must agree. Parties exchange no pickled objects. Whoever is refused is not answered, and
     the parties go on waiting for the right one.
     """
-    timeout = _validation.positive(timeout, "timeout", "run_party")
-    deadline = _validation.positive(deadline, "deadline", "run_party")
+    timeout = validation.positive(timeout, "timeout", "run_party")
+    deadline = validation.positive(deadline, "deadline", "run_party")
     _check(me, endpoints)
     _check_listen(listen)
     _outside_a_loop()
@@ -283,14 +283,14 @@ def _outside_a_loop() -> None:
 def _check(me: int, endpoints: Sequence[Endpoint]) -> None:
     if len(endpoints) != PARTIES:
         raise InvalidParameterError(f"`endpoints` of run_party must be {PARTIES}. Got {len(endpoints)}.")
-    if _validation.integer_at_least(me, 0, "me", "run_party") >= PARTIES:
+    if validation.integer_at_least(me, 0, "me", "run_party") >= PARTIES:
         raise InvalidParameterError(f"`me` of run_party must be 0, 1 or 2. Got {me}.")
     if len({certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints}) != PARTIES:
         raise InvalidParameterError("`endpoints` of run_party must have a certificate each. Two have the same.")
 
 
 def _check_listen(listen: tuple[str, int] | None) -> None:
-    if listen is not None and not 1 <= _validation.integer_at_least(listen[1], 1, "listen", "run_party") <= _LAST_PORT:
+    if listen is not None and not 1 <= validation.integer_at_least(listen[1], 1, "listen", "run_party") <= _LAST_PORT:
         raise InvalidParameterError(f"`listen` of run_party must have a port of at most {_LAST_PORT}. Got {listen[1]}.")
 
 

@@ -8,11 +8,10 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import _validation
+from tutelage._internal import validation
 from tutelage.exceptions import FederationError, InvalidParameterError
-from tutelage.federation.mpc.links import Failure, FrameKind, Link
+from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript
 from tutelage.federation.mpc.runtime import MOST_BITS, ArrayRuntime
-from tutelage.federation.mpc.transcript import Transcript
 from tutelage.federation.sharing import MODULUS, PARTIES, ElementArray, encode
 
 REPETITIONS = 40
@@ -191,7 +190,7 @@ class Session:
         their summands. A vector whose projections all stay within the bound passes; one with an entry beyond
         twice the bound, up to half the modulus, passes each with probability ½ at most.
         """
-        bound = _validation.integer_at_least(bound, 1, "bound", "oversized")
+        bound = validation.integer_at_least(bound, 1, "bound", "oversized")
         if bound >= 2 ** (MOST_BITS - 1):
             raise InvalidParameterError(f"`bound` of oversized must be below 2^{MOST_BITS - 1}. Got {bound}.")
         _check_array(vectors, "vectors")
@@ -217,7 +216,7 @@ def _check_blocks(blocks: list[ElementArray], bits: int) -> None:
     _check_array(blocks[0], "votes")
     if not blocks[0].shape[1] or any(np.shape(block) != blocks[0].shape for block in blocks):
         raise InvalidParameterError("`votes` and `check` of labels must be of one shape, (queries, classes >= 1).")
-    if not 2 <= _validation.integer_at_least(bits, 2, "bits", "labels") <= MOST_BITS:
+    if not 2 <= validation.integer_at_least(bits, 2, "bits", "labels") <= MOST_BITS:
         raise InvalidParameterError(f"`bits` of labels must be at most {MOST_BITS}. Got {bits}.")
 
 

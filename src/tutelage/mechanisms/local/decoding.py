@@ -9,12 +9,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import ABSTAIN, FloatArray, IntArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidParameterError
-from tutelage.mechanisms.local.base import ClassResponse, LocalMechanism
-from tutelage.mechanisms.local.gaussian import LocalGaussian
-from tutelage.mechanisms.local.randomized_response import KRandomizedResponse
+from tutelage.mechanisms.local.randomizers import ClassResponse, KRandomizedResponse, LocalGaussian, LocalMechanism
 
 _MOST_STEPS = 2000
 _SETTLED = 1e-7  # largest change of a share in one step

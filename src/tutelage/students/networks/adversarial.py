@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
-from tutelage._typing import ABSTAIN
-from tutelage._validation import integer_at_least, number_between, positive
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
-from tutelage.progress import progress_bar
 from tutelage.students.networks.base import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
 
 _NOISE_SIZE = 100

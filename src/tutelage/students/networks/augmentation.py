@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tutelage._fitting import require_classifier
-from tutelage._typing import ABSTAIN
-from tutelage._validation import integer_at_least, number_between, positive
+from tutelage._internal.fitting import require_classifier
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.networks import ResidualNetwork
-from tutelage.students.fitting import fit_student
+from tutelage.students.base import fit_student
 from tutelage.students.networks.base import NetworkStudent, network_from
 
 _ELASTIC_GRID = 4  # nodes a side between which displacements are interpolated

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import device_named, drawing_from
 from tutelage.students.base import SemiSupervisedClassifier

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tutelage._typing import ABSTAIN
-from tutelage._validation import integer_at_least, number_between, probability
-from tutelage.progress import progress_bar
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent
 from tutelage.students.networks.base import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
 

@@ -7,9 +7,9 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from tutelage._typing import ABSTAIN
-from tutelage._validation import integer_at_least
-from tutelage.progress import progress_bar
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.validation import integer_at_least
 from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent, LabelledRows
 from tutelage.students.networks.base import (
     AveragedNetwork,

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn import functional
 
-from tutelage._typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.networks import TwoConvolutions, drawing_from
 from tutelage.students.networks.base import in_batches
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.selection.base import PublicKnowledge, QuerySelector
 from tutelage.students.selection.experts import BinaryExperts
 from tutelage.students.selection.rules import (
     FirstRows,
     GivenRows,
     LeastConfident,
     Medoids,
+    PublicKnowledge,
+    QuerySelector,
     RandomRows,
     TypiClust,
     class_balanced,

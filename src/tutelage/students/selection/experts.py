@@ -11,12 +11,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from tutelage._fitting import fit_clone
-from tutelage._typing import FloatArray, IntArray
-from tutelage._validation import integer_at_least, probability
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.students.selection.base import PublicKnowledge, QuerySelector
-from tutelage.students.selection.rules import flat_rows
+from tutelage.students.selection.rules import PublicKnowledge, QuerySelector, flat_rows
 
 _SEEDS = 2**32
 

@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._typing import FloatArray, IntArray
-from tutelage._validation import integer_at_least
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.students.selection.base import PublicKnowledge, QuerySelector
-from tutelage.students.selection.rules import flat_rows
+from tutelage.students.selection.rules import PublicKnowledge, QuerySelector, flat_rows
 
 _SEEDS = 2**32
 

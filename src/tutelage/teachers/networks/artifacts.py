@@ -10,10 +10,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from tutelage._files import open_private
-from tutelage._typing import ABSTAIN, Ballots, Matrix
+from tutelage._internal.files import open_private
+from tutelage._internal.typing import ABSTAIN, Ballots, Matrix
 from tutelage.exceptions import InvalidDataError
-from tutelage.teachers.networks import alone, together
+from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.recipe import Network, Weights
 
 
@@ -90,11 +90,11 @@ class KeepVotes:
 
     def of_one(self, weights: Weights) -> Ballots:
         """Return a network's votes; abstentions if there are no weights."""
-        return alone.vote(self.network, weights, self._rows(), self.n_classes) if weights else self.of_none()
+        return sequential.vote(self.network, weights, self._rows(), self.n_classes) if weights else self.of_none()
 
     def of_stack(self, weights: Sequence[Weights]) -> Iterable[Ballots]:
         """Return the votes of each network."""
-        return together.vote(self.network, weights, self._rows(), self.n_classes)
+        return vectorized.vote(self.network, weights, self._rows(), self.n_classes)
 
     def _rows(self) -> torch.Tensor:
         return torch.from_numpy(self.queries).to(self.network.torch_device())

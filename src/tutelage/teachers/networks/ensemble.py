@@ -11,17 +11,17 @@ import numpy.typing as npt
 import torch
 from joblib import parallel_config
 
-from tutelage._typing import Ballots, IntArray, Matrix
-from tutelage._validation import integer_at_least
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.progress import progress_bar
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
-from tutelage.teachers.networks import alone, together
+from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.artifacts import Keep, KeepVotes, KeepWeights, WeightsFile
 from tutelage.teachers.networks.recipe import Network, Weights
-from tutelage.teachers.networks.together import Shard
+from tutelage.teachers.networks.vectorized import Shard
 from tutelage.teachers.parallel import Job, guarded, train_each
 
 _TOGETHER = 250  # networks in one stack; more would not make small kernels larger, only take more memory
@@ -279,11 +279,11 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
 
 
 def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
-    together.refuse_unstackable(network.module(n_classes, 0))
+    vectorized.refuse_unstackable(network.module(n_classes, 0))
     device = network.torch_device()
     empty = np.zeros((0, *row_shape), dtype=np.float32), np.zeros(0, dtype=np.int64)
     try:
-        together.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
+        vectorized.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
             "`factory` of Network makes a module that cannot be trained together with others; use engine='alone'. It "
@@ -295,13 +295,13 @@ def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int
     if len(y) == 0:
         return keep.of_none()
     shard = _shard(X, y, seed, network.torch_device())
-    return keep.of_one(alone.train(network, shard.X, shard.y, n_classes, seed))
+    return keep.of_one(sequential.train(network, shard.X, shard.y, n_classes, seed))
 
 
 def _trained_together(
     shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: Keep[Product]
 ) -> Iterable[Product]:
-    return keep.of_stack(together.train(network, shards, n_classes, seed))
+    return keep.of_stack(vectorized.train(network, shards, n_classes, seed))
 
 
 def _asked(weights: Weights, keep: KeepVotes) -> Ballots:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, final
 import torch
 from torch import nn
 
-from tutelage._validation import integer_at_least, number_between, positive
+from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import device_named, drawing_from
 

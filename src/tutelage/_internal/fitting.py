@@ -1,0 +1,50 @@
+"""Fitting a clone of a scikit-learn classifier the way teachers and students share."""
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.utils.validation import has_fit_parameter
+
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage.exceptions import InvalidParameterError
+
+
+def fit_clone(
+    estimator: Any, X: Matrix, y: npt.NDArray[Any], seed: int, sample_weight: FloatArray | None = None
+) -> Any:
+    """Return a clone of `estimator` fitted on at least one row; where all of `y` is one class, its constant answer.
+
+    Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, for it prints the losses of one shard,
+    and every ``memory``, for it files rows of one shard where others may read them.
+    Many classifiers refuse a single class; a teacher that failed there would fail because of private labels.
+    Weights of rows, shape (rows,), are passed on to an estimator that takes them, and to no other.
+    """
+    if np.all(y == y[0]):
+        return DummyClassifier(strategy="most_frequent").fit(X, y)
+    fresh: Any = clone(estimator)
+    if fresh is estimator:  # it says so of itself, but a teacher must not carry on where another stopped
+        fresh = deepcopy(estimator)
+    unset = {
+        name: seed
+        for name, value in fresh.get_params().items()
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    loud = {name: False for name in fresh.get_params() if name.split("__")[-1] == "verbose"}
+    cached = {name: None for name in fresh.get_params() if name.split("__")[-1] == "memory"}
+    fresh.set_params(**unset, **loud, **cached)
+    if sample_weight is None or not has_fit_parameter(fresh, "sample_weight"):
+        return fresh.fit(X, y)
+    return fresh.fit(X, y, sample_weight=sample_weight)
+
+
+def require_classifier(value: Any, name: str, owner: str) -> None:
+    """Raise InvalidParameterError if `value` is no scikit-learn classifier."""
+    if not isinstance(value, BaseEstimator) or not is_classifier(value):
+        raise InvalidParameterError(
+            f"`{name}` of {owner} must be a scikit-learn classifier, for example RandomForestClassifier(). "
+            f"Got {value!r:.80}."
+        )

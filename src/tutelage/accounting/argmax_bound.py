@@ -1,0 +1,348 @@
+"""The data-independent Rényi cost of a noisy argmax, from the three outcomes that a moved ballot can tell apart.
+
+Given the noise of every class but the two that the ballot leaves and enters, only three outcomes remain: those two and
+the best of the others. Rényi divergence is quasi-convex, so the worst position of the three bounds every histogram of
+any number of classes; it is searched by branch and bound. Proofs: docs/proofs/three_outcomes.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, exp, inf, pi, sqrt
+from typing import cast, final
+
+import numpy as np
+from scipy import special
+
+from tutelage._internal.typing import FloatArray, IntArray
+
+_LATTICE = 1400  # positions along one axis: beyond it the positions of a wider noise are taken in cells
+_WIDEST = 20_000  # votes that noise is followed to; wider noise is left to the older bounds
+_NARROWEST = 0.3  # σ or scale; below it powers overflow, and nothing is private anyway
+_GAUSSIAN_REACH = 7.5  # the noise is followed to so many σ beyond where the order tilts it
+_GAUSSIAN_ORDERS = (0.5, 4.0)  # orders up to so many σ share a table; beyond the last nothing is gained
+_LAPLACE_REACH = 16.0  # scales
+_LAPLACE_ORDER = 50.0  # orders up to so many scales
+_LEAST_ORDER = 1 + 1e-6  # φ loses its digits below
+_SPANS = (64, 16, 4, 1)  # sizes of the cells, in lattice positions
+_TOLERANCE = 2e-4  # relative: cells that could raise the cost by less are not searched further
+_UPWARD = 1 + 1e-6  # covers the rounding of the tables
+
+
+def laplace_argmax(scale: float, order: float) -> float:
+    """Return the largest Rényi divergence of a noisy argmax with discrete Laplace noise, rounded upward.
+
+    Parameters
+    ----------
+    scale : float
+        Scale b of the noise on every count, in votes.
+    order : float
+        Rényi order λ > 1.
+
+    Returns
+    -------
+    float
+        Nats, for any number of classes and any votes; infinity where it is not computed.
+    """
+    return _argmax(laplace_noise(scale, order), order)
+
+
+def gaussian_argmax(sigma: float, order: float) -> float:
+    """Return the largest Rényi divergence of a noisy argmax with discrete Gaussian noise, rounded upward.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of the noise on every count, in votes.
+    order : float
+        Rényi order λ > 1.
+
+    Returns
+    -------
+    float
+        Nats, for any number of classes and any votes; infinity where it is not computed.
+    """
+    return _argmax(gaussian_noise(sigma, order), order)
+
+
+def gaussian_check(sigma: float, order: float) -> float:
+    """Return the largest Rényi divergence of whether a count reaches a threshold, with discrete Gaussian noise.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of the noise, in votes.
+    order : float
+        Rényi order λ > 1.
+
+    Returns
+    -------
+    float
+        Nats, for any threshold and any votes; infinity where it is not computed.
+    """
+    noise = gaussian_noise(sigma, order)
+    if noise is None or order < _LEAST_ORDER:
+        return inf
+    return float(divergence(float(excess_of_one_count(noise, order).max()) + noise.outside(order), order))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Noise:
+    """A log-concave noise on −reach..reach, and that of a class with one vote less and one vote more."""
+
+    reach: int
+    here: FloatArray  # f(w)
+    fewer: FloatArray  # f(w + 1): the class that lost a vote
+    more: FloatArray  # f(w − 1): the class that gained one
+    outside: Callable[[float], float]  # E[φ] beyond the reach, by order, either direction
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Positions:
+    """Log probabilities of the three outcomes on a lattice of positions, before the move and after it.
+
+    Position (x, y): the class that loses a vote beats the best other where its noise is at least x, the class that
+    gains one where its noise is at least y. `loser[t][y − x, x]` and `gainer[t][x − y, y]` are the log probabilities
+    that these two win, and `other_x[t][x] + other_y[t][y]` that the third does, at time t = 0, 1.
+    """
+
+    step: int  # votes between positions
+    last: int  # positions are numbered 0..last
+    largest_ratio: float  # no log ratio of two outcomes is larger
+    loser: tuple[FloatArray, FloatArray]
+    gainer: tuple[FloatArray, FloatArray]
+    other_x: tuple[FloatArray, FloatArray]
+    other_y: tuple[FloatArray, FloatArray]
+
+    def three(self, x: IntArray, y: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return log probabilities before and after, shape (3, …): loser, gainer, other."""
+        before, after = (
+            np.stack(
+                [
+                    self.loser[time][y - x + self.last, x],
+                    self.gainer[time][x - y + self.last, y],
+                    self.other_x[time][x] + self.other_y[time][y],
+                ]
+            )
+            for time in (0, 1)
+        )
+        return before, after
+
+    def two(self, difference: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the same, shape (2, …), where the third is far behind, by x − y."""
+        before, after = (
+            np.stack([self.loser[time][self.last - difference, 0], self.gainer[time][self.last + difference, 0]])
+            for time in (0, 1)
+        )
+        return before, after
+
+
+def _argmax(noise: Noise | None, order: float) -> float:
+    if noise is None or order < _LEAST_ORDER:
+        return inf
+    positions = positions_of(noise)
+    one = float(excess_of_one_count(noise, order).max())
+    two = float(excess_of_two(positions, order).max())
+    three = _worst_of_three_outcomes(positions, order, max(one, two))
+    return float(divergence(max(one, two, three) + noise.outside(order), order))
+
+
+def divergence(excess: FloatArray | float, order: float) -> FloatArray:
+    """Return the Rényi divergence that E[φ] amounts to, in nats, rounded upward."""
+    return np.log1p(excess * _UPWARD) / (order - 1)
+
+
+def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
+    """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach.
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise.
+    order : float
+        Rényi order λ > 1.
+    """
+    at_least = [np.cumsum(density[::-1])[::-1] for density in (noise.here, noise.fewer)]
+    below = [np.cumsum(density) for density in (noise.here, noise.fewer)]
+    before, after = (np.log([above[1:], under[:-1]]) for above, under in zip(at_least, below, strict=True))
+    ratio = before - after
+    return np.maximum(_excess(after, ratio, ratio, order), _excess(before, -ratio, -ratio, order))
+
+
+def excess_of_two(positions: Positions, order: float) -> FloatArray:
+    """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound.
+
+    Parameters
+    ----------
+    positions : Positions
+        Where the outcomes may stand.
+    order : float
+        Rényi order λ > 1.
+    """
+    low = np.arange(-positions.last, positions.last + (positions.step == 1))
+    high = low + (positions.step > 1)
+    return _cell_excess(positions.two(low), positions.two(high), None, positions.largest_ratio, order)
+
+
+def excess_at(positions: Positions, x: IntArray, y: IntArray, order: float) -> FloatArray:
+    """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each.
+
+    Parameters
+    ----------
+    positions : Positions
+        Where the outcomes may stand.
+    x, y : integer arrays of one shape
+        Positions of the class that loses a vote and of the one that gains it.
+    order : float
+        Rényi order λ > 1.
+    """
+    return _bound(positions, x, y, 0 if positions.step == 1 else 1, order)
+
+
+def _worst_of_three_outcomes(positions: Positions, order: float, best: float) -> float:
+    """Return the worst E[φ] over all positions, or the best known where it is larger, by branch and bound."""
+    corner = np.arange(0, positions.last + 1, _SPANS[0])
+    x, y = (axis.ravel() for axis in np.meshgrid(corner, corner, indexing="ij"))
+    finest = 0 if positions.step == 1 else 1
+    upper = np.zeros(0)
+    for span, next_span in zip(_SPANS, (*_SPANS[1:], 0), strict=True):
+        best = max(best, float(_bound(positions, x, y, 0, order).max(initial=0)))
+        upper = _bound(positions, x, y, span - 1 + finest, order)
+        hopeful = upper > best * (1 + _TOLERANCE)
+        x, y, upper = x[hopeful], y[hopeful], upper[hopeful]
+        if next_span:
+            shift = np.arange(0, span, next_span)
+            x, y = (
+                axis.ravel()
+                for axis in np.broadcast_arrays(x[:, None, None] + shift[:, None], y[:, None, None] + shift)
+            )
+            inside = (x <= positions.last) & (y <= positions.last)
+            x, y = x[inside], y[inside]
+    return max(best * (1 + _TOLERANCE), float(upper.max(initial=0)))
+
+
+def _bound(positions: Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
+    """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
+    far_x, far_y = np.minimum(x + span, positions.last), np.minimum(y + span, positions.last)
+    favours_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
+    favours_gainer = positions.three(far_x, y)
+    favours_other = positions.three(far_x, far_y)
+    return _cell_excess(favours_loser, favours_gainer, favours_other, positions.largest_ratio, order)
+
+
+def _cell_excess(
+    favours_loser: tuple[FloatArray, FloatArray],
+    favours_gainer: tuple[FloatArray, FloatArray],
+    favours_other: tuple[FloatArray, FloatArray] | None,
+    largest_ratio: float,
+    order: float,
+) -> FloatArray:
+    """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio."""
+    with np.errstate(invalid="ignore"):
+        smallest = favours_loser[0] - favours_loser[1]
+        largest = favours_gainer[0] - favours_gainer[1]
+    smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)  # an outcome that cannot be there
+    largest = np.where(np.isfinite(largest), largest, largest_ratio)
+    most: list[FloatArray] = []
+    for time in (0, 1):
+        mass = [favours_loser[time][0], favours_gainer[time][1]]
+        most.append(np.stack(mass if favours_other is None else [*mass, favours_other[time][2]]))
+    forward = _excess(most[1], smallest, largest, order)
+    return np.maximum(forward, _excess(most[0], -largest, -smallest, order))
+
+
+def _excess(log_mass: FloatArray, smallest: FloatArray, largest: FloatArray, order: float) -> FloatArray:
+    """Return Σ_o Q_o max φ_λ(t) over t from smallest to largest; o is the first axis."""
+    worst = np.maximum(_phi(smallest, order), _phi(largest, order))
+    return (np.exp(log_mass) * worst).sum(axis=0)
+
+
+def _phi(ratio: FloatArray, order: float) -> FloatArray:
+    return np.maximum(np.expm1(order * ratio) - order * np.expm1(ratio), 0)
+
+
+@lru_cache(maxsize=2)
+def positions_of(noise: Noise) -> Positions:
+    """Return the probabilities of the three outcomes at every position that `noise` can reach."""
+    width = 2 * noise.reach + 1
+    step = ceil(width / _LATTICE)
+    last = ceil(width / step)
+    laws = (noise.here, noise.here), (noise.fewer, noise.more)
+    # The loser wins a tie of how far the two beat the other; the opposite tie-break is this one with roles swapped.
+    loser = tuple(_log_wins(loses, gains, 0, step, last) for loses, gains in laws)
+    gainer = tuple(_log_wins(gains, loses, 1, step, last) for loses, gains in laws)
+    at = np.minimum(np.arange(last + 1) * step, width)
+    with np.errstate(divide="ignore"):
+        other = [[np.log(np.append(0, np.cumsum(density)))[at] for density in law] for law in laws]
+        ratio = np.log(noise.here) - np.log(noise.fewer), np.log(noise.here) - np.log(noise.more)
+    return Positions(
+        step=step,
+        last=last,
+        largest_ratio=float(np.abs(ratio[0]).max() + np.abs(ratio[1]).max()),
+        loser=(loser[0], loser[1]),
+        gainer=(gainer[0], gainer[1]),
+        other_x=(other[0][0], other[1][0]),
+        other_y=(other[0][1], other[1][1]),
+    )
+
+
+def _log_wins(own: FloatArray, rival: FloatArray, strictly: int, step: int, last: int) -> FloatArray:
+    """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x."""
+    padded = np.zeros(last * step)
+    padded[: len(own)] = own
+    side = last * step + strictly
+    below = np.concatenate([np.zeros(side), np.cumsum(rival)])
+    below = np.append(below, np.full(side + len(padded) + last * step + 1 - len(rival), below[-1]))
+    windows = np.lib.stride_tricks.sliding_window_view(below, len(padded))[: 2 * last * step + 1 : step]
+    wins = np.zeros((2 * last + 1, last + 1))
+    for row, window in enumerate(windows):
+        wins[row, :last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]
+    with np.errstate(divide="ignore"):
+        return np.log(wins)
+
+
+def laplace_noise(scale: float, order: float) -> Noise | None:
+    """Return the law of discrete Laplace noise of this scale, in votes, for orders up to `order`, or None."""
+    return _laplace_of(scale) if order <= _LAPLACE_ORDER * scale else None
+
+
+@lru_cache(maxsize=8)
+def _laplace_of(scale: float) -> Noise | None:
+    reach = ceil(_LAPLACE_REACH * scale) + 2
+    if reach > _WIDEST or scale < _NARROWEST:
+        return None
+    w = np.arange(-reach - 1, reach + 2)
+    density = np.tanh(0.5 / scale) * np.exp(-np.abs(w) / scale)
+    beyond = 4 * exp(-(reach - 1) / scale)  # either of two counts beyond the reach, or one vote before it
+
+    def outside(order: float) -> float:
+        return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
+
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+
+
+def gaussian_noise(sigma: float, order: float) -> Noise | None:
+    """Return the law of discrete Gaussian noise of this σ, in votes, for orders up to `order`, or None."""
+    tilts = [tilt for tilt in _GAUSSIAN_ORDERS if order <= tilt * sigma]
+    if not tilts or (_GAUSSIAN_REACH + tilts[0]) * sigma > _WIDEST or sigma < _NARROWEST:
+        return None
+    return _gaussian_to(sigma, ceil((_GAUSSIAN_REACH + tilts[0]) * sigma) + 2)
+
+
+@lru_cache(maxsize=8)
+def _gaussian_to(sigma: float, reach: int) -> Noise:
+    w = np.arange(-reach - 1, reach + 2)
+    log_density = -(w**2) / (2 * sigma**2)
+    density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
+    norm = max(1.0, sigma * sqrt(2 * pi))
+
+    def beyond(distance: float) -> float:  # P(Z ≥ distance) at most, for noise around any real number
+        return (exp(-(distance**2) / (2 * sigma**2)) + sigma * sqrt(2 * pi) * special.ndtr(-distance / sigma)) / norm
+
+    def outside(order: float) -> float:  # φ(t) ≤ e^{λt} + λ − 1
+        tilted = exp(order * (order - 1) / sigma**2) * beyond(reach - order)
+        return 4 * float(tilted + (order - 1) * beyond(reach - 1))
+
+    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)

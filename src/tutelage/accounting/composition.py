@@ -1,0 +1,208 @@
+"""Exact (ε, δ) of many answers of one mechanism, from the distribution of their summed privacy loss.
+
+All values are rounded upward: an error budget is added to δ before ε is searched, and the search ends from above.
+Proofs: docs/proofs/data_independent.md.
+"""
+
+from collections.abc import Callable
+from math import log, sqrt
+
+import numpy as np
+from scipy import special
+
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least, noise_scale
+
+_MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
+_SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
+_LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
+_LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
+_MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
+_LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
+_FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
+_FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalising log E[cos θX], which only σ < 2 needs
+_FFT_REACH = 12.0  # the sum is followed to 12 standard deviations, beyond which its mass is below 1e-30
+_FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
+
+
+def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
+    """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure loss of one release, in nats.
+    count : int
+        Number of releases.
+    delta : float
+        Target δ in (0, 1).
+
+    Returns
+    -------
+    float
+        ε in nats, or infinity where there are more releases than are summed one by one or δ is below 1e-300.
+    """
+    count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
+    return optimal_epsilon(epsilon, count, delta)
+
+
+def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
+    """Return `pure_dp_composition` of a count that is known to be a plain int ≥ 0, for a search."""
+    if count > _MOST_TERMS or delta < _LEAST_DELTA:
+        return np.inf
+    losers = np.arange(count + 1)
+    log_ways = special.gammaln(count + 1) - special.gammaln(losers + 1) - special.gammaln(count - losers + 1)
+    log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
+    mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
+    losses = (count - 2 * losers) * epsilon
+
+    def delta_at(target: float) -> float:
+        # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
+        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
+
+    return _smallest_epsilon(delta_at, delta, upper=count * epsilon)
+
+
+def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
+    """Return the exact ε of `count` adaptive releases, the loss of each dominated by one law on a lattice.
+
+    Parameters
+    ----------
+    masses : array of shape (losses,)
+        Probability of loss top − i·step under the law that dominates.
+    top, step : float
+        Largest loss, and the distance between losses, in nats.
+    count : int
+        Number of releases.
+    delta : float
+        Target δ in (0, 1).
+
+    Returns
+    -------
+    float
+        ε in nats, rounded upward, or infinity where there are more losses than are summed one by one or δ is below
+        1e-280.
+    """
+    count = integer_at_least(count, 0, "count", "lattice_composition")
+    if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
+        return np.inf
+    mass = _convolution_power(masses, count) * (1 + _SLACK)
+    losses = count * top - step * np.arange(len(mass))
+
+    def delta_at(target: float) -> float:
+        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
+
+    return _smallest_epsilon(delta_at, delta, upper=count * top)
+
+
+def gaussian_composition(sigma: float, count: int, delta: float) -> float:
+    """Return the exact ε of `count` answers with discrete Gaussian noise on every count, rounded upward.
+
+    One moved ballot shifts two counts by one, so the loss of all answers together is that of 2·count unit shifts, a
+    function of the sum S of 2·count discrete Gaussians; its distribution comes from the characteristic function.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of the noise, in votes.
+    count : int
+        Number of answers.
+    delta : float
+        Target δ in (0, 1).
+
+    Returns
+    -------
+    float
+        ε in nats, or infinity where the sum is too wide to follow or δ too small for double precision.
+    """
+    sigma = noise_scale(sigma, "sigma", "gaussian_composition")
+    count = integer_at_least(count, 0, "count", "gaussian_composition")
+    if count == 0:
+        return 0.0
+    shifts = 2 * count
+    reach = int(np.ceil(_FFT_REACH * sqrt(shifts) * sigma)) + 1
+    points = 1 << (2 * reach).bit_length()
+    error = _FFT_ERROR + (_FFT_ERROR_PER_SHIFT * shifts if sigma < 2 else 0.0)
+    if points > _FFT_MOST or delta <= 2 * error:
+        return np.inf
+    mass = np.fft.irfft(np.exp(shifts * _log_characteristic(sigma, points)), points)
+    sums = np.fft.fftfreq(points, 1 / points)
+    losses = (shifts - 2 * sums) / (2 * sigma**2)  # Σ log P(x)/P(x − 1) = Σ (1 − 2x)/(2σ²)
+    mass = np.maximum(mass, 0)
+
+    def delta_at(target: float) -> float:
+        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
+
+    return _smallest_epsilon(delta_at, delta, upper=float(losses.max()))
+
+
+def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> float:
+    """Return the exact ε of `count` answers with *continuous* Gaussian noise, for comparison with the discrete.
+
+    The composition is μ-Gaussian with μ = √(2·count)/σ (Dong, Roth and Su 2022, Corollary 3.3; Balle and Wang 2018,
+    Theorem 8).
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise, in votes.
+    count : int
+        Number of answers.
+    delta : float
+        Target δ in (0, 1).
+    """
+    sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
+    count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
+    mu = sqrt(2 * count) / sigma
+    if mu == 0:
+        return 0.0
+    if mu < _LEAST_MU:
+        return np.inf
+
+    def delta_at(target: float) -> float:
+        lost = np.exp(target + special.log_ndtr(-target / mu - mu / 2))
+        return float(special.ndtr(-target / mu + mu / 2) - lost)
+
+    return _smallest_epsilon(delta_at, delta, upper=mu**2 / 2 + mu * sqrt(2 * log(1 / delta)))
+
+
+def _convolution_power(masses: FloatArray, count: int) -> FloatArray:
+    """Return the masses of a sum of `count` variables; only positive numbers are added, so digits stay."""
+    power = np.ones(1)
+    for bit in bin(count)[2:]:
+        power = np.convolve(power, power)
+        if bit == "1":
+            power = np.convolve(power, masses)
+    return power
+
+
+def _log_characteristic(sigma: float, points: int) -> FloatArray:
+    """Return log E[cos(θX)] of the discrete Gaussian at the frequencies of a real FFT of `points`.
+
+    By Poisson summation both sums have positive terms only, so nothing cancels and every frequency is accurate to
+    rounding; log E is what is multiplied by the number of variables.
+    """
+    theta = 2 * np.pi * np.arange(points // 2 + 1) / points
+    images = 2 * np.pi * np.arange(1, 2 + int(np.ceil(9 / (2 * np.pi * sigma))))  # farther images are below 1e-17
+
+    def log_theta_sum(angle: FloatArray) -> FloatArray:
+        log_sum = -((sigma * angle) ** 2) / 2
+        for image in images:
+            for shifted in (angle - image, angle + image):
+                log_sum = np.logaddexp(log_sum, -((sigma * shifted) ** 2) / 2)
+        return log_sum
+
+    return np.minimum(log_theta_sum(theta) - log_theta_sum(np.zeros(1)), 0)
+
+
+def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: float) -> float:
+    """Return the smallest ε ≥ 0 with delta_at(ε) ≤ delta, from above, for a decreasing delta_at."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, upper
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+    return high

@@ -1,0 +1,389 @@
+"""The law of the released label at a histogram, and at every histogram that one moved ballot makes of it.
+
+A law is kept as the log probability of each outcome and the log ratio to its neighbour's probability, together with a
+bound on the error of that ratio, so that costs can be rounded upward. Proofs: docs/proofs/exact.md.
+
+Moves are indexed by source and target class; the last source and the last target stand for abstention (and, where
+classes far behind were put aside, for those classes too).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import log
+from typing import cast, final
+
+import numpy as np
+from scipy import special
+
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.accounting import noise_pmf
+from tutelage.accounting.noise_pmf import NoiseGrid, NoiseLaw
+
+ROUNDING = 4e-12  # relative error of a ratio of two sums of positive terms; many times what was ever seen
+_LOG_ROUNDING = 2.0**-49  # relative error of a logarithm, which is the absolute one of what it is the logarithm of
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Remainder:
+    """Outcomes put aside: log mass at each value of the noisy maximum, and how far any move can change it."""
+
+    log_mass: FloatArray  # (queries, values), an upper bound
+    log_more: FloatArray  # largest log ratio, ≥ 0
+    log_less: FloatArray  # smallest log ratio, ≤ 0
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MoveLaws:
+    """Laws of a chunk of histograms and of all their neighbours.
+
+    `log_mass` broadcasts against `log_ratio` of shape (queries, sources, targets, outcomes); `slack` bounds the error
+    of `log_ratio`; `possible` of shape (queries, sources, targets) masks the moves that exist; `sources` of shape
+    (queries, sources) holds the class that a moved ballot leaves, −1 for the last one.
+    """
+
+    log_mass: FloatArray
+    log_ratio: FloatArray
+    slack: FloatArray
+    possible: np.ndarray
+    sources: IntArray
+    remainder: Remainder | None = None
+
+
+def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
+    """Return the laws of argmax_j (n_j + Z_j), ties to the lowest index.
+
+    Parameters
+    ----------
+    counts : integer array of shape (queries, classes)
+        Private votes.
+    may_enter : boolean array of shape (queries,)
+        Where some teacher abstained, so that a ballot may enter.
+    law : NoiseLaw
+        The distribution of Z.
+    kept : int
+        Number of classes with the most votes that are outcomes of their own; the others are bounded together.
+    """
+    queries, classes = counts.shape
+    rows = np.arange(len(counts))[:, None]
+    order = np.argsort(-counts, axis=1, kind="stable")
+    near = np.sort(order[:, :kept], axis=1)  # in class order, which decides ties
+    gaps = counts.max(axis=1, keepdims=True) - counts
+    far_gaps = gaps[rows, order[:, kept:]]
+    field = _Field.spanning(law, gaps[rows, near], far_gaps, classes)
+    mass, weights = field.winners()
+    change, error = field.changes(weights)
+    ratio, slack = _log_ratio(change, error, ROUNDING - _LOG_ROUNDING * mass[:, None, None, :])
+    slack += 2 * field.grid.quadrature_error
+    if far_gaps.shape[1]:
+        ratio, slack = field.cover_far_moves(weights, ratio, slack)
+    else:
+        _follow_one_by_one(law, counts, mass, ratio, slack)
+    sources = np.concatenate([near, np.full((queries, 1), -1)], axis=1)
+    possible = _possible(counts[rows, near], may_enter)
+    far_has_ballots = np.any(counts[rows, order[:, kept:]] > 0, axis=1)
+    possible[:, kept, :] |= far_has_ballots[:, None]
+    possible[:, kept, kept] = far_has_ballots | (may_enter & (far_gaps.shape[1] > 0))
+    return MoveLaws(mass[:, None, None, :], ratio, slack, possible, sources, field.remainder())
+
+
+def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
+    """Return the laws of P(j) ∝ exp(n_j/scale), in closed form: source wins, target wins, another class wins."""
+    log_p = special.log_softmax((counts - counts.max(axis=1, keepdims=True)) / scale, axis=1)
+    log_p = _with_abstention(log_p, np.full((len(counts), 1), -np.inf))
+    log_others = _log_mass_of_the_others(log_p)
+    # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
+    mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None, :], log_others), axis=-1)
+    source, target, others = np.moveaxis(np.exp(mass), -1, 0)
+    fewer, more = np.expm1(-1 / scale), np.expm1(1 / scale)
+    fewer_votes = np.where(np.arange(len(log_p.T)) < counts.shape[1], -1 / scale, 0.0)[None, :, None]
+    more_votes = -fewer_votes.swapaxes(1, 2)
+    with np.errstate(divide="ignore"):
+        # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
+        change = source * fewer + target * more
+        whole: FloatArray = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
+        log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
+    ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
+    slack = 4e-15 * (1 / scale + np.abs(ratio))
+    return MoveLaws(mass, ratio, slack, _possible(counts, may_enter), _all_sources(counts))
+
+
+def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
+    """Return the laws of argmax_j (n_j + E_j), E_j exponential with mean `scale`, by exact Gauss quadrature."""
+    classes = counts.shape[1]
+    here = _log_permute_and_flip(counts, scale)
+    step = np.concatenate([np.eye(classes, dtype=np.int64), np.zeros((1, classes), dtype=np.int64)])
+    there = np.empty((len(counts), classes + 1, classes + 1, classes))
+    for source in range(classes + 1):  # one at a time, for memory
+        moved = counts[:, None, :] - step[source] + step
+        there[:, source] = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(moved.shape)
+    ratio = there - here[:, None, None, :]
+    slack = ROUNDING * (1 + np.abs(ratio)) / 100 - _LOG_ROUNDING * (here[:, None, None, :] + there)
+    return MoveLaws(here[:, None, None, :], ratio, slack, _possible(counts, may_enter), _all_sources(counts))
+
+
+def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: float) -> MoveLaws:
+    """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail.
+
+    Parameters
+    ----------
+    counts : integer array of shape (queries, classes)
+        Private votes.
+    may_enter : boolean array of shape (queries,)
+        Where some teacher abstained, so that a ballot may enter.
+    needed : integer array of shape (queries, classes)
+        Public thresholds.
+    sigma : float
+        Parameter of the noise.
+    """
+    margins = counts - needed
+    margin = margins.max(axis=1)
+    without = _with_abstention(np.maximum(_largest_of_the_others(margins), margins - 1), margin[:, None])
+    entered = _with_abstention(margins + 1, np.full((len(counts), 1), np.iinfo(np.int64).min))
+    step = np.maximum(without[:, :, None], entered[:, None, :]) - margin[:, None, None]
+    reach = int(np.abs(margin).max()) + 2
+    grid = noise_pmf.discrete_gaussian(sigma).build(-reach, reach, 2)
+    fails, passes = reach - 1 - margin, reach + margin  # Z ≤ −margin − 1, and by symmetry Z ≤ margin
+    mass = np.stack([grid.log_below[passes], grid.log_below[fails]], axis=-1)
+    up, down = step > 0, step < 0
+    # Small changes keep their digits as ratios, large ones as logarithms.
+    steps = np.diff(grid.log_below)
+    rises = np.where(np.append(steps, 0) > log(2), np.append(steps, 0), np.log1p(grid.gain))[:, None, None]
+    falls = np.append(-np.inf, np.where(steps > log(2), -steps, np.log1p(np.maximum(grid.loss[1:], -0.75))))
+    falls = falls[:, None, None]
+    passing = np.select([up, down], [rises[passes], falls[passes]], 0.0)
+    failing = np.select([up, down], [falls[fails], rises[fails]], 0.0)
+    ratio = np.stack([passing, failing], axis=-1)
+    slack = ROUNDING * (np.abs(ratio) + np.where(np.abs(ratio) > 0.6, -mass[:, None, None, :], 0))
+    return MoveLaws(mass[:, None, None, :], ratio, slack, _possible(counts, may_enter), _all_sources(counts))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Field:
+    """The noise of each class along the values that the noisy maximum can take, one row per histogram."""
+
+    grid: NoiseGrid
+    gaps: IntArray  # (queries, kept): votes behind the plurality
+    far_gaps: IntArray  # (queries, classes put aside), ascending
+    start: int  # first value of the noisy maximum, in votes relative to the most votes
+    length: int  # grid steps
+
+    @classmethod
+    def spanning(cls, law: NoiseLaw, gaps: IntArray, far_gaps: IntArray, classes: int) -> "_Field":
+        """Return the field on a grid wide enough for every outcome of these histograms."""
+        widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
+        low = int(np.floor(-(1 - law.midway) * widest - law.below))
+        high = int(np.ceil(law.above))
+        grid = law.build(low - 1, high + widest + 1, classes)
+        return cls(grid, gaps, far_gaps, low, (high - low) * grid.per_vote)
+
+    def along(self, table: FloatArray, gaps: IntArray, *, below: bool = False) -> FloatArray:
+        """Return `table` at x = value − count, or just below it where ties are lost; shape (*gaps.shape, values)."""
+        windows = np.lib.stride_tricks.sliding_window_view(table, self.length)[:, :: self.grid.stride]
+        first = self.start * self.grid.per_vote - self.grid.lo - (self.grid.tie_shift if below else 0)
+        return windows[first + gaps * self.grid.per_vote]
+
+    def winners(self) -> tuple[FloatArray, FloatArray]:
+        """Return log P(class wins) and the law of the noisy maximum given that it does, for each kept class."""
+        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
+        beaten = self.along(self.grid.log_below, self.gaps)
+        beaten_strictly = self.along(self.grid.log_below, self.gaps, below=True)
+        log_joint = self.along(self.grid.log_density, self.gaps) + self.grid.log_weight[phase]
+        # Class j wins at v if lower classes stay below v and higher classes do not pass it.
+        kept = self.gaps.shape[1]
+        for j in range(kept - 1):
+            log_joint[:, j + 1] += beaten_strictly[:, j]
+            beaten_strictly[:, j + 1] += beaten_strictly[:, j]
+        for j in range(kept - 1, 0, -1):
+            log_joint[:, j - 1] += beaten[:, j]
+            beaten[:, j - 1] += beaten[:, j]
+        peak = log_joint.max(axis=2, keepdims=True)
+        weights = np.exp(log_joint - peak)
+        total = weights.sum(axis=2, keepdims=True)
+        weights /= total
+        return (peak + np.log(total))[..., 0], weights
+
+    def changes(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return P'/P − 1 for every (source, target, outcome), and the sum of absolute terms behind it.
+
+        Given that j wins, a vote less for a and one more for b multiply the weight of each value by (1 + gain of a) and
+        (1 + loss of b), so the change is a bilinear form; no difference of large numbers is taken.
+        """
+        queries, kept, values = weights.shape
+        change = np.zeros((queries, kept + 1, kept + 1, kept))
+        error = np.zeros_like(change)
+        given = np.empty((queries, kept + 1, values))
+        for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
+            with np.errstate(invalid="ignore", over="ignore"):  # what overflows becomes an infinite cost
+                np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
+                given[:, kept] = weights[:, j]
+                terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
+                alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
+                change[..., j] = terms
+                change[:, :kept, :kept, j] += alone[0] + alone[1]
+                # Only row j of `given` and column j of `one_more` mix signs; a loss is at most everything.
+                size = np.abs(terms)
+                np.abs(given[:, j], out=given[:, j])
+                size[:, j, :] = given[:, j].sum(axis=1)[:, None]
+                size[:, :, j] = (given @ np.abs(one_more[:, j])[..., None])[..., 0]
+                error[..., j] = size
+                error[:, :kept, :kept, j] += size[:, :kept, kept:] + size[:, kept:, :kept]
+        change[:, kept, kept] = error[:, kept, kept] = 0
+        return change, error
+
+    def _moves_seen_by_each(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield, for each class j, the change of its weights where a class has one vote less, and where one more.
+
+        Shapes (queries, kept, values) and (queries, kept + 1, values), the last being one, for no target. Lower classes
+        than j must stay below it, higher ones not pass it. The arrays are changed in place from one j to the next.
+        """
+        grid = self.grid
+        one_less = self.along(grid.gain, self.gaps)
+        one_more = np.concatenate(
+            [self.along(grid.loss, self.gaps), np.ones((len(self.gaps), 1, one_less.shape[2]))], 1
+        )
+        for j in range(self.gaps.shape[1]):
+            own = self.gaps[:, j]
+            one_less[:, j], one_more[:, j] = self.along(grid.fewer, own), self.along(grid.more, own)
+            yield one_less, one_more
+            one_less[:, j] = self.along(grid.gain, own, below=True)
+            one_more[:, j] = self.along(grid.loss, own, below=True)
+
+    def cover_far_moves(
+        self, weights: FloatArray, ratio: FloatArray, slack: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Widen `slack` for what the classes put aside do: share ties, hold the maximum back, give and take ballots.
+
+        A ballot that leaves one of them changes less than if it left the nearest of them and more than if it left
+        nothing; the same for a ballot that it gains. So the last source and target, abstention, cover them once
+        `slack` spans the distance between the two.
+        """
+        kept = weights.shape[1]
+        nearest = self.far_gaps[:, :1]
+        gain = self.along(self.grid.gain, nearest, below=True)[:, 0]
+        loss = self.along(self.grid.loss, nearest, below=True)[:, 0]
+        above = self.along(self.grid.log_above, nearest, below=True)[:, 0]
+        reached = np.minimum(1, self.far_gaps.shape[1] * np.exp(above))  # P(one of them reaches the value)
+        for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
+            weight = weights[:, j, None, :]
+            given = np.concatenate([one_less, np.zeros_like(weight)], axis=1) + 1
+            taken = one_more + 1
+            taken[:, kept] = 1
+            expect = partial(_expected, given, weight, taken)
+            base = np.exp(ratio[:, :, :, j])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                held_here = (weights[:, j] * reached).sum(axis=1)[:, None, None]
+                held_there = expect(reached) / base
+                extra = -np.log1p(-np.minimum(held_here, 1)) - np.log1p(-np.minimum(held_there, 1))
+                given_far, taken_far = np.log1p(expect(gain) / base), -np.log1p(expect(loss) / base)
+            extra[:, kept, :] += given_far[:, kept, :]
+            extra[:, :, kept] += taken_far[:, :, kept]
+            slack[:, :, :, j] += np.where(np.isfinite(extra), extra, np.inf)
+        return ratio, np.where(slack < 0.5, slack, np.inf)
+
+    def remainder(self) -> Remainder | None:
+        """Return the outcomes put aside, bounded together with the value at which one of them wins revealed."""
+        number = self.far_gaps.shape[1]
+        if not number:
+            return None
+        density = self.grid.log_density
+        falling = np.maximum.accumulate(density[::-1])[::-1]  # the largest density from here on: one for x ≤ 0
+        log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
+        log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
+        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
+        level = np.zeros((len(self.gaps), 1), dtype=np.int64)
+        gain = self.along(self.grid.gain, level, below=True)[:, 0]
+        loss = self.along(self.grid.loss, level, below=True)[:, 0]
+        fewer = self.along(self.grid.fewer, self.far_gaps[:, -1:])[:, 0]
+        more = self.along(self.grid.more, self.far_gaps[:, -1:])[:, 0]
+        with np.errstate(divide="ignore"):
+            log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
+        log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
+        return Remainder(log_mass + self.grid.log_weight[phase], log_more, log_less)
+
+
+def _follow_one_by_one(
+    law: NoiseLaw, counts: IntArray, log_here: FloatArray, ratio: FloatArray, slack: FloatArray
+) -> None:
+    """Fill in, in place, the log ratios that were lost near −∞, from the laws of the moved histograms themselves.
+
+    So little noise that a vote changes an outcome e^20 times needs no small differences.
+    """
+    classes = counts.shape[1]
+    rows = np.flatnonzero(~np.isfinite(slack).all(axis=(1, 2, 3)))
+    step = np.concatenate([np.eye(classes, dtype=np.int64), np.zeros((1, classes), dtype=np.int64)])
+    for row in rows:  # few: only histograms far clearer than the noise
+        for source in range(classes + 1):
+            moved = counts[row] - step[source] + step
+            gaps = moved.max(axis=1, keepdims=True) - moved
+            log_there, _ = _Field.spanning(law, gaps, gaps[:, classes:], classes).winners()
+            lost = ~np.isfinite(slack[row, source])
+            ratio[row, source][lost] = (log_there - log_here[row])[lost]
+            slack[row, source][lost] = (ROUNDING * (1 - log_there - log_here[row]))[lost]
+
+
+def _expected(given: FloatArray, weight: FloatArray, taken: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return E[factor · given · taken] over the value at which one class wins, for all moves."""
+    return (given * (weight * factor[:, None, :])) @ taken.swapaxes(1, 2)
+
+
+def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log1p(np.maximum(change, -1))
+        slack = rounding * error / (1 + change)
+    usable = np.isfinite(ratio) & (slack < 0.5)  # beyond it the sign of the change is in doubt
+    return np.where(usable, ratio, np.inf), np.where(usable, slack, np.inf)
+
+
+def _with_abstention(by_class: FloatArray | IntArray, abstention: FloatArray | IntArray) -> np.ndarray:
+    return np.concatenate([by_class, abstention], axis=1)
+
+
+def _all_sources(counts: IntArray) -> IntArray:
+    return np.tile(np.append(np.arange(len(counts.T)), -1), (len(counts), 1))
+
+
+def _largest_of_the_others(values: IntArray) -> IntArray:
+    """Return max_{i ≠ j} values_i for every j."""
+    top_two = -np.partition(-values, 1, axis=1)[:, :2]
+    is_top = np.arange(len(values.T)) == values.argmax(axis=1)[:, None]
+    return np.where(is_top, top_two[:, 1:], top_two[:, :1])
+
+
+def _possible(counts: IntArray, may_enter: np.ndarray) -> np.ndarray:
+    """Return which moves exist: from a class with votes, or from abstention; to any other class or abstention."""
+    has_ballot = np.concatenate([counts > 0, may_enter[:, None]], axis=1)
+    return has_ballot[:, :, None] & ~np.eye(counts.shape[1] + 1, dtype=bool)
+
+
+def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
+    """Return an upper bound on log(1 − p_a − p_b) for all pairs that keeps its digits however little mass is left."""
+    is_top = np.arange(len(log_p.T)) == log_p.argmax(axis=1)[:, None]
+    behind_top = np.where(is_top, -np.inf, log_p)
+    second = behind_top.max(axis=1, keepdims=True)
+    p, behind = np.exp(log_p), np.exp(behind_top - second)
+    rest = behind.sum(axis=1)[:, None, None]
+    beside_top = rest - (behind[:, :, None] + behind[:, None, :]) + 1e-14 * rest
+    elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
+    involves_top = is_top[:, :, None] | is_top[:, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
+        return np.where(involves_top, second[:, :, None] + np.log(beside_top), np.log(elsewhere))
+
+
+def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:
+    """Return the log law at each histogram.
+
+    With u = e^{−(v − max n)/b}, class j wins with probability c_j ∫₀¹ Π_{i≠j} (1 − c_i u) du, c_i = e^{−gap_i/b}: a
+    polynomial of degree classes − 1, which so many Gauss nodes integrate exactly, in positive terms.
+    """
+    classes = counts.shape[1]
+    points, weights = special.roots_legendre(classes // 2 + 1)
+    u, weights = (points + 1) / 2, weights / 2
+    log_share = (counts - counts.max(axis=1, keepdims=True)) / scale
+    log_stay = np.log1p(-np.exp(log_share)[:, :, None] * u)
+    log_joint = log_stay.sum(axis=1, keepdims=True) - log_stay + np.log(weights)
+    return log_share + cast("FloatArray", special.logsumexp(log_joint, axis=2))

@@ -1,0 +1,142 @@
+"""Rényi curves: how privacy loss adds up, and how it turns into (ε, δ)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import probability
+from tutelage.exceptions import InvalidParameterError
+
+Conversion = Callable[["RenyiCurve", float], FloatArray]
+
+# For δ ≤ 0.01 a finer grid lowers no epsilon by more than 0.02 %; wide enough for one query and for millions.
+DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
+DEFAULT_ORDERS.setflags(write=False)
+_SEARCHED = (1e-2, 1e5)  # least and largest λ − 1 of a search
+_COARSE, _FINE, _REFINEMENTS = 15, 6, 3
+_NEAR, _FEW = 1.5, 5  # where and how often to look once an estimate has said where
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RenyiCurve:
+    """Upper bounds on the Rényi divergence between the outputs on any two neighbours.
+
+    Releases, even adaptive ones, compose by adding values order by order (Mironov 2017, arXiv:1702.07476v3,
+    Proposition 1).
+
+    Parameters
+    ----------
+    orders : array of shape (orders,)
+        Rényi orders λ > 1.
+    values : array of shape (orders,)
+        Bound at each order, in nats, ≥ 0. A cumulant (moment) of the 2017 paper at l is l·values at λ = l + 1.
+    """
+
+    orders: FloatArray
+    values: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
+            raise InvalidParameterError("`orders` and `values` of RenyiCurve must be two columns of equal length.")
+        if not (np.all(self.orders > 1) and np.all(np.isfinite(self.orders)) and np.all(self.values >= 0)):
+            raise InvalidParameterError(
+                "`orders` of RenyiCurve must be > 1 and finite, and `values` >= 0, without NaN."
+            )
+
+    def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
+        """Return the smallest ε at δ over all orders, with the order that gives it.
+
+        Parameters
+        ----------
+        delta : float
+            Target δ in (0, 1).
+        conversion : callable, optional
+            `cks2020` (default) or `classic`.
+        """
+        probability(delta, "delta", "RenyiCurve.to_epsilon")
+        return _least(self.orders, self.at(delta, conversion))
+
+    def at(self, delta: float, conversion: Conversion | None = None) -> FloatArray:
+        """Return ε at δ by each order alone, shape (orders,); it may be negative, which counts as 0."""
+        return (conversion or cks2020)(self, delta)
+
+
+class EpsilonAtOrder(NamedTuple):
+    """An ε and the Rényi order at which it was attained."""
+
+    epsilon: float
+    order: float
+
+
+def search_epsilon(
+    total: Callable[[FloatArray], FloatArray], delta: float, estimate: Callable[[FloatArray], FloatArray] | None = None
+) -> EpsilonAtOrder:
+    """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
+
+    Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about
+    0.01 % above the best.
+
+    Parameters
+    ----------
+    total : callable
+        Maps orders to the summed Rényi cost at each, in nats.
+    delta : float
+        Target δ in (0, 1).
+    estimate : callable, optional
+        A cheaper stand-in for `total` that says where to look. Only `total` decides.
+    """
+    offsets = np.geomspace(*_SEARCHED, _COARSE)
+    if estimate is None:
+        return _narrow_in(total, delta, offsets, _FINE, _REFINEMENTS)
+    near = _narrow_in(estimate, delta, offsets, _FINE, _REFINEMENTS).order - 1
+    return _narrow_in(total, delta, near * np.geomspace(1 / _NEAR, _NEAR, _FEW), _FEW - 1, _REFINEMENTS - 1)
+
+
+def _narrow_in(
+    total: Callable[[FloatArray], FloatArray], delta: float, offsets: FloatArray, fine: int, refinements: int
+) -> EpsilonAtOrder:
+    """Return the best of the orders 1 + offsets, moved on while the best is at an end, and of finer ones around it."""
+
+    def best_of(offsets: FloatArray) -> EpsilonAtOrder:
+        return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
+
+    found, span = best_of(offsets), offsets[-1] / offsets[0]
+    ratio: float = offsets[1] / offsets[0]
+    low, high = offsets[0], offsets[-1]
+    while found.order == 1 + low > 1 + _SEARCHED[0] or found.order == 1 + high < 1 + _SEARCHED[1]:
+        offsets = offsets * (span if found.order == 1 + high else 1 / span)
+        low, high = min(low, offsets[0]), max(high, offsets[-1])
+        found = min(found, best_of(offsets))
+    for _ in range(refinements):
+        offset = found.order - 1
+        found = min(found, best_of(np.geomspace(offset / ratio, offset * ratio, fine + 2)[1:-1]))
+        ratio **= 2 / (fine + 1)
+    return found
+
+
+def least_epsilon(orders: FloatArray, values: FloatArray, delta: float) -> EpsilonAtOrder:
+    """Return the smallest ε by `cks2020` over orders and costs that are not checked, for estimates in a search."""
+    return _least(orders, _cks2020(orders, values, delta))
+
+
+def cks2020(curve: RenyiCurve, delta: float) -> FloatArray:
+    """Return ε per order by Proposition 12 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4."""
+    return _cks2020(curve.orders, curve.values, delta)
+
+
+def classic(curve: RenyiCurve, delta: float) -> FloatArray:
+    """Return ε per order by Proposition 3 of Mironov 2017, arXiv:1702.07476v3: Theorem 1.2 of PATE 2017."""
+    return curve.values - np.log(delta) / (curve.orders - 1)
+
+
+def _cks2020(lam: FloatArray, values: FloatArray, delta: float) -> FloatArray:
+    return values + np.log1p(-1 / lam) - (np.log(delta) + np.log(lam)) / (lam - 1)
+
+
+def _least(orders: FloatArray, candidates: FloatArray) -> EpsilonAtOrder:
+    best = int(np.argmin(candidates))
+    return EpsilonAtOrder(max(0.0, float(candidates[best])), float(orders[best]))

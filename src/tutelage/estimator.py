@@ -1,0 +1,728 @@
+"""PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
+
+import secrets
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, probability
+from tutelage.accounting import data_independent
+from tutelage.events import Repeated
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
+from tutelage.features import check_row_by_row, features_of_private, require_public_map
+from tutelage.labeling.refits import REFITS, Spent
+from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
+from tutelage.labeling.session import LabelingSession, require_room
+from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import GNMax, Mechanism, Release
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.partition import Shards, as_column, canonical_ids
+from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
+from tutelage.students import default_student, fit_student, selector_named, student_named
+from tutelage.students.base import refuse_class_of_unlabelled, try_student
+from tutelage.students.selection import FirstRows, Medoids, PublicKnowledge, QuerySelector
+from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
+from tutelage.votes import tally
+
+_TRIAL_ROWS_PER_CLASS = 10
+_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+class _People(NamedTuple):
+    """What a data set is known by: to its ledger, or to the count of fits that have none. Private."""
+
+    rows: Matrix
+    labels: npt.NDArray[Any]
+    entity_ids: npt.NDArray[Any] | None
+    silos: npt.NDArray[Any] | None
+    whole_rows: npt.NDArray[Any]
+
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
+        if self.entity_ids is None:
+            return data_digest(self.whole_rows)
+        return data_digest(np.unique(canonical_ids(self.entity_ids)))
+
+    def former_digest(self) -> bytes:
+        """Return what ledgers were tied to before: the columns and labels that were used."""
+        return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
+
+
+class _Questions(NamedTuple):
+    """Public rows and which of them are asked how."""
+
+    public: Matrix
+    seen: Matrix  # what the student sees of them
+    sizes: tuple[int, ...]  # of the rounds
+    first: QuerySelector
+    chosen: IntArray  # in the first round
+    voted: IntArray  # which the teachers vote on
+    seed: int
+
+
+def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
+    return hasattr(getattr(classifier, "student_", classifier.student_estimator), "predict_proba")
+
+
+class PATEClassifier(ClassifierMixin, BaseEstimator):
+    """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
+
+    The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
+    and a student learns from the released labels. Predictions come from the student and cost nothing further. Every
+    call of `fit` is a new release: with a `ledger` all of them share its budget, without one their epsilons add up, and
+    the second fit of the same rows says to what. So do the fits of `GridSearchCV` and `cross_val_score`.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier or teacher recipe, optional
+        Cloned for every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of
+        teachers cheap, or a `Network`. Default: a random forest of 100 trees.
+    n_teachers : int, default=250
+        Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
+        silos: each silo is one teacher.
+    mechanism : Mechanism, optional
+        How votes are released. Default: ``GNMax(0.16 * n_teachers)``.
+    student : scikit-learn classifier or str, optional
+        Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
+        of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
+    features : public feature map, optional
+        What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
+        such. It may be published.
+    student_features : public feature map or "rows", optional
+        What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
+        the same as the teachers. It is part of every prediction.
+    classes : sequence, optional
+        The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
+        for a class that a single person brings along would give that person away.
+    n_queries : int, optional
+        How many public rows are asked about, in all rounds together. Default: all.
+    selection : QuerySelector or str, optional
+        How the rows are chosen, by public things alone: a rule of `tutelage.students.selection`, or its name, one of
+        `SELECTORS` there. Default: from the first row on. Before a rule that needs answers, `Medoids` choose the first
+        round.
+    rounds : int, default=1
+        In how many rounds the rows are asked. Before every round but the first a student learns from the labels so far,
+        for rules and mechanisms that go by its predictions. Later rounds ask only what the budget still allows.
+    unit : str, optional
+        What one of `entity_ids` is, for reports: ``"patient"``. Default: ``"entity"``.
+    ledger : path-like or Ledger, optional
+        The budget of these private data, charged before anything is drawn. A file that does not exist is made. Queries
+        that were answered before are answered from it, at no cost. Default: a ledger for this `fit` alone.
+    question : str, optional
+        What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
+        the same rows is another question. The class values are part of it in any case.
+    epsilon : float, optional
+        ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`.
+    data_changed : bool, default=False
+        The private data changed since the ledger was last used and are still those its budget is about.
+    delta : float, default=1e-5
+        δ of the guarantee and of the budget; choose it below one over the number of people.
+    public_fraction : float, optional
+        Where `fit` gets no `X_public`: this share of the rows, drawn at random, is declared public and loses its
+        labels. Those rows are not protected; this is for experiments on data that are public anyway.
+    checkpoints : path-like, optional
+        Private folder in which a killed `fit` leaves its ballots for the next one to resume from; needs a
+        `random_state`, so that the next one has the same shards. A `fit` that ends well empties it.
+    noise : NoiseSource, optional
+        Default: `SystemNoise`. `SimulationNoise` repeats experiments and taints the result.
+    random_state : int, optional
+        Seeds the partition, the teachers, the choice of queries and the student, never the noise. Without one, a rule
+        that draws rows at random asks, and pays for, others in the next fit.
+    n_jobs : int, optional
+        Teachers trained at once, as in joblib.
+    progress : bool, default=False
+        Show a progress bar while the teachers train.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class values in sorted order.
+    student_ : scikit-learn classifier
+        The fitted student; it may be published.
+    queries_ : ndarray of shape (queries,)
+        Which public rows were asked, in the order of `release_`; may be published.
+    rounds_ : tuple of int
+        How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
+    release_ : Release
+        Released class index per query (−1 where unanswered) and the event; may be published.
+    remembered_ : int
+        How many different queries kept the labels of earlier fits on this ledger: the private rows of this fit did not
+        vote on them; may be published.
+    epsilon_ : PublicEpsilon
+        The data-independent guarantee; may be published. That of these labels by themselves where nothing else was
+        released through the ledger before; otherwise the ledger's budget, for all of it together.
+    ledger_ : LedgerState
+        The budget after this `fit`, which bounds everything ever released through the ledger; may be published.
+    open_ledger_ : Ledger
+        The ledger that was charged, with its whole history. It is left out when the estimator is pickled or copied.
+    votes_ : VoteHistogram
+        The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    What makes it private: one entity's rows reach one teacher (`Shards`), a teacher depends on its own shard only
+    (`EstimatorTeachers`), so one entity moves one ballot, and the noise hides one ballot (`Mechanism`).
+
+    References
+    ----------
+    Papernot, Abadi, Erlingsson, Goodfellow, Talwar (2017), arXiv:1610.05755v4; Papernot et al. (2018),
+    arXiv:1802.08908v1.
+
+    Examples
+    --------
+    >>> from tutelage import GNMax, PATEClassifier
+    >>> from tutelage.datasets import load_adult
+    >>> adult = load_adult()
+    >>> model = PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=8.0), n_queries=50, random_state=0)
+    >>> model = model.fit(adult.X_private[:2000], adult.y_private[:2000], X_public=adult.X_public)
+    >>> print(model.epsilon_)
+    ε = 4.7654 at δ = 1e-05
+    """
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        *,
+        n_teachers: int = 250,
+        mechanism: Mechanism | None = None,
+        student: Any = None,
+        features: Any = None,
+        student_features: Any = None,
+        classes: npt.ArrayLike | None = None,
+        n_queries: int | None = None,
+        selection: QuerySelector | str | None = None,
+        rounds: int = 1,
+        unit: str | None = None,
+        ledger: str | Path | Ledger | None = None,
+        question: str = "",
+        epsilon: float | None = None,
+        data_changed: bool = False,
+        delta: float = 1e-5,
+        public_fraction: float | None = None,
+        checkpoints: str | Path | None = None,
+        noise: NoiseSource | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.teacher = teacher
+        self.n_teachers = n_teachers
+        self.mechanism = mechanism
+        self.student = student
+        self.features = features
+        self.student_features = student_features
+        self.classes = classes
+        self.n_queries = n_queries
+        self.selection = selection
+        self.rounds = rounds
+        self.unit = unit
+        self.ledger = ledger
+        self.question = question
+        self.epsilon = epsilon
+        self.data_changed = data_changed
+        self.delta = delta
+        self.public_fraction = public_fraction
+        self.checkpoints = checkpoints
+        self.noise = noise
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    @property
+    def teacher_estimator(self) -> Any:
+        """The classifier that every teacher is a clone of."""
+        return RandomForestClassifier() if self.teacher is None else self.teacher
+
+    @property
+    def student_estimator(self) -> Any:
+        """The classifier that the student is a clone of."""
+        if self.student is None:
+            return default_student(public_features=self.student_map is not None)
+        return student_named(self.student) if isinstance(self.student, str) else self.student
+
+    @property
+    def student_map(self) -> Any | None:
+        """The feature map of the student; None where it sees the rows as they are."""
+        if isinstance(self.student_features, str):
+            return None
+        return self.features if self.student_features is None else self.student_features
+
+    @property
+    def query_selector(self) -> QuerySelector:
+        """The rule by which queries are chosen."""
+        if self.selection is None:
+            return FirstRows()
+        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        X_public: npt.ArrayLike | None = None,
+        entity_ids: npt.ArrayLike | None = None,
+        silos: npt.ArrayLike | None = None,
+        whole_rows: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Train teachers on the private rows, release noisy labels of public rows, and train the student.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Private rows.
+        y : array of shape (rows,)
+            Class value of each private row.
+        X_public : array of shape (public rows, features)
+            Public rows: those that are asked about, and more for the student to learn from without labels.
+        entity_ids : array of shape (rows,), optional
+            Whose row it is: the unit of privacy. Without it the unit is one row.
+        silos : array of shape (rows,), optional
+            Owner of each row; each owner is one teacher.
+        whole_rows : array of shape (rows, ...), optional
+            The private rows with all their columns, of which `X` has some. Where there are no `entity_ids`, the ledger
+            knows its data set by them, whichever columns and labels a fit uses. Default: `X`.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
+            As their names say; no message quotes a private value.
+        BudgetExceededError
+            If the ledger does not allow so many queries; the teachers are not even trained then.
+        LedgerError
+            If the ledger is of other data or another budget, or its file cannot be used.
+
+        Warns
+        -----
+        BudgetContinuedWarning
+            If the ledger had been used before: how much was spent then, and now, and whether queries kept the labels
+            of earlier fits, on which these rows did not vote.
+        RepeatedFitWarning
+            If there is no ledger, and earlier fits in this process were of the same rows, entities or estimator: what
+            all of them spent together. Fits with `SimulationNoise` do not count: their labels protect nobody.
+        """
+        self._check_parameters()
+        rows, labels = self._validated(X, y)
+        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        whole = rows if whole_rows is None else _whole_rows(whole_rows, len(rows))
+        targets = self._encoded(labels)
+        refuse_class_of_unlabelled(self.student_estimator, self.classes_)
+        keep, public = self._public_rows(rows, X_public)
+        asked, seen = _mapped(self.features, public), _mapped(self.student_map, public)
+        if self.features is not None:
+            check_row_by_row(self.features, public)
+        self._try_estimators(asked, seen)
+        self.query_selector.check(seen, len(self.classes_))
+        partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
+
+        entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
+        shards = self._shards(len(keep), entities, owners, partition_seed)
+        people = _People(rows[keep], labels[keep], entities, owners, whole[keep])
+        questions = self._questions(public, seen, _integer(student_seed))
+        answers = self._release_labels(
+            questions,
+            shards,
+            people,
+            lambda: self._ballots(
+                self._mapped_private(rows[keep], shards, asked.shape[-1]),
+                targets[keep],
+                shards,
+                asked[questions.voted],
+                _integer(teacher_seed),
+            ),
+        )
+        self.student_ = fit_student(
+            self.student_estimator, seen, answers.labels(len(seen)), self.classes_, seed=_integer(student_seed)
+        )
+        if self.checkpoints is not None:
+            discard_checkpoints(Path(self.checkpoints))
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the student's class value for each row of `X`; costs no privacy.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        return self.student_.predict(_mapped(self.student_map, self._validated(X)))
+
+    @available_if(_student_has_probabilities)
+    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows to classify.
+        """
+        check_is_fitted(self)
+        known = self.student_.predict_proba(_mapped(self.student_map, self._validated(X)))
+        probabilities = np.zeros((len(known), len(self.classes_)))
+        probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
+        return probabilities
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("votes_", "open_ledger_")}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        parts = (
+            self.teacher_estimator if self.features is None else self.features,
+            self.student_estimator if self.student_map is None else self.student_map,
+        )
+        tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
+        tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
+        return tags
+
+    def _check_parameters(self) -> None:
+        integer_at_least(self.n_teachers, 1, "n_teachers", "PATEClassifier")
+        probability(self.delta, "delta", "PATEClassifier")
+        if self.n_queries is not None:
+            integer_at_least(self.n_queries, 1, "n_queries", "PATEClassifier")
+        if self.public_fraction is not None:
+            probability(self.public_fraction, "public_fraction", "PATEClassifier")
+        if self.random_state is not None:
+            integer_at_least(self.random_state, 0, "random_state", "PATEClassifier")
+        if self.ledger is None and (self.epsilon is not None or self.data_changed):
+            raise InvalidParameterError(
+                "`epsilon` and `data_changed` of PATEClassifier are about a ledger; name its file in `ledger`."
+            )
+        if self.checkpoints is not None and self.random_state is None:
+            raise InvalidParameterError(
+                "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
+                "reuses nothing."
+            )
+        known_noise(self.noise, "PATEClassifier")
+        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must be something like GNMax(sigma=40.0). Got a "
+                f"{type(self.mechanism).__name__}."
+            )
+        if self.mechanism is not None and self.mechanism.votes_per_query != 1:
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must answer one class per query. Got "
+                f"{type(self.mechanism).__name__}; use a LabelingSession."
+            )
+        self._check_rounds()
+        if self.features is not None:
+            require_public_map(self.features, "PATEClassifier")
+        if isinstance(self.student_features, str) and self.student_features != "rows":
+            raise InvalidParameterError(
+                "`student_features` of PATEClassifier must be a public feature map, or 'rows'. Got "
+                f"{self.student_features!r}."
+            )
+        if self.student_map is not None:
+            require_public_map(self.student_map, "PATEClassifier", "student_features")
+        for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
+            recipe = name == "teacher" and isinstance(estimator, TeacherRecipe) and not isinstance(estimator, type)
+            if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
+                recipes = ", or a recipe such as ClassMeans() or Network(factory)" if name == "teacher" else ""
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
+                    f"RandomForestClassifier(){recipes}. Got a {type(estimator).__name__}."
+                )
+
+    def _check_rounds(self) -> None:
+        integer_at_least(self.rounds, 1, "rounds", "PATEClassifier")
+        if not isinstance(self.query_selector, QuerySelector):
+            raise InvalidParameterError(
+                "`selection` of PATEClassifier must be a rule of tutelage.students.selection, such as Medoids(), or "
+                f"its name. Got {self.selection!r:.80}."
+            )
+        if self.rounds == 1 and self.query_selector.needs_answers:
+            raise InvalidParameterError(
+                f"`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
+                f"{type(self.query_selector).__name__} and 1."
+            )
+        if self.rounds > (self.n_queries or self.rounds):
+            raise InvalidParameterError(
+                f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
+            )
+        by_student = self.query_selector.needs_student or (
+            self.mechanism is not None and self.mechanism.takes_predictions
+        )
+        if self.rounds > 1 and by_student and not hasattr(self.student_estimator, "predict_proba"):
+            raise InvalidParameterError(
+                "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
+                f"{type(self.student_estimator).__name__}."
+            )
+
+    def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
+        for name, column in columns.items():
+            if column is not None and np.shape(column) != (n_rows,):
+                raise InvalidDataError(
+                    f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
+                )
+        if self.public_fraction is not None and any(column is not None for column in columns.values()):
+            raise InvalidParameterError(
+                "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
+                "`entity_ids` or `silos`."
+            )
+        if self.unit is not None and columns["entity_ids"] is None:
+            raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
+
+    def _try_estimators(self, asked: Matrix, seen: Matrix) -> None:
+        """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
+        for name, trial, rows in (("teacher", self._try_teacher, asked), ("student", self._try_student, seen)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
+                    trial(rows)
+            except Exception as error:
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
+                    f"{type(error).__name__}: {error}"
+                ) from None
+
+    def _try_teacher(self, queries: Matrix) -> None:
+        rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * len(self.classes_))
+        made_up = np.arange(len(rows)) % len(self.classes_)
+        if not isinstance(self.teacher_estimator, TeacherRecipe):
+            fit_clone(self.teacher_estimator, queries[rows], made_up, seed=0)
+            return
+        one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
+        teachers = ensemble_of(self.teacher_estimator, n_classes=len(self.classes_), seed=0)
+        teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
+
+    def _try_student(self, queries: Matrix) -> None:
+        try_student(self.student_estimator, queries, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)
+
+    def _mapped_private(self, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
+        if self.features is None:
+            return rows
+        return features_of_private(self.features, rows, shards.rows, n_features)
+
+    def _validated(self, X: Any, *y: Any) -> Any:
+        """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
+        # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
+        allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        checked, complaint = None, ""
+        try:
+            checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
+        except ValueError as error:
+            complaint = str(error)
+        if checked is None:  # out here: raised while it is handled, the complaint would be carried along
+            raise InvalidDataError(_without_values(complaint))
+        if y:
+            check_classification_targets(checked[1])
+        return checked
+
+    def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
+        """Return the numbers of the rows that stay private, and the public rows."""
+        if X_public is not None:
+            private, public = np.arange(len(X)), self._validated(X_public)
+        elif self.public_fraction is not None:
+            shuffled = np.random.default_rng(self.random_state).permutation(len(X))
+            n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
+            private, public = np.sort(shuffled[n_public:]), X[shuffled[:n_public]]
+        else:
+            raise InvalidDataError(
+                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
+                "`public_fraction`."
+            )
+        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
+            if value > len(public):
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be at most the {len(public)} public rows. Got {value}."
+                )
+        return private, public
+
+    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
+        """Set `classes_` and return y as indices into it."""
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+        encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if np.any(self.classes_[encoded] != y):
+            raise InvalidDataError("y holds a value that is not among the declared `classes`.")
+        return encoded
+
+    def _shards(self, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
+        name = self.unit or "entity"
+        if silos is not None:
+            return Shards.of_silos(silos, entity_ids, name=name)
+        key = np.random.default_rng(seed).bytes(32)
+        if entity_ids is not None:
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
+        return Shards.of_rows(n_rows, self.n_teachers, key=key)
+
+    def _questions(self, public: Matrix, seen: Matrix, seed: int) -> _Questions:
+        sizes = even_rounds(self.n_queries or len(public), self.rounds)
+        first = Medoids() if self.query_selector.needs_answers else self.query_selector
+        chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
+        voted = chosen if self.rounds == 1 else np.arange(len(public))
+        return _Questions(public, seen, sizes, first, chosen, voted, seed)
+
+    def _release_labels(
+        self, questions: _Questions, shards: Shards, people: _People, vote: Callable[[], Ballots]
+    ) -> AskedRounds:
+        """Set what was released and what it cost; `vote` trains the teachers, once the budget allows."""
+        mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
+        noise, n_queries = known_noise(self.noise, "PATEClassifier"), sum(questions.sizes)
+        one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
+        terms = LedgerTerms(
+            where=self.ledger,
+            event=one,
+            queries=n_queries,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=shards.unit,
+        )
+        ledger = terms.existing_or_trial()
+        self._bind(ledger, people)
+        about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
+        first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
+        require_room(ledger, mechanism, one, questions.public[questions.chosen], about, first)
+        votes = tally(vote(), len(self.classes_), shards.unit)
+        if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
+            ledger = terms.open_or_make()
+            self._bind(ledger, people)
+        before = ledger.state()
+        voted = questions.public[questions.voted]
+        repeated = self._count_fit(mechanism, people, n_queries, shards.unit.name)
+        session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
+        asked = ask_in_rounds(
+            session,
+            questions.public,
+            questions.sizes,
+            first=questions.first,
+            then=self.query_selector,
+            student=self.student_estimator if len(questions.sizes) > 1 else None,
+            features=questions.seen,
+            seed=questions.seed,
+        )
+        self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
+        self.open_ledger_, self.ledger_ = ledger, ledger.state()
+        self.remembered_ = session.n_remembered
+        self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
+        # were asked may have followed from answers too, so the ε is that of as many as could have been.
+        alone = before.spent == 0 and ledger.history().charged_only(session.reservations)
+        most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
+        self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
+        if before.spent > 0:
+            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.release_)
+            warnings.warn(said, BudgetContinuedWarning, stacklevel=3)
+        if repeated is not None:
+            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=3)
+        return asked
+
+    def _bind(self, ledger: Ledger, people: _People) -> None:
+        if self.ledger is not None:
+            ledger.bind(people.digest(), formerly=[people.former_digest()], changed=self.data_changed)
+
+    def _count_fit(self, mechanism: Mechanism, people: _People, queries: int, unit: str) -> Spent | None:
+        """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
+        if self.ledger is not None or known_noise(self.noise, "PATEClassifier").simulated:
+            return None
+        self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
+        one = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
+        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=unit)
+        spent = REFITS.spent(self._mark, self.delta)
+        return spent if spent.fits > 1 else None
+
+    def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
+        teachers = ensemble_of(
+            self.teacher_estimator,
+            n_classes=len(self.classes_),
+            seed=seed,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+        )
+        checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
+        return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
+
+
+def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
+    return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
+
+
+def _takes_missing_values(estimator: Any) -> bool:
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(first, TeacherRecipe):
+        return getattr(first, "takes_missing_values", False) is True
+    return get_tags(first).input_tags.allow_nan
+
+
+def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
+    before_it, by_it = _upward(before.spent), _upward(release.cost)
+    return (
+        f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: {before_it} was spent "
+        f"before it, {by_it} by it, and {-round_up(-after.remaining):.12g} remains."
+    )
+
+
+def _from_memory(remembered: int, release: Release) -> str:
+    """Return a sentence about queries that were answered before this fit, if there are any."""
+    if remembered == 0:
+        return ""
+    which = "All its queries" if release.cost == 0 else f"{remembered:,} of its queries"
+    return (
+        f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
+        "vote on them. For labels from these rows, ask about other public rows, or another `question`."
+    )
+
+
+def _together(spent: Spent, alone: PublicEpsilon) -> str:
+    return (
+        f"This is fit {spent.fits} without a ledger, in this process, of the same rows or estimator. Together they "
+        f"guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
+        f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, or "
+        "tune on public data (docs/pitfalls.md)."
+    )
+
+
+def _upward(epsilon: float) -> str:
+    return f"{round_up(epsilon):.12g}"
+
+
+def _without_values(message: str) -> str:
+    """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
+    if message.startswith(("could not convert", "dtype='numeric'")):
+        return "X must hold numbers. Encode text columns by categories that are public."
+    if message.startswith("Complex data"):
+        return "Complex data not supported."
+    if message.startswith("Input X contains"):
+        return (
+            "X contains NaN or infinity, which the teacher or the student does not take. Impute inside both, for "
+            "example make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take "
+            "models that accept missing values, such as HistGradientBoostingClassifier."
+        )
+    complaint, quotes, rest = message.partition("array=")
+    return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message
+
+
+def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
+    """Return the entries of a per-row column that belong to the kept rows."""
+    return None if column is None else as_column(column)[keep]
+
+
+def _whole_rows(values: npt.ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+    rows = as_column(values)
+    if len(rows) != n_rows:
+        raise InvalidDataError(f"`whole_rows` must have one row per private row. Got {len(rows)} for {n_rows} rows.")
+    return rows
+
+
+def _integer(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1)[0])

@@ -1,0 +1,249 @@
+"""A batch of public queries, signed by the aggregator, and the perturbed ballots on it as they travel.
+
+A batch is one line of JSON, then the rows as plain bytes; ballots are 64-bit integers, little-endian.
+"""
+
+import hashlib
+import os
+import secrets
+from dataclasses import dataclass, field
+from math import ceil, prod
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import ABSTAIN, IntArray
+from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.documents import hexadecimal, parse, read_within, write_once
+from tutelage.federation.keys import Identity
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms.local import ClassResponse, LocalGaussian, LocalMechanism
+
+_FORMAT = 1
+_CONTEXT = b"tutelage batch of queries, format 1\0"
+_MOST_HEADER_BYTES = 4096
+_MOST_BYTES = 2**30
+_MOST_AXES = 8
+_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Queries that the aggregator asks all entities; public. Make one with `make` or `load`.
+
+    Parameters
+    ----------
+    consortium : str
+        Digest of the consortium that is asked.
+    identifier : str
+        32 hexadecimal digits, random.
+    rows : array of shape (queries, ...)
+        Public rows: numbers or booleans; read-only.
+    query_hash : str
+        SHA-256 over the rows' type, shape and bytes.
+    signature : str
+        The aggregator's Ed25519 signature of all of that, 128 hexadecimal digits.
+
+    Raises
+    ------
+    InvalidParameterError
+        If an identifier, hash or signature is no such number of hexadecimal digits.
+    """
+
+    consortium: str
+    identifier: str
+    rows: npt.NDArray[Any] = field(repr=False)
+    query_hash: str
+    signature: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name, digits in (("consortium", 64), ("identifier", 32), ("query_hash", 64), ("signature", 128)):
+            hexadecimal(getattr(self, name), digits, name, "Batch")
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return len(self.rows)
+
+    @classmethod
+    def make(cls, identity: Identity, consortium: Consortium, rows: npt.ArrayLike) -> Self:
+        """Ask public rows under a fresh identifier.
+
+        Parameters
+        ----------
+        identity : Identity
+            The aggregator's.
+        consortium : Consortium
+            Who is asked.
+        rows : array of shape (queries, ...)
+            Public rows: numbers or booleans.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `identity` is not the aggregator's.
+        InvalidDataError
+            If the rows are no numbers, none, NaN or infinite, or more than 1 GiB.
+        """
+        if identity.member != consortium.aggregator:
+            raise InvalidParameterError(
+                f"`identity` of Batch.make must be that of the aggregator, {consortium.aggregator.name}. "
+                f"Got that of {identity.member.name}."
+            )
+        plain = _plain(rows)
+        identifier, query_hash = secrets.token_hex(16), _hash_of(plain)
+        signature = identity.sign(_signed(_header(consortium.fingerprint, identifier, plain, query_hash)))
+        return cls(consortium.fingerprint, identifier, plain, query_hash, signature.hex())
+
+    def to_bytes(self) -> bytes:
+        """Return the batch as its file holds it."""
+        header = _header(self.consortium, self.identifier, self.rows, self.query_hash)
+        return canonical({**header, "signature": self.signature}).encode() + b"\n" + self.rows.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, consortium: Consortium) -> Self:
+        """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it.
+
+        Raises
+        ------
+        ForgedMessageError
+            If the aggregator did not sign exactly this.
+        StaleBatchError
+            If it is another consortium's.
+        InvalidDataError
+            If it is of another format.
+        """
+        line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
+        damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
+        header = parse(line, "batch", _FORMAT, damaged)
+        if header.get("consortium") != consortium.fingerprint:
+            raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} as it stands now.")
+        rows = _rows_from(header.get("dtype"), header.get("shape"), data[len(line) :], damaged)
+        try:
+            found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])
+        except (KeyError, InvalidParameterError):
+            raise damaged from None
+        if found.to_bytes() != data or found.query_hash != _hash_of(rows):
+            raise damaged
+        signed = _signed(_header(found.consortium, found.identifier, rows, found.query_hash))
+        if not consortium.aggregator.has_signed(signed, bytes.fromhex(found.signature)):
+            raise ForgedMessageError(f"A batch of queries was not signed by {consortium.aggregator.name}, who asks.")
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the batch to a file; another batch is never overwritten.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is there with other content, or cannot be written.
+        """
+        write_once(Path(path), self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], consortium: Consortium) -> Self:
+        """Read what `save` wrote, after checking that `consortium`'s aggregator signed all of it.
+
+        Raises
+        ------
+        ForgedMessageError
+            If the aggregator did not sign exactly this.
+        StaleBatchError
+            If it is another consortium's.
+        InvalidDataError
+            If the file is missing, too long, or of another format.
+        """
+        return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
+
+
+def _plain(rows: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return the rows as a read-only array in C order, little-endian, that nobody else holds."""
+    given = np.asarray(rows)
+    kind = given.dtype.newbyteorder("<")
+    if kind.str not in _DTYPES:
+        raise InvalidDataError(f"`rows` of a batch must be numbers or booleans of up to 64 bits. Got {given.dtype}.")
+    if not 1 <= given.ndim <= _MOST_AXES or given.size == 0:
+        raise InvalidDataError(f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}.")
+    if given.nbytes > _MOST_BYTES:
+        raise InvalidDataError(
+            f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}. Split it."
+        )
+    if kind.kind == "f" and not np.isfinite(given).all():
+        raise InvalidDataError(
+            "`rows` of a batch must be finite numbers, and some are NaN or infinite, which no teacher can answer. "
+            "Leave these rows out, or fill them in."
+        )
+    plain = np.array(given, dtype=kind, order="C")
+    plain.setflags(write=False)
+    return plain
+
+
+def _hash_of(plain: npt.NDArray[Any]) -> str:
+    about = canonical({"dtype": plain.dtype.str, "shape": list(plain.shape)}).encode()
+    return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
+
+
+def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str) -> dict[str, Any]:
+    return {
+        "file": "batch",
+        "format": _FORMAT,
+        "consortium": consortium,
+        "identifier": identifier,
+        "dtype": plain.dtype.str,
+        "shape": list(plain.shape),
+        "query_hash": query_hash,
+    }
+
+
+def _signed(header: dict[str, Any]) -> bytes:
+    return _CONTEXT + canonical(header).encode()
+
+
+def _rows_from(dtype: object, shape: object, body: bytes, damaged: ForgedMessageError) -> npt.NDArray[Any]:
+    if dtype not in _DTYPES or not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_AXES:
+        raise damaged
+    kind = np.dtype(str(dtype))
+    if not all(type(length) is int and length > 0 for length in shape) or prod(shape) * kind.itemsize != len(body):
+        raise damaged
+    if kind == np.bool_ and body.strip(b"\0\1"):
+        raise damaged
+    return np.frombuffer(body, dtype=kind).reshape(shape)
+
+
+_BYTES = 8
+
+
+def write_reports(reports: IntArray) -> bytes:
+    """Return one entity's reports on the first queries of a batch, shape (queries,) or (queries, classes), as bytes."""
+    return np.ascontiguousarray(reports, dtype="<i8").tobytes()
+
+
+def read_reports(payload: bytes, mechanism: LocalMechanism, queries: int, classes: int) -> IntArray:
+    """Return one entity's reports on all queries of a batch, as `decode` takes them."""
+    per_query = classes if isinstance(mechanism, LocalGaussian) else 1
+    low, high = _range(mechanism, classes)
+    found = len(payload) // (_BYTES * per_query)
+    if len(payload) != found * _BYTES * per_query or not 1 <= found <= queries:
+        raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
+    values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
+    if np.any(values < low) or np.any(values > high):
+        raise ForgedMessageError("An entity's ballots hold what its mechanism does not report. It is left out.")
+    if isinstance(mechanism, LocalGaussian):
+        reports = np.zeros((queries, classes), dtype=np.int64)
+        reports[:found] = values.reshape(found, classes)
+    else:
+        reports = np.full(queries, ABSTAIN, dtype=np.int64)
+        reports[:found] = values
+    return reports
+
+
+def _range(mechanism: LocalMechanism, classes: int) -> tuple[int, int]:
+    """Return the least and the largest report: of noise, what it passes with a chance below 1e-300."""
+    if isinstance(mechanism, ClassResponse):
+        return 0, mechanism.channel(classes).shape[1] - 1
+    reach = ceil(1 + 40 * mechanism.sigma) if isinstance(mechanism, LocalGaussian) else 0
+    return -reach, reach

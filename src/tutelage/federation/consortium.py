@@ -1,0 +1,319 @@
+"""What the members of a consortium agree on before the first query: who they are, and how a query is answered."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, final
+
+from tutelage._internal.validation import integer_at_least
+from tutelage.events import settings_of
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, QuorumError
+from tutelage.federation.documents import (
+    MOST_BYTES_OF_A_DOCUMENT,
+    hexadecimal,
+    listed,
+    parse,
+    read_within,
+    write_once,
+)
+from tutelage.federation.keys import Member, Role
+from tutelage.federation.sharing import PARTIES
+from tutelage.ledger import Ledger
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import ConfidentGNMax, GNMax
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.mechanisms.registry import FEDERATED
+from tutelage.privacy import KEY, ONE_ENTITY, NeighboringRelation, PrivacyUnit, former_name
+
+_FORMAT = 2  # 1 stored the name of a relation in place of its code
+_MOST_CLASSES = 2**20
+_MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
+
+FederatedMechanism = GNMax | ConfidentGNMax | LocalMechanism
+_BY_NAME: dict[str, type[FederatedMechanism]] = {entry.kind.__name__: entry.kind for entry in FEDERATED.values()}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Consortium:
+    """The agreement that every member holds a copy of; public.
+
+    Parameters
+    ----------
+    name : str
+        What people call it.
+    members : tuple of Member
+        Two or more entities, one aggregator and, for a secure mechanism, three computing parties in party order.
+    n_classes : int
+        Number of classes.
+    mechanism : GNMax, ConfidentGNMax or a local mechanism
+        How a query is answered. Noise is in votes of the whole consortium for the first two, in an entity's own vote
+        for a local one.
+    teachers_per_entity : int
+        The most ballots that one entity casts per query; 1 for a local mechanism.
+    quorum : int
+        Entities that must answer a batch before anything of it is opened.
+    colluding : int
+        Entities that may pool what they know of their own noise; the noise of the other ``quorum - colluding`` alone
+        is as strong as the mechanism says. 1 covers each entity that looks at the labels on its own. 0 for a local
+        mechanism, where every entity's noise protects it whatever the others do.
+    unit : PrivacyUnit
+        Whose change moves one ballot of one entity.
+    identifier : str
+        32 hexadecimal digits. Default: random.
+    format : int
+        Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a value is not as said, or the parts do not fit together.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    n_classes: int
+    mechanism: FederatedMechanism
+    teachers_per_entity: int
+    quorum: int
+    colluding: int
+    unit: PrivacyUnit
+    identifier: str = field(default_factory=lambda: secrets.token_hex(16))
+    format: int = _FORMAT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        hexadecimal(self.identifier, 32, "identifier", "Consortium")
+        _check_text(self.name, "name")
+        _check_unit(self.unit)
+        _check_members(self.members)
+        _check_mechanism(self.mechanism)
+        self._check_numbers()
+        self._check_roles()
+
+    @property
+    def entities(self) -> tuple[Member, ...]:
+        """The members that hold private rows."""
+        return self._with(Role.ENTITY)
+
+    @property
+    def computing_parties(self) -> tuple[Member, ...]:
+        """The three members that compute on shares, in party order; none for a local mechanism."""
+        return self._with(Role.COMPUTING)
+
+    @property
+    def aggregator(self) -> Member:
+        """The member that asks and receives the labels."""
+        return self._with(Role.AGGREGATOR)[0]
+
+    @property
+    def honest(self) -> int:
+        """How many answering entities' noise nobody can subtract."""
+        return self.quorum - self.colluding
+
+    @property
+    def is_local(self) -> bool:
+        """Whether each entity perturbs its own vote and nothing is computed on shares."""
+        return isinstance(self.mechanism, LocalMechanism)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything agreed, 64 hexadecimal digits: what every message names and all members compare."""
+        return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
+
+    def member(self, name: str) -> Member:
+        """Return the member called `name`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise InvalidParameterError(f"No member of {self.name!r} has the name {name!r}.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the agreement as plain values, with the format of its file."""
+        return {
+            "file": "consortium",
+            "format": self.format,
+            "name": self.name,
+            "identifier": self.identifier,
+            "members": [member.as_dict() for member in self.members],
+            "n_classes": self.n_classes,
+            "mechanism": {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)},
+            "teachers_per_entity": self.teachers_per_entity,
+            "quorum": self.quorum,
+            "colluding": self.colluding,
+            "unit": self._unit_as_dict(),
+        }
+
+    def _unit_as_dict(self) -> dict[str, str]:
+        relation = {KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}
+        return self.unit.as_dict() | relation
+
+    def require_unit(self, ledger: Ledger) -> None:
+        """Refuse a ledger that protects another unit than these terms.
+
+        Raises
+        ------
+        LedgerMismatchError
+            If it does.
+        """
+        if ledger.unit != self.unit:
+            raise LedgerMismatchError(
+                f"The ledger protects one {ledger.unit}, the consortium one {self.unit}. Make a ledger for that."
+            )
+
+    def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:
+        """Refuse to open anything where too few entities answered, naming those that did not.
+
+        Parameters
+        ----------
+        answered : collection of str
+            Entities whose answers can be used.
+        left_out : mapping of str to str
+            Entities whose answers cannot, and why.
+
+        Raises
+        ------
+        QuorumError
+            If they are fewer than the terms ask for.
+        """
+        if len(answered) >= self.quorum:
+            return
+        silent = [entity.name for entity in self.entities if entity.name not in {*answered, *left_out}]
+        missing = f" No answer from {listed(silent)}: let more entities run `tutelage federate vote`." * bool(silent)
+        reasons = "".join(f" {name} was left out: {reason}" for name, reason in sorted(left_out.items()))
+        raise QuorumError(
+            f"{len(answered)} of {len(self.entities)} entities answered in a form that can be used, and the terms ask "
+            f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the agreement to a JSON file; another agreement is never overwritten.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is there with other content, or cannot be written.
+        """
+        write_once(Path(path), canonical(self.as_dict()).encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote, checking every value.
+
+        Raises
+        ------
+        InvalidDataError
+            If the file is missing, damaged, or of another format.
+        InvalidParameterError
+            If what it says is no consortium.
+        """
+        damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
+        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", _FORMAT, damaged, (1,))
+        if set(content) != set(cls.__dataclass_fields__) or not isinstance(content["members"], list):
+            raise damaged
+        members = tuple(Member.from_dict(member) for member in content.pop("members"))
+        mechanism = _mechanism_from(content.pop("mechanism"), damaged)
+        unit = PrivacyUnit.from_dict(content.pop("unit"), str(path))
+        return cls(**content, members=members, mechanism=mechanism, unit=unit)
+
+    def _with(self, role: Role) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.role is role)
+
+    def _check_numbers(self) -> None:
+        checks = (
+            ("n_classes", 2, _MOST_CLASSES),
+            ("teachers_per_entity", 1, 1 if self.is_local else _MOST_TEACHERS),
+            ("quorum", 1, len(self.entities)),
+            ("colluding", 0, 0 if self.is_local else len(self.entities)),
+            ("format", 1, _FORMAT),
+        )
+        for name, least, most in checks:
+            value = integer_at_least(getattr(self, name), least, name, "Consortium")
+            if value > most:
+                what = " with a local mechanism" if self.is_local else ""
+                raise InvalidParameterError(f"`{name}` of Consortium{what} must be at most {most}. Got {value}.")
+            object.__setattr__(self, name, value)
+        if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
+            raise InvalidParameterError(
+                f"`unit` of Consortium must be whose change moves one ballot; one entity's whole data moves "
+                f"all {self.teachers_per_entity}. Name whom its rows are about, or take one teacher per entity."
+            )
+        if self.honest < 1:
+            raise InvalidParameterError(
+                f"`colluding` of Consortium must be below `quorum`, so that some noise stays unknown. "
+                f"Got {self.colluding} of {self.quorum}."
+            )
+
+    def _check_roles(self) -> None:
+        needed = 0 if self.is_local else PARTIES
+        for role, least, most in (
+            (Role.ENTITY, 2, len(self.members)),
+            (Role.AGGREGATOR, 1, 1),
+            (Role.COMPUTING, needed, needed),
+        ):
+            found = len(self._with(role))
+            if not least <= found <= most:
+                wanted = f"{least}" if least == most else f"{least} or more"
+                raise InvalidParameterError(
+                    f"`members` of Consortium with {type(self.mechanism).__name__} must have the role {role.value} "
+                    f"{wanted} times. Got {found}."
+                )
+
+
+def _check_text(value: object, name: str) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
+        raise InvalidParameterError(f"`{name}` of Consortium must be 1 to 200 printable characters.")
+
+
+def _check_unit(unit: object) -> None:
+    if not isinstance(unit, PrivacyUnit) or not isinstance(unit.neighboring, NeighboringRelation):
+        raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got a {type(unit).__name__}.")
+    _check_text(unit.name, "unit")
+
+
+def _check_members(members: Sequence[object]) -> None:
+    found = [member for member in members if isinstance(member, Member)]
+    if len(found) != len(members):
+        raise InvalidParameterError("`members` of Consortium must all be of type Member.")
+    columns = {
+        "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
+        "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
+        "address": [member.address for member in found if member.address is not None],
+        "certificate": [member.certificate for member in found if member.certificate is not None],
+    }
+    for what, values in columns.items():
+        if len(set(values)) != len(values):
+            raise InvalidParameterError(f"No two members of a Consortium may share a {what}. Two of these do.")
+
+
+def _check_mechanism(mechanism: object) -> None:
+    if type(mechanism) in _BY_NAME.values():
+        return
+    kind = type(mechanism).__name__
+    why = {
+        "LNMax": " Shares of Laplace noise have no exact sampler here.",
+        "InteractiveGNMax": " No member has a student's predictions to check the shared votes against.",
+    }.get(kind, "")
+    raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{why}")
+
+
+def _mechanism_from(content: object, damaged: InvalidDataError) -> FederatedMechanism:
+    if not isinstance(content, dict):
+        raise damaged
+    kind = content.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _BY_NAME:
+        raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
+    try:
+        return _BY_NAME[kind](**content)
+    except TypeError:
+        raise damaged from None

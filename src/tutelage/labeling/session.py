@@ -1,0 +1,526 @@
+"""Public rows in, released labels out, and the ledger charged in between."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage import mechanisms
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage.accounting import Accountant
+from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerLockedError,
+    LedgerStorageError,
+    UnsupportedEventError,
+)
+from tutelage.ledger import Labels, Ledger, Reservation, Settled
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.privacy import spelled_out
+from tutelage.teachers import TeacherEnsemble
+from tutelage.votes import VoteHistogram, tally, tally_findings
+
+# The names of the package's own mechanisms, in keys and in the `repr` that earlier versions used as a key.
+_OWN_NAMES: dict[str, type[Mechanism]] = {
+    name: kind
+    for kind in vars(mechanisms).values()
+    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
+    for name in (kind.__qualname__, kind.key_name)
+}
+
+
+class _Voted(NamedTuple):
+    """Queries and the votes on them; private."""
+
+    queries: list[bytes]
+    votes: VoteHistogram
+    predictions: FloatArray | None
+
+    def without(self, answers: Mapping[bytes, object]) -> "_Voted":
+        """Return the queries that have no answer yet, with the votes on them."""
+        places = np.array([place for place, query in enumerate(self.queries) if query not in answers])
+        rows = _rows_about(places, self.votes.n_queries // len(self.queries))
+        predictions = None if self.predictions is None else self.predictions[places]
+        return _Voted([self.queries[place] for place in places], self.votes.select(rows), predictions)
+
+
+class _Asked(NamedTuple):
+    """A batch that was charged; private, because of the votes."""
+
+    votes: VoteHistogram
+    release: Release
+    predictions: FloatArray | None
+    reservation: int
+
+
+@final
+class LabelingSession:
+    """Ask teachers about public rows within the budget of a ledger.
+
+    Each query is charged before its noise is drawn, and its answer is remembered: asking it again, in this or in any
+    other session on the same ledger, returns the same answer at no cost. Fresh noise for a repeated query would let
+    whoever repeats it average the noise away.
+
+    Parameters
+    ----------
+    voters : VoteHistogram or TeacherEnsemble
+        Private votes, tallied beforehand: row i is about row i of every batch asked, or of `X_voted`; or fitted
+        teachers, who vote on whatever is asked.
+    mechanism : Mechanism
+        How votes are released.
+    ledger : Ledger
+        The budget of the private data that the votes come from.
+    question : str, optional
+        What is voted on, where one data set is asked several things about the same rows: answers are remembered by it.
+    X_voted : array of shape (rows, ...), optional
+        The public rows that a `VoteHistogram` is about, row by row: then any of them may be asked, in any order. Of
+        rows that occur twice the first one's votes count.
+    noise : NoiseSource, optional
+        Default: `SystemNoise`. `SimulationNoise` marks every answer and the ledger as not private.
+
+    Notes
+    -----
+    That the votes come from the data of that ledger is for the caller to see to; units of privacy are compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tutelage import GNMax, Ledger, VoteHistogram
+    >>> votes = VoteHistogram(np.array([[230, 15, 5], [10, 236, 4]]), n_teachers=250)
+    >>> ledger = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=votes.unit)
+    >>> session = LabelingSession(votes, GNMax(sigma=20.0), ledger)
+    >>> X_public = np.array([[0.1, 0.7], [0.4, 0.2]])
+    >>> session.ask(X_public).labels
+    array([0, 1])
+    >>> session.ask(X_public).cost
+    0.0
+    """
+
+    def __init__(
+        self,
+        voters: VoteHistogram | TeacherEnsemble,
+        mechanism: Mechanism,
+        ledger: Ledger,
+        *,
+        question: str = "",
+        X_voted: npt.ArrayLike | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if not isinstance(voters, VoteHistogram) and not callable(getattr(voters, "ballots", None)):
+            raise InvalidParameterError(
+                "`voters` of LabelingSession must be a VoteHistogram or fitted teachers. Got a "
+                f"{type(voters).__name__}."
+            )
+        for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
+            if not isinstance(value, kind):
+                raise InvalidParameterError(
+                    f"`{name}` of LabelingSession must be a {kind.__name__}. Got a {type(value).__name__}."
+                )
+        _require_name_of_its_own(mechanism)
+        self._voters, self._mechanism, self._ledger = voters, mechanism, ledger
+        self._question = question
+        self._noise = known_noise(noise, "LabelingSession")
+        self._voted = None if X_voted is None else self._places_of_votes(X_voted)
+        self._asked: list[_Asked] = []
+        self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
+        self._drawn: dict[bytes, bool] = {}  # whether the noise of a query was drawn in this session or an earlier one
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that is charged."""
+        return self._ledger
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How votes are released."""
+        return self._mechanism
+
+    @property
+    def takes_any_rows(self) -> bool:
+        """Whether rows may be asked one by one: not where votes do not know which rows they are about."""
+        return self._voted is not None or not isinstance(self._voters, VoteHistogram)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes voted on."""
+        return self._voters.n_classes
+
+    @property
+    def n_remembered(self) -> int:
+        """Number of different queries that an earlier session had answered: these votes do not show in them."""
+        return list(self._drawn.values()).count(False)
+
+    @property
+    def reservations(self) -> tuple[int, ...]:
+        """The entries of the ledger by which this session's queries were reserved and then drawn."""
+        return tuple(asked.reservation for asked in self._asked)
+
+    @property
+    def fitting(self) -> int:
+        """How many more new queries the budget allows, each at its most expensive."""
+        return self._ledger.fitting(self._event_of_one())
+
+    def affordable(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> int:
+        """Return how many of these rows, from the first on, the budget allows now; those asked before are free.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows, the most wanted first.
+        predictions : array of shape (queries, classes), optional
+            As in `ask`.
+
+        Raises
+        ------
+        InvalidDataError
+            If the rows are no array.
+        """
+        hashes = self._hashes(X_public, predictions)
+        remembered, new, fitting = set(self._ledger.recall(hashes)), set[bytes](), self.fitting
+        for place, query in enumerate(hashes):
+            new |= {query} - remembered
+            if len(new) > fitting:
+                return place
+        return len(hashes)
+
+    def ask(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> Release:
+        """Return the labels of public rows; those asked before come from memory and cost nothing.
+
+        Choose rows by public data and released labels only. All new rows fit into the budget, or none is answered.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows, of numbers or text.
+        predictions : array of shape (queries, classes), optional
+            The student's predicted probabilities, for `InteractiveGNMax`; a row asked with other predictions is another
+            query.
+
+        Returns
+        -------
+        Release
+            Labels, with −1 where the mechanism abstained; the event that was charged, as it happened; and its cost.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the new rows do not all fit; the message says how many would. Nothing was spent.
+        UnsupportedEventError
+            If no budget could ever pay for one answer of the mechanism. Nothing was spent.
+        InvalidDataError
+            If rows, votes and predictions do not fit each other. Nothing was spent.
+        LedgerError
+            If the ledger cannot be used. What it had reserved stays spent; labels that were drawn and could not be
+            stored are kept in this session, and the next `ask` stores them before anything else.
+        """
+        rows = _as_array(X_public, "X_public", None)
+        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
+        self._check_rows(rows, student)
+        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
+            self._ledger.settle(*self._unstored)
+        self._unstored = None
+        one, hashes = self._event_of_one(), self._hashes(X_public, student)
+        first = _first_places(hashes)
+        voted = self._voted_on(one, first, rows, student)  # before anything is spent
+        answers, reservation = self._ledger.reserve_new(one, first)
+        for query in answers:
+            self._drawn.setdefault(query, False)
+        event, cost = Repeated(one, 0), 0.0
+        if reservation is not None and voted is not None:
+            settled, event = self._settled(voted.without(answers), reservation)
+            answers, cost = answers | settled.labels, settled.share
+        per_query = self._mechanism.votes_per_query
+        shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
+        return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
+
+    def accountant(self, *, progress: bool = False) -> Accountant:
+        """Return an accountant of everything that this session was charged for, as it happened, with its private votes.
+
+        Parameters
+        ----------
+        progress : bool
+            Show a progress bar on exact costs that take long.
+
+        Raises
+        ------
+        UnsupportedEventError
+            If the class of the mechanism does not set `noises_votes_as_given`.
+        """
+        _require_votes_as_given(self._mechanism)
+        accountant = Accountant(progress=progress)
+        for asked in self._asked:
+            for part in asked.release.event.flatten():
+                event = Repeated(part.event, part.times)
+                if isinstance(part.event, ConfidenceCheck):
+                    accountant.add(event, asked.votes)
+                elif isinstance(part.event, InteractiveCheck) and asked.predictions is not None:
+                    offsets = InteractiveGNMax.offsets(asked.predictions, asked.votes.n_teachers)
+                    accountant.add(event, asked.votes, offsets=offsets.astype(np.float64))
+                else:
+                    answered = asked.votes.select(asked.release.voted)
+                    accountant.add(event, answered, at_most=asked.votes.n_queries)
+        return accountant
+
+    def released(
+        self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None, *, progress: bool = False
+    ) -> Accountant:
+        """Return an accountant of the answers that the ledger remembers for these rows, with this session's votes.
+
+        For what an earlier session released: these must be the votes behind it. An answer that was the student's own
+        counts as one of the teachers', which costs more.
+
+        Parameters
+        ----------
+        X_public : array of shape (queries, ...)
+            Public rows; each counts once.
+        predictions : array of shape (queries, classes), optional
+            As they were asked with.
+        progress : bool
+            Show a progress bar on exact costs that take long.
+
+        Raises
+        ------
+        InvalidDataError
+            If a row was not answered yet, or rows, votes and predictions do not fit each other.
+        UnsupportedEventError
+            As `accountant`.
+        """
+        _require_votes_as_given(self._mechanism)
+        rows = _as_array(X_public, "X_public", None)
+        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
+        self._check_rows(rows, student)
+        hashes = self._hashes(X_public, student)
+        answers = self._ledger.recall(hashes)
+        if len(answers) < len(set(hashes)):
+            raise InvalidDataError(
+                "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
+                "columns. Name those it was asked with, or ask it first."
+            )
+        first = list(_first_places(hashes).values())
+        votes = self._votes(rows, first)
+        answered = None
+        if _promises(self._mechanism, "shows_every_answer"):
+            answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
+        accountant, offsets = Accountant(progress=progress), None
+        if isinstance(self._mechanism, InteractiveGNMax) and student is not None:
+            offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
+        accountant.add_release(self._event_of_one(), votes, answered, offsets)
+        return accountant
+
+    def _voted_on(self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None) -> _Voted | None:
+        """Return the votes on all queries that may be paid for; teachers vote only on what the budget allows."""
+        tallied = isinstance(self._voters, VoteHistogram)
+        queries = list(first) if tallied else self._ledger.unanswered(one, first)
+        if not queries:
+            return None
+        places = [first[query] for query in queries]
+        votes, predictions = self._votes(rows, places), None if student is None else student[places]
+        self._mechanism.check(votes, predictions)
+        return _Voted(queries, votes, predictions)
+
+    def _settled(self, voted: _Voted, reservation: Reservation) -> tuple[Settled, Event]:
+        """Draw and settle what was reserved; return what counts of it, and what was run."""
+        drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
+        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, reservation.number))
+        self._drawn |= dict.fromkeys(voted.queries, True)
+        labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
+        answers = {query: tuple(row) for query, row in zip(voted.queries, labels, strict=True)}
+        try:
+            return self._ledger.settle(reservation, answers, drawn.event), drawn.event
+        except (LedgerStorageError, LedgerLockedError):
+            self._unstored = reservation, answers, drawn.event
+            raise
+
+    def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:
+        one = self._event_of_one()
+        return _hashes(self._ledger, self._mechanism, one, X_public, self._question, predictions)
+
+    def _event_of_one(self) -> Event:
+        voters = self._voters
+        return self._mechanism.event_of_one(voters.n_classes, voters.unit, simulated=self._noise.simulated)
+
+    def _check_rows(self, rows: Matrix, student: FloatArray | None) -> None:
+        if rows.ndim == 0 or len(rows) == 0:
+            raise InvalidDataError(f"`X_public` must hold at least one row. Got shape {rows.shape}.")
+        if student is not None and student.shape[:1] != rows.shape[:1]:
+            raise InvalidDataError(
+                f"`predictions` must have one row per public row. Got shape {student.shape} for {len(rows)} rows."
+            )
+        self.check_voted(rows)
+        if self._voted is None and isinstance(self._voters, VoteHistogram):
+            self._check_count(self._voters, len(rows), "public rows")
+
+    def check_voted(self, X_public: npt.ArrayLike) -> None:
+        """Refuse rows that nobody voted on.
+
+        Parameters
+        ----------
+        X_public : array of shape (rows, ...)
+            Public rows.
+
+        Raises
+        ------
+        InvalidDataError
+            If a row is not in `X_voted`.
+        """
+        if self._voted is not None and any(row not in self._voted for row in self.row_keys(X_public)):
+            raise InvalidDataError(
+                "`X_public` holds a row that is not in `X_voted`. Ask about rows that were voted on."
+            )
+
+    def row_keys(self, X_public: npt.ArrayLike) -> list[bytes]:
+        """Return a key of each row, the same for equal rows and for no others."""
+        return self._ledger.query_hashes({"rows": "voted"}, X_public)
+
+    def _check_count(self, votes: VoteHistogram, rows: int, what: str) -> None:
+        queries = votes.n_queries // self._mechanism.votes_per_query
+        if queries != rows:
+            raise InvalidDataError(
+                f"The votes are about {queries} queries, and there are {rows} {what}. Pass the rows that were voted "
+                "on, in the same order."
+            )
+
+    def _places_of_votes(self, X_voted: npt.ArrayLike) -> dict[bytes, int]:
+        """Return where the votes on each row stand."""
+        if not isinstance(self._voters, VoteHistogram):
+            raise InvalidParameterError(
+                "`X_voted` of LabelingSession says what a VoteHistogram is about; teachers vote on any rows. Leave it "
+                "out."
+            )
+        hashes = self.row_keys(_as_array(X_voted, "X_voted", None))
+        self._check_count(self._voters, len(hashes), "rows in `X_voted`")
+        return _first_places(hashes)
+
+    def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
+        per_query = self._mechanism.votes_per_query
+        if isinstance(self._voters, VoteHistogram):
+            asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
+            return self._voters.select(_rows_about(np.array(asked), per_query))
+        ballots = self._voters.ballots(rows[fresh])
+        if per_query > 1:
+            return tally_findings(ballots, self._voters.unit)
+        return tally(ballots, self._voters.n_classes, self._voters.unit)
+
+
+def require_room(
+    ledger: Ledger,
+    mechanism: Mechanism,
+    event_of_one: Event,
+    X_public: npt.ArrayLike,
+    question: str,
+    predictions: npt.ArrayLike | None = None,
+) -> int:
+    """Refuse public rows that the budget has no room for; return how many of them are new, so that they would be paid.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Where answers are remembered.
+    mechanism : Mechanism
+        How votes would be released.
+    event_of_one : Event
+        The most that one query would be.
+    X_public : array of shape (queries, ...)
+        Public rows.
+    question : str
+        What would be voted on.
+    predictions : array of shape (queries, classes), optional
+        As in `LabelingSession.ask`.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the new rows do not all fit; the message says how many would.
+    """
+    queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
+    return len(ledger.unanswered(event_of_one, set(queries)))
+
+
+def _hashes(
+    ledger: Ledger,
+    mechanism: Mechanism,
+    event_of_one: Event,
+    X_public: npt.ArrayLike,
+    question: str,
+    predictions: npt.ArrayLike | None,
+) -> list[bytes]:
+    beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
+    context = _context(mechanism, event_of_one, question)
+    return ledger.query_hashes(context, X_public, *beside, former=_former_context(mechanism, event_of_one, question))
+
+
+def _first_places(keys: list[bytes]) -> dict[bytes, int]:
+    """Return where each different key stands first, in the order of the keys."""
+    places: dict[bytes, int] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    return places
+
+
+def _rows_about(queries: IntArray, per_query: int) -> IntArray:
+    """Return the rows of a histogram that are about queries, each of which has so many."""
+    return (queries[:, None] * per_query + np.arange(per_query)).ravel()
+
+
+def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (ValueError, TypeError):
+        kind = "values" if dtype is None else "numbers"
+        raise InvalidDataError(f"`{name}` must be an array of {kind}, rows of equal length.") from None
+
+
+def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
+    # What an answer is remembered by must never change, or it would be drawn anew; a golden hash in
+    # tests/test_labeling.py holds it fixed.
+    return {"question": question, "mechanism": mechanism.key(), "event": event_of_one.as_dict()}
+
+
+def _former_context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
+    """Return the context of a ledger of format 1 or 2; tests/golden/spelled-out holds it fixed."""
+    return {"question": question, "mechanism": _former_name(mechanism), "event": spelled_out(event_of_one.as_dict())}
+
+
+def _former_name(mechanism: Mechanism) -> str:
+    """Return the `repr` that a mechanism had in format 2, without settings that were added since."""
+    kind = type(mechanism)
+    if _OWN_NAMES.get(kind.__qualname__) is not kind:
+        return repr(mechanism)
+    settings = (
+        f"{name}={_former_name(value) if isinstance(value, Mechanism) else repr(value)}"
+        for name, value in settings_of(mechanism).items()
+    )
+    return f"{kind.__qualname__}({', '.join(settings)})"
+
+
+def _require_name_of_its_own(mechanism: Mechanism) -> None:
+    """Refuse a mechanism that the ledger, which remembers answers by its name, would take for another one."""
+    kind = type(mechanism)
+    for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
+        if _OWN_NAMES.get(name, kind) is not kind:
+            raise InvalidParameterError(
+                "`mechanism` of LabelingSession must have a name of its own. Got another class named "
+                f"{kind.__qualname__}; rename it."
+            )
+    if isinstance(mechanism, MultiLabel):
+        _require_name_of_its_own(mechanism.mechanism)
+
+
+def _promises(mechanism: Mechanism, promise: str) -> bool:
+    """Return whether the class of a mechanism makes a promise itself: a field or a parent may be true for another."""
+    if type(mechanism) is MultiLabel:
+        return _promises(mechanism.mechanism, promise)
+    return vars(type(mechanism)).get(promise) is True
+
+
+def _require_votes_as_given(mechanism: Mechanism) -> None:
+    if not _promises(mechanism, "noises_votes_as_given"):
+        raise UnsupportedEventError(
+            f"The vote-dependent cost of {type(mechanism).__name__} is unknown, because it may add noise to other "
+            "counts than the votes. Use the worst-case cost; or, if noise is added to the votes themselves, set "
+            "`noises_votes_as_given = True` in its class."
+        )

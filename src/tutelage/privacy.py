@@ -1,0 +1,291 @@
+"""What ε protects and may show: privacy units, neighboring relations, and two kinds of ε in two types.
+
+One ε may be published, the other depends on the private votes. Whatever the relation, its consequence for the votes is
+the same and is all that the accounting uses: at most one teacher's ballot changes, so one count falls by one, another
+rises by one, or a ballot turns from or into an abstention and one count moves by one.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NoReturn, Self, final
+
+from tutelage.exceptions import InvalidDataError, NotPublishableError
+
+KEY = "neighboring"  # of a relation in every file
+_FORMER_KEY = "neighbouring"
+
+
+@final
+class NeighboringRelation(StrEnum):
+    """When two private data sets count as neighbors. Files store the value, a code that never changes."""
+
+    CHANGE_ONE_ROW = "row"
+    ADD_REMOVE_OR_CHANGE_ONE_ENTITY = "entity"
+    ADD_REMOVE_OR_CHANGE_WITHIN_SILO = "silo"
+    CHANGE_ONE_BALLOT = "ballot"
+
+    @property
+    def sentence(self) -> str:
+        """How neighboring data sets differ, for people; no file is read by it."""
+        return _SENTENCES[self]
+
+    @classmethod
+    def _missing_(cls, value: object) -> "NeighboringRelation | None":
+        """Read what earlier versions pickled."""
+        return cls(_CODES[value]) if isinstance(value, str) and value in _CODES else None
+
+
+_ROW, _ENTITY, _SILO, _BALLOT = NeighboringRelation
+_SENTENCES = {
+    _ROW: "one row has other contents; how many rows there are is public",
+    _ENTITY: "one entity's rows are added, removed or have other contents",
+    _SILO: "one entity's rows are added, removed or have other contents, all within one silo that has others; "
+    "which silos there are is public",
+    _BALLOT: "one teacher's ballots change arbitrarily",
+}
+# What files stored before there were codes: a name, or a sentence. It is history, so none of it is ever reworded.
+_FORMER = {
+    _ROW: ("CHANGE_ONE_ROW", "one row has other contents; how many rows there are is public"),
+    _ENTITY: (
+        "ADD_REMOVE_OR_CHANGE_ONE_ENTITY",
+        "one entity's rows are added, removed or have other contents",
+    ),
+    _SILO: (
+        "ADD_REMOVE_OR_CHANGE_WITHIN_SILO",
+        "one entity's rows are added, removed or have other contents, all within one silo that has others; "
+        "which silos there are is public",
+    ),
+    _BALLOT: ("CHANGE_ONE_BALLOT", "one teacher's ballots change arbitrarily"),
+}
+_CODES = {former: relation.value for relation, spellings in _FORMER.items() for former in spellings}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PrivacyUnit:
+    """Whose influence an epsilon bounds.
+
+    Parameters
+    ----------
+    name : str
+        What one unit is, in the words of the data: ``"row"``, ``"patient_id"``, ``"one teacher's data"``.
+    neighboring : NeighboringRelation
+        How neighboring data sets differ.
+    """
+
+    name: str
+    neighboring: NeighboringRelation
+
+    def __str__(self) -> str:
+        return f"'{self.name}' ({self.neighboring.sentence})"
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the unit as plain values: its name, and the code of its relation."""
+        return {"name": self.name, KEY: self.neighboring.value}
+
+    @classmethod
+    def from_dict(cls, record: Any, where: str = "a file") -> Self:
+        """Return the unit that `as_dict` wrote, in this version or an earlier one.
+
+        Raises
+        ------
+        InvalidDataError
+            If it is no such record, or of a relation that this version does not know.
+        """
+        if not isinstance(record, dict) or set(record) != {"name", KEY} or type(record["name"]) is not str:
+            raise InvalidDataError(f"The unit of privacy in {where} must be a text `name` and a `{KEY}`, nothing else.")
+        return cls(record["name"], stored_relation(record[KEY], where))
+
+
+# Their names are in files too, and ledgers compare them.
+ONE_TEACHER = PrivacyUnit("one teacher's data", NeighboringRelation.CHANGE_ONE_BALLOT)
+ONE_ENTITY = PrivacyUnit("one entity's whole data", NeighboringRelation.CHANGE_ONE_BALLOT)
+
+
+def coded(record: Any) -> Any:
+    """Return plain values of any version with codes for their relations, wherever in them they are.
+
+    A relation that no version knew stays as it is, for its reader to refuse.
+
+    Raises
+    ------
+    InvalidDataError
+        If a record says twice what its relation is.
+    """
+    if isinstance(record, list):
+        return [coded(value) for value in record]
+    if not isinstance(record, dict):
+        return record
+    if KEY in record and _FORMER_KEY in record:
+        raise InvalidDataError(f"A record must say once what neighbors are. Got `{KEY}` and `{_FORMER_KEY}`.")
+    named = {KEY if name == _FORMER_KEY else name: value for name, value in record.items()}
+    return {name: _code_of(value) if name == KEY else coded(value) for name, value in named.items()}
+
+
+def spelled_out(record: Any) -> Any:
+    """Return plain values with their relations spelled out, as versions before the codes wrote them."""
+    if isinstance(record, list | tuple):
+        return [spelled_out(value) for value in record]
+    if not isinstance(record, dict):
+        return record
+    return {
+        name: _FORMER[NeighboringRelation(value)][1] if name == KEY else spelled_out(value)
+        for name, value in record.items()
+    }
+
+
+def former_name(relation: NeighboringRelation) -> str:
+    """Return how consortia of format 1 store a relation."""
+    return _FORMER[relation][0]
+
+
+def stored_relation(value: object, where: str = "a file") -> NeighboringRelation:
+    """Return the relation that is stored in `where`, by its code or as an earlier version spelled it.
+
+    Raises
+    ------
+    InvalidDataError
+        If this version knows no such relation.
+    """
+    code = _code_of(value)
+    if code in list(NeighboringRelation):
+        return NeighboringRelation(code)
+    raise InvalidDataError(
+        f"`{KEY}` in {where} must be one of {', '.join(NeighboringRelation)}; if a later version wrote the file, "
+        "upgrade tutelage."
+    )
+
+
+def _code_of(value: Any) -> Any:
+    return _CODES.get(value, value) if isinstance(value, str) else value
+
+
+_MOST_DECIMALS = 9
+_HIDDEN = "depends on the private votes; `.reveal()` opens it for the data's owner"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PublicEpsilon:
+    """An (ε, δ) guarantee that may be printed, stored and filed: computed from public parameters, or sanitised.
+
+    Parameters
+    ----------
+    epsilon : float
+        Upper bound on the privacy loss, in nats.
+    delta : float
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
+    unit : PrivacyUnit
+        Whom it protects and against which change.
+    method : str
+        The theorem that gave the value.
+    order : float or None
+        Rényi order at which the value was attained, where the method has one.
+    simulated : bool
+        True where the noise was seeded: the number is then what real noise would have cost, not a guarantee.
+    output_dependent : bool
+        True where it holds for the outcome at hand, after a private test or noised cost, and not for the mechanism:
+        other votes, or other noise, would have given another number.
+    """
+
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit
+    method: str
+    order: float | None = None
+    simulated: bool = False
+    output_dependent: bool = False
+
+    def __str__(self) -> str:
+        taint = " (simulated noise: not private)" if self.simulated else ""
+        return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{taint}"
+
+
+@final
+class PrivateEpsilon:
+    """An (ε, δ) value that depends on the private votes: guarded, and opened only by an explicit call.
+
+    It cannot be formatted as or converted to a number, compared by value or pickled, so it cannot slip into a log, a
+    card or a saved model. Publishing it would itself leak.
+
+    Parameters
+    ----------
+    epsilon : float
+        The private value, in nats.
+    order : float
+        Rényi order at which it was attained; private too.
+    delta : float
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
+    unit : PrivacyUnit
+        Whom it protects and against which change.
+    method : str
+        The theorem that gave the value.
+    """
+
+    __slots__ = ("_epsilon", "_order", "delta", "method", "unit")
+
+    def __init__(self, epsilon: float, order: float, delta: float, unit: PrivacyUnit, method: str) -> None:
+        self._epsilon = epsilon
+        self._order = order
+        self.delta = delta
+        self.unit = unit
+        self.method = method
+
+    def reveal(self) -> float:
+        """Return the private epsilon, for the eyes of the data's owner only."""
+        return self._epsilon
+
+    def reveal_order(self) -> float:
+        """Return the private Rényi order of the value, for the eyes of the data's owner only."""
+        return self._order
+
+    def __repr__(self) -> str:
+        return f"PrivateEpsilon(<{_HIDDEN}>, delta={self.delta:g}, method={self.method!r})"
+
+    def __format__(self, format_spec: str) -> str:
+        if format_spec:
+            raise NotPublishableError(f"A PrivateEpsilon cannot be formatted as a number: its value {_HIDDEN}.")
+        return repr(self)
+
+    def __float__(self) -> NoReturn:
+        raise NotPublishableError(f"A PrivateEpsilon is not a plain number: its value {_HIDDEN}.")
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(f"A PrivateEpsilon cannot be stored: its value {_HIDDEN}.")
+
+
+def round_up(value: float, digits: int = 4) -> float:
+    """Return `value` rounded upward to `digits` decimals, so that a printed epsilon never understates."""
+    if not math.isfinite(value):
+        return value
+    scaled = math.ceil(value * 10**digits) / 10**digits
+    return scaled if scaled >= value else math.nextafter(scaled, math.inf)
+
+
+def bayes_factor(epsilon: float) -> str:
+    """Return e^ε, rounded upward, as one reads it: 1.35, 149 or 3·10^43."""
+    if epsilon < math.log(1e6):
+        factor = math.exp(epsilon)
+        return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
+    power = math.floor(epsilon / math.log(10))
+    leading = math.ceil(math.exp(epsilon - power * math.log(10)))
+    return f"{leading}·10^{power}" if leading < 10 else f"1·10^{power + 1}"
+
+
+def digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:
+    """Return with how many decimals a bound below `whole` is rounded upward, so that what is left of it survives.
+
+    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9.
+
+    Parameters
+    ----------
+    value : float
+        The bound.
+    least : int
+        Decimals to be shown at least.
+    whole : float
+        What it cannot pass.
+    """
+    left = whole - value
+    return least if left <= 0 else max(least, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))

@@ -1,0 +1,151 @@
+"""A page as one self-contained HTML file: style and drawings inside, no scripts, nothing fetched."""
+
+from importlib.resources import files
+
+from tutelage.reporting.content import (
+    NOT_STATED,
+    Answer,
+    Answers,
+    Block,
+    Bullets,
+    Facts,
+    Findings,
+    Page,
+    Part,
+    Prose,
+    Section,
+    Statement,
+)
+from tutelage.reporting.drawings import Drawing, escape
+
+# A browser that opens the file runs no script, fetches nothing and sends no form, whatever a name in it says.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_MISSING = f'<span class="missing">{NOT_STATED}</span>'
+
+
+def page_of(page: Page) -> str:
+    """Return the page as HTML in which names and statements are text, whatever they hold."""
+    body = [
+        _header(page),
+        _contents(page.parts),
+        "<main>",
+        _findings(page.findings),
+        *(_part(number, part) for number, part in enumerate(page.parts, 1)),
+        "</main>",
+        "<footer>Made by tutelage. The headings are components of the differential privacy pyramid of NIST SP 800-226, "
+        "Guidelines for Evaluating Differential Privacy Guarantees (2025).</footer>",
+    ]
+    return document(page.title, "".join(body), "simulated" if page.alarm else "")
+
+
+def document(title: str, body: str, kind: str = "") -> str:
+    """Return a whole file around the body."""
+    style = files("tutelage.reporting").joinpath("page.css").read_text(encoding="utf-8")
+    head = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
+    )
+    return (
+        f'{head}<title>{escape(title)}</title><style>{style}</style></head><body class="{kind}">{body}</body></html>\n'
+    )
+
+
+def figure(drawing: Drawing) -> str:
+    """Return a drawing with its title and caption."""
+    return (
+        f"<figure><figcaption><strong>{escape(drawing.title)}</strong> {escape(drawing.caption)}</figcaption>"
+        f"{drawing.svg}</figure>"
+    )
+
+
+def facts(rows: tuple[tuple[str, str], ...]) -> str:
+    """Return names and values as a table."""
+    cells = (f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
+    return f"<table class=facts><tbody>{''.join(cells)}</tbody></table>"
+
+
+def _header(page: Page) -> str:
+    alarm = "" if page.alarm is None else f'<p class="alarm" role="alert">{escape(page.alarm)}</p>'
+    highlights = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in page.highlights)
+    return (
+        f"<header>{alarm}<p class=kicker>{escape(page.subtitle)}</p><h1>{escape(page.title)}</h1>"
+        f"<div class=claim><div><p class=epsilon>{escape(page.claim[0])}</p><p>{escape(page.claim[1])}</p></div>"
+        f"{figure(page.picture)}</div><dl class=highlights>{''.join(highlights)}</dl></header>"
+    )
+
+
+def _contents(parts: tuple[Part, ...]) -> str:
+    entries = []
+    for number, part in enumerate(parts, 1):
+        links = "".join(
+            f'<li><a href="#{_anchor(number, place)}">{escape(section.title)}</a></li>'
+            for place, section in enumerate(part.sections, 1)
+        )
+        entries.append(f"<li>{escape(part.title)}<ul>{links}</ul></li>")
+    return f'<nav aria-label="Contents"><ol>{"".join(entries)}</ol></nav>'
+
+
+def _findings(findings: Findings) -> str:
+    if findings.entries is None:
+        inside = "<p>The settings were not checked.</p>"
+    elif not findings.entries:
+        inside = "<p>None: the checks of the settings objected to nothing.</p>"
+    else:
+        entries = (
+            f'<li class="{severity}"><strong>{severity}</strong> {escape(entry.reason)}</li>'
+            for entry in findings.entries
+            for severity in (escape(entry.severity),)
+        )
+        inside = f"<ul>{''.join(entries)}</ul>"
+    return f'<section class="findings"><h2>Findings</h2>{inside}</section>'
+
+
+def _part(number: int, part: Part) -> str:
+    sections = (_section(_anchor(number, place), section) for place, section in enumerate(part.sections, 1))
+    return f"<section class=part><h2>{escape(part.title)}</h2>{''.join(sections)}</section>"
+
+
+def _section(anchor: str, section: Section) -> str:
+    blocks = "".join(_block(block) for block in section.blocks)
+    return f'<section id="{anchor}"><h3>{escape(section.title)}</h3>{blocks}</section>'
+
+
+def _anchor(part: int, section: int) -> str:
+    return f"section-{part}-{section}"
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Prose(text):
+            return f"<p>{escape(text)}</p>"
+        case Facts(rows):
+            return facts(rows)
+        case Bullets(sentences):
+            return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
+        case Statement(about, text):
+            kind, said = ("statement unstated", _MISSING) if text is None else ("statement", escape(text))
+            return f'<p class="{kind}"><span>Stated by the filer, {escape(about)}:</span>{said}</p>'
+        case Answers(entries):
+            return _answers(entries)
+        case Drawing():
+            return figure(block)
+
+
+def _answers(entries: tuple[Answer, ...]) -> str:
+    rows = (
+        f'<tr><td>{number}</td><th scope="row">{escape(entry.question)}</th><td>{_answer(entry)}</td></tr>'
+        for number, entry in enumerate(entries, 1)
+    )
+    return (
+        '<table class=answers><thead><tr><th scope="col">No.</th><th scope="col">Question</th>'
+        f'<th scope="col">Answer</th></tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    )
+
+
+def _answer(entry: Answer) -> str:
+    said = [] if entry.known is None else [escape(entry.known)]
+    if entry.stated is not None:
+        said.append(f"<em>Stated by the filer:</em> {escape(entry.stated)}")
+    return "<br>".join(said) or _MISSING

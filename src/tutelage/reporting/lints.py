@@ -1,0 +1,264 @@
+"""Objections of a privacy officer: settings under which ε protects less than it seems, and students that are no use."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
+from tutelage.exceptions import InvalidParameterError
+from tutelage.privacy import PrivacyUnit, bayes_factor, round_up
+
+LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_MOST_NAMED = 8  # classes in one finding
+_PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
+_SEVERITIES = ("warning", "danger")
+_STOPPING = ("fixed", "data-independent", "data-dependent")
+NOISE_FROM_SHARES = "noise-from-shares"
+TUNED_ON = ("nothing", "public", "private")
+# Findings that follow from what is on a card, and need not be taken from its file.
+FROM_CARD = (
+    "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
+    "lost-class", "no-better-than-majority",
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to object to; public, for it is made of public settings only.
+
+    Parameters
+    ----------
+    code : str
+        What it is, for machines: ``"delta-too-large"``.
+    severity : {"warning", "danger"}
+        Whether the guarantee or the student is weaker than it seems, or of no use.
+    reason : str
+        What is wrong, why it matters, and the fix.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is not made of text, or of another severity. The message never shows the value.
+    """
+
+    code: str
+    severity: Literal["warning", "danger"]
+    reason: str
+
+    def __post_init__(self) -> None:
+        for name in ("code", "severity", "reason"):
+            if type(getattr(self, name)) is not str:
+                kind = type(getattr(self, name)).__name__
+                raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
+        if self.severity not in _SEVERITIES:
+            raise InvalidParameterError("`severity` of Finding must be 'warning' or 'danger'.")
+
+
+def lint(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    unit: PrivacyUnit | None = None,
+    entities: int | None = None,
+    teachers: int | None = None,
+    classes: int | None = None,
+    threshold: float | None = None,
+    stopping: str | None = None,
+    tuned_on: str | None = None,
+    public_overlap: int | None = None,
+    mechanism: str | None = None,
+    shares: int | None = None,
+    accuracy: Sequence[tuple[str, int, int]] = (),
+) -> tuple[Finding, ...]:
+    """Return what a privacy officer would object to; what is None is not judged.
+
+    No finding quotes `entities` or `public_overlap`. That there is one still tells something about them, so where they
+    were counted on private rows, only the data's owner may see it.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        ε of the guarantee, in nats; infinity where there is none.
+    delta : float, optional
+        δ of the guarantee.
+    unit : PrivacyUnit, optional
+        What the guarantee protects.
+    entities : int, optional
+        Number of units of privacy behind the private rows.
+    teachers, classes : int, optional
+        Number of teachers and of classes.
+    threshold : float, optional
+        T of a mechanism that checks before it answers, in votes.
+    stopping : {"fixed", "data-independent", "data-dependent"}, optional
+        What decided how many queries were asked: a number named before, a cost that holds for all votes, or one that
+        depends on them.
+    tuned_on : {"nothing", "public", "private"}, optional
+        Whose data the settings were chosen on.
+    public_overlap : int, optional
+        Number of public rows that equal a private row.
+    mechanism : str, optional
+        Its name on the command line; the check of ``"interactive"`` is on votes beyond those expected.
+    shares : int, optional
+        Owners h whose noise alone the ε counts, where several owners' noise was summed.
+    accuracy : sequence of (class, rows, right), optional
+        Public labelled rows of each class, and how many of them the student has right.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a value is not of its kind.
+    """
+    findings = [
+        _of_epsilon(epsilon, unit),
+        _of_delta(delta, entities),
+        _of_teachers(teachers, entities),
+        *_of_threshold(threshold, teachers, classes, mechanism),
+        _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
+        _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
+        _of_overlap(public_overlap),
+        _of_shares(shares),
+        _of_lost_classes(accuracy),
+        _of_majority(accuracy),
+    ]
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | None:
+    if epsilon is None:
+        return None
+    if epsilon == float("inf"):
+        meaning = "ε is infinite: there is no guarantee."
+    else:
+        number_between(epsilon, 0, float("inf"), "epsilon", "lint")
+        changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
+        meaning = (
+            f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as on "
+            f"neighboring data{changed}."
+        )
+    if epsilon > _HUGE_EPSILON:
+        reason = (
+            f"{meaning} Such a guarantee protects next to nobody. Ask fewer queries, add noise, or train more teachers."
+        )
+        return Finding("epsilon-too-large", "danger", reason)
+    if epsilon > LARGE_EPSILON:
+        return Finding("epsilon-large", "warning", f"{meaning} Ask fewer queries, add noise, or train more teachers.")
+    return None
+
+
+def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
+    if delta is not None:
+        probability(delta, "delta", "lint")
+    if entities is not None:
+        integer_at_least(entities, 1, "entities", "lint")
+    if delta is None or entities is None or delta * entities < 1:
+        return None
+    reason = (
+        f"δ = {delta:g} is at least one over the number of people: publishing one of them at random, in full, would "
+        "satisfy such a guarantee. Choose δ well below one over their number."
+    )
+    return Finding("delta-too-large", "danger", reason)
+
+
+def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
+    if teachers is None or entities is None or entities >= _PEOPLE_PER_TEACHER * teachers:
+        return None
+    reason = (
+        f"There are fewer than {_PEOPLE_PER_TEACHER} people per teacher: where shards are drawn, one teacher in twenty "
+        "or more has no row and abstains, and noise may outweigh the others. Train fewer teachers."
+    )
+    return Finding("teachers-without-rows", "warning", reason)
+
+
+def _of_threshold(
+    threshold: float | None, teachers: int | None, classes: int | None, mechanism: str | None
+) -> Iterator[Finding]:
+    if threshold is not None:
+        number_of_votes(threshold, "threshold", "lint")
+    if teachers is not None:
+        integer_at_least(teachers, 1, "teachers", "lint")
+    if classes is not None:
+        integer_at_least(classes, 2, "classes", "lint")
+    if threshold is None or teachers is None:
+        return
+    if threshold > teachers:
+        reason = (
+            f"The threshold of {threshold:g} votes is above the {teachers:,} teachers there are: only noise can pass "
+            "the check, and every query is paid for. Choose a threshold below the number of teachers."
+        )
+        yield Finding("threshold-above-teachers", "danger", reason)
+    elif classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
+        reason = (
+            f"The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if "
+            "all teachers vote: the check is paid for and holds nothing back. Raise the threshold, or use gnmax."
+        )
+        yield Finding("threshold-passes-always", "warning", reason)
+
+
+def _of_word(value: str | None, name: str, known: tuple[str, ...], wrong: str, finding: Finding) -> Finding | None:
+    if value is not None and value not in known:
+        raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {value!r}.")
+    return finding if value == wrong else None
+
+
+def _of_overlap(public_overlap: int | None) -> Finding | None:
+    if public_overlap is None or integer_at_least(public_overlap, 0, "public_overlap", "lint") == 0:
+        return None
+    return _PUBLIC_IS_PRIVATE
+
+
+def _of_shares(shares: int | None) -> Finding | None:
+    if shares is None:
+        return None
+    integer_at_least(shares, 1, "shares", "lint")
+    reason = (
+        f"The noise is the sum of several owners' shares: ε holds only as long as {shares} of those who answered keep "
+        "theirs to themselves, the three computing parties follow the protocol, and no two of them pool what they "
+        "hold. Choose parties that answer to different people, and name them on the card."
+    )
+    return Finding(NOISE_FROM_SHARES, "warning", reason)
+
+
+def _of_lost_classes(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
+    lost = [(name, rows) for name, rows, right in accuracy if rows and not right]
+    if not lost:
+        return None
+    shown = ", ".join(f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows in lost[:_MOST_NAMED])
+    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+    reason = (
+        f"The student has no public row right of these classes: {shown}{more}. Few teachers know a rare class, and "
+        "noise outvotes them. Ask about more rows of it, or join it to another class."
+    )
+    return Finding("lost-class", "warning", reason)
+
+
+def _of_majority(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
+    rows, right = sum(rows for _, rows, _ in accuracy), sum(right for _, _, right in accuracy)
+    most = max((rows for _, rows, _ in accuracy), default=0)
+    if not rows or right > most:
+        return None
+    reason = (
+        f"The student has {right / rows:.2%} of the public labelled rows right, and always naming the majority class "
+        f"has {most / rows:.2%}. It is of no use. Ask more queries, add less noise, or train other teachers."
+    )
+    return Finding("no-better-than-majority", "warning", reason)
+
+
+_DATA_DEPENDENT_STOPPING = Finding(
+    "stopped-by-votes",
+    "danger",
+    "A cost that depends on the votes decided when to stop: the number of answers gives the votes away, and ε does not "
+    "count that. Stop after a number of queries named before, or by the data-independent cost.",
+)
+_PRIVATE_TUNING = Finding(
+    "tuned-on-private",
+    "danger",
+    "Settings were chosen by looking at private votes or private accuracy: every look was a release that ε does not "
+    "count. Choose them on public data (tutelage plan), or pay for every try.",
+)
+_PUBLIC_IS_PRIVATE = Finding(
+    "public-overlaps-private",
+    "danger",
+    "Rows declared public equal private ones: public rows are not protected at all, and teachers know the answers "
+    "to them by heart. Take these rows out of the public data.",
+)

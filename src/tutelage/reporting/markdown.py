@@ -1,0 +1,77 @@
+"""A page as Markdown: the words and numbers, and the captions of the figures."""
+
+import re
+
+from tutelage.reporting.content import (
+    NOT_STATED,
+    Answer,
+    Answers,
+    Block,
+    Bullets,
+    Facts,
+    Findings,
+    Page,
+    Prose,
+    Statement,
+)
+from tutelage.reporting.drawings import Drawing, straight
+
+_SIGNS = re.compile(r"([\\|<\[`])")
+
+
+def markdown_of(page: Page) -> str:
+    """Return the page as Markdown in which names and statements are text, whatever they hold."""
+    lines = [f"# {page.title}", "", plain(page.subtitle), ""]
+    if page.alarm is not None:
+        lines += [f"> **{page.alarm}**", ""]
+    lines += [f"**{plain(page.claim[0])}.** {plain(page.claim[1])}", ""]
+    lines += [*_table(page.highlights), "", *_findings(page.findings), ""]
+    for part in page.parts:
+        lines += [f"## {part.title}", ""]
+        for section in part.sections:
+            lines += [f"### {section.title}", ""]
+            for block in section.blocks:
+                lines += [*_lines(block), ""]
+    return "\n".join(lines)
+
+
+def plain(text: str) -> str:
+    """Return text in one line that opens no tag, table cell, link or code, and runs one way."""
+    return _SIGNS.sub(r"\\\1", straight(" ".join(text.split())))
+
+
+def _lines(block: Block) -> list[str]:
+    match block:
+        case Prose(text):
+            return [plain(text)]
+        case Facts(rows):
+            return _table(rows)
+        case Bullets(sentences):
+            return [f"- {plain(sentence)}" for sentence in sentences]
+        case Statement(about, text):
+            return [f"*Stated by the filer, {about}:* {NOT_STATED if text is None else plain(text)}"]
+        case Answers(entries):
+            return [line for number, entry in enumerate(entries, 1) for line in _answer(number, entry)]
+        case Drawing(title, caption):
+            return [f"*{title}.* {plain(caption)} (Drawn in card.html.)"]
+
+
+def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
+    return ["| | |", "|---|---|", *(f"| {plain(name)} | {plain(value)} |" for name, value in rows)]
+
+
+def _answer(number: int, entry: Answer) -> list[str]:
+    said = " ".join(plain(text) for text in (entry.known, entry.stated) if text is not None)
+    return [f"{number}. **{entry.question}** {said or NOT_STATED}"]
+
+
+def _findings(findings: Findings) -> list[str]:
+    if findings.entries is None:
+        return ["Findings: the settings were not checked."]
+    if not findings.entries:
+        return ["Findings: none."]
+    return [
+        "Findings:",
+        "",
+        *(f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings.entries),
+    ]

@@ -1,0 +1,94 @@
+"""What ε and δ mean, in words and in the odds of a guess."""
+
+import math
+
+from tutelage.privacy import PublicEpsilon, digits_for_bound, round_up
+
+_BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
+
+
+def advantage(epsilon: float, delta: float) -> float:
+    """Return the most by which any test can do better than guessing which of two neighbouring data sets was used.
+
+    It is the largest sum of true positive and true negative rates less 1, (e^ε − 1 + 2δ)/(e^ε + 1), and bounds the
+    advantage of every membership inference.
+
+    Notes
+    -----
+    Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 2.1: an (ε, δ)-private test has error rates with
+    FP + e^ε·FN ≥ 1 − δ and e^ε·FP + FN ≥ 1 − δ; adding both gives the bound.
+    """
+    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon)))
+
+
+def right_guesses(epsilon: float, delta: float) -> float:
+    """Return the largest share of right guesses between two neighbouring data sets that are equally likely before."""
+    return (1 + advantage(epsilon, delta)) / 2
+
+
+def guarantee(epsilon: PublicEpsilon) -> str:
+    """Return the guarantee as a term, ε rounded upward."""
+    if epsilon.simulated:
+        return "none"
+    return f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"
+
+
+def percent(share: float) -> str:
+    """Return a share as a number of hundredths, rounded upward by one unit of its last digit at most; at most 100.
+
+    Digits are shown until what is left to 100 has two of its own, so that rounding does not raise the odds.
+    """
+    return _percent(share)[0]
+
+
+def odds(share: float) -> str:
+    """Return a share and what is left of it, as hundredths that add up to 100: 73.2:26.8."""
+    return ":".join(_percent(share))
+
+
+def _percent(share: float) -> tuple[str, str]:
+    digits = digits_for_bound(100 * share, 1, 100.0)
+    right = min(100.0, round_up(100 * share, digits))
+    return f"{right:.{digits}f}", f"{100 - right:.{digits}f}"
+
+
+def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
+    """Return the definition of the guarantee in a sentence; `whole` where it covers all that its ledger pays for."""
+    if epsilon.simulated:
+        return "Nothing is guaranteed: the noise can be replayed. The values say what real noise would have cost."
+    outcome = "everything released through this ledger" if whole else "the labels of this release, the student"
+    return (
+        f"Any outcome ({outcome}, this card) is at most "
+        f"e^{round_up(epsilon.epsilon, 2)} times as likely, plus {epsilon.delta:g}, as on neighbouring data, "
+        "whatever else the observer knows."
+    )
+
+
+def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
+    """Return what the guarantee means to someone who guesses, in a worked sentence; `whole` as for `likelihood`."""
+    if epsilon.simulated:
+        return "Someone who knows the seed takes the noise away and sees the votes."
+    right = right_guesses(epsilon.epsilon, epsilon.delta)
+    if right > _BEYOND_WORDS:
+        verdict = "the guarantee does not keep them from naming the right one nearly always"
+    else:
+        verdict = (
+            f"they name the right one in at most {percent(right)} of 100 such cases: odds of 50:50 become at most "
+            f"{odds(right)}"
+        )
+    seen = "everything released through this ledger" if whole else "this release"
+    return (
+        f"Take someone who knows all private data but one unit ({epsilon.unit.name}), and holds two versions of it for "
+        f"equally likely (50:50), one of them true. After seeing {seen}, {verdict}."
+    )
+
+
+def exception(delta: float) -> str:
+    """Return what δ means in a sentence."""
+    if delta == 0:
+        return "δ = 0: the bound holds for every outcome, however unlikely."
+    part = f"{math.floor(1 / delta + 1e-6):,}" if delta > 1e-12 else f"10^{math.floor(-math.log10(delta))}"
+    return (
+        f"δ = {delta:g}: on top of that factor, an outcome may be likelier by up to 1 in {part}. "
+        "Read it as the chance that something comes out for which ε promises nothing."
+    )

@@ -1,0 +1,203 @@
+"""A card read back from its JSON file, with suspicion: the file may have been edited, or made to harm."""
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, NoReturn
+
+from tutelage.events import event_from_dict
+from tutelage.exceptions import InvalidDataError, TutelageError
+from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, stored_relation
+from tutelage.reporting.card import FORMAT, PrivacyCard
+from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
+from tutelage.reporting.lints import Finding
+from tutelage.reporting.publishable import BUDGET
+
+_MOST_BYTES = 16 * 2**20
+_MOST_DIGITS = 20
+_MOST = 1e15  # whole numbers up to it are floats exactly
+_MAYBE_NUMBER = (float, int, NoneType)
+
+
+def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
+    """Return the card that `PrivacyCard.save` wrote as JSON.
+
+    Parameters
+    ----------
+    path : path-like
+        ``card.json``, of this version of tutelage or an earlier one.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, above 16 MiB, or no card; the message names the entry.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidDataError(f"{path} is above {_MOST_BYTES} bytes, which no card is.")
+        record = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole, parse_constant=_no_number)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidDataError):
+            raise
+        raise InvalidDataError(f"{path} is no JSON file of finite numbers. Name a card.json.") from None
+    try:
+        return card_from_dict(record)
+    except RecursionError:
+        raise InvalidDataError(f"{path} is no privacy card: its event is nested too deeply.") from None
+    except TutelageError as error:
+        raise InvalidDataError(f"{path} is no privacy card: {error}") from None
+
+
+def card_from_dict(record: object) -> PrivacyCard:
+    """Return the card that `PrivacyCard.as_dict` gave."""
+    card = _Entries(coded(record), "the card")
+    if card.count("format") > FORMAT:
+        raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")
+    event = event_from_dict(card.one("event", dict))
+    unit = PrivacyUnit(card.one("unit", str), stored_relation(card.one(KEY, str)))
+    noise = card.one("noise", str, otherwise="real")
+    if noise not in ("real", "simulated"):
+        raise InvalidDataError("`noise` must be real or simulated.")
+    simulated = event.is_simulated or not card.one("private", bool) or noise == "simulated"
+
+    def epsilon(values: _Entries, name: str = "epsilon", prefix: str = "") -> PublicEpsilon:
+        value, delta = values.number(name), values.number("delta", 1.0)
+        given = values.one(f"{prefix}order", float, int, NoneType, otherwise=None)
+        order = None if given is None else values.number(f"{prefix}order")
+        return PublicEpsilon(value, delta, unit, values.one(f"{prefix}method", str), order, simulated)
+
+    return PrivacyCard(
+        epsilon=epsilon(card, "public_epsilon", "epsilon_"),
+        sanitised=next((replace(epsilon(values), output_dependent=True) for values in card.nested("sanitised")), None),
+        proposal=card.one("proposal", dict, NoneType, otherwise=None),
+        alone=next((epsilon(values) for values in card.nested("alone")), None),
+        event=event,
+        mechanism=card.one("mechanism", str),
+        noise_source=card.one("noise_source", str),
+        queries=card.count("queries"),
+        answered=card.count_or_none("answered"),
+        teachers=card.count_or_none("teachers"),
+        selection=card.one("selection", str),
+        classes=card.texts("classes"),
+        features=card.texts("features"),
+        feature_map=card.one("feature_map", str),
+        student=card.one("student", str),
+        student_accuracy=None
+        if card.one("student_accuracy", *_MAYBE_NUMBER) is None
+        else card.number("student_accuracy", 1.0),
+        evaluation_rows=card.count("evaluation_rows"),
+        accuracy_by_class=tuple(_class_accuracy(values) for values in card.nested("accuracy_by_class")),
+        budget=_budget(_Entries(card.one("budget", dict), "`budget`")),
+        batches=tuple(_batch(values) for values in card.nested("batches")),
+        frontier=tuple(FrontierPoint(values.count("queries"), epsilon(values)) for values in card.nested("frontier")),
+        findings=_findings(card),
+        statements=card.table("statements"),
+        versions=card.table("versions"),
+        created=card.one("created", str),
+    )
+
+
+class _Entries:
+    """A JSON object, entry by entry; whatever is not of its kind is refused by name."""
+
+    def __init__(self, record: object, where: str) -> None:
+        if not isinstance(record, dict):
+            raise InvalidDataError(f"{where} must be a JSON object.")
+        self._record: dict[str, Any] = record
+        self._where = where
+
+    def one(self, name: str, *kinds: type, **otherwise: Any) -> Any:
+        """Return an entry of one of these kinds, or `otherwise` where it is missing and that is given."""
+        if name not in self._record:
+            if "otherwise" in otherwise:
+                return otherwise["otherwise"]
+            raise InvalidDataError(f"{self._where} has no `{name}`.")
+        value = self._record[name]
+        if type(value) not in kinds:  # True is no number
+            raise InvalidDataError(f"`{name}` of {self._where} is of the wrong kind.")
+        return value
+
+    def count(self, name: str) -> int:
+        """Return an entry that is a whole number of at least 0."""
+        return int(self.number(name, kinds=(int,)))
+
+    def count_or_none(self, name: str) -> int | None:
+        """Return an entry that is a whole number of at least 0, or null."""
+        return None if self.one(name, int, NoneType) is None else self.count(name)
+
+    def number(self, name: str, high: float = _MOST, kinds: tuple[type, ...] = (float, int)) -> float:
+        """Return an entry that is a number from 0 to `high`."""
+        value = self.one(name, *kinds)
+        if not 0 <= value <= high:
+            raise InvalidDataError(f"`{name}` of {self._where} must be a number from 0 to {high:g}.")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return an entry that is a list of text."""
+        values = self.one(name, list)
+        if any(type(value) is not str for value in values):
+            raise InvalidDataError(f"`{name}` of {self._where} must be a list of text.")
+        return tuple(values)
+
+    def table(self, name: str) -> dict[str, str]:
+        """Return an entry that is a table of text, an empty one where it is missing."""
+        values = self.one(name, dict, otherwise={})
+        if any(type(value) is not str for value in values.values()):
+            raise InvalidDataError(f"`{name}` of {self._where} must be a table of text.")
+        return values
+
+    def nested(self, name: str) -> "list[_Entries]":
+        """Return the objects of an entry that is one, a list of them, null or missing."""
+        values = self.one(name, list, dict, NoneType, otherwise=None)
+        listed = values if isinstance(values, list) else [] if values is None else [values]
+        return [_Entries(value, f"`{name}`") for value in listed]
+
+
+def _budget(values: _Entries) -> dict[str, Any]:
+    missing = object()
+    found = {name: values.one(name, *kinds, otherwise=missing) for name, kinds in BUDGET.items()}
+    for name in ("budget", "delta", "spent", "entries"):
+        values.number(name)
+    if not found["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", values.one("head", str)):
+        raise InvalidDataError("`budget` must be above 0, and its head 64 hexadecimal digits.")
+    return {name: value for name, value in found.items() if value is not missing}
+
+
+def _batch(values: _Entries) -> Batch:
+    share = float(values.number("checks")), float(values.number("answers"))
+    return Batch(values.one("written", str), values.count("queries"), *share)
+
+
+def _class_accuracy(values: _Entries) -> ClassAccuracy:
+    rows = values.count("rows")
+    return ClassAccuracy(values.one("name", str), rows, int(values.number("right", rows, kinds=(int,))))
+
+
+def _findings(card: _Entries) -> tuple[Finding, ...] | None:
+    if card.one("findings", list, NoneType, otherwise=None) is None:
+        return None
+    return tuple(_finding(values) for values in card.nested("findings"))
+
+
+def _finding(values: _Entries) -> Finding:
+    severity = values.one("severity", str)
+    if severity not in ("warning", "danger"):
+        raise InvalidDataError("`severity` of a finding must be warning or danger.")
+    return Finding(values.one("code", str), severity, values.one("reason", str))
+
+
+def _whole(digits: str) -> int:
+    """Return a whole number of a size that can be counted with."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
+    return int(digits)
+
+
+def _no_number(_: str) -> NoReturn:
+    raise ValueError

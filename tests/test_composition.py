@@ -1,0 +1,144 @@
+"""Exact composition against brute force, closed forms and dp-accounting."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
+from tutelage.accounting import data_independent
+from tutelage.accounting.composition import (
+    continuous_gaussian_composition,
+    gaussian_composition,
+    pure_dp_composition,
+)
+from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.privacy import ONE_TEACHER
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0)))
+
+
+@pytest.mark.parametrize(("count", "delta", "published"), [(1000, 1e-6, 19.345), (100, 1e-5, 4.307)])
+def test_pure_composition_of_tenth_steps(count, delta, published):
+    assert pure_dp_composition(0.1, count, delta) == pytest.approx(published, abs=5e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 7), (1.0, 5), (3.0, 3), (0.02, 12)])
+@pytest.mark.parametrize("delta", [1e-2, 1e-5])
+def test_pure_composition_is_the_least_epsilon_of_enumerated_randomised_response(epsilon, count, delta):
+    truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    outcomes = ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).sum(axis=1)
+    p = truth ** (count - outcomes) * lie**outcomes
+    q = lie ** (count - outcomes) * truth**outcomes
+    found = pure_dp_composition(epsilon, count, delta)
+    assert hockey_stick(p, q, found) <= delta * (1 + 1e-9)
+    assert found == 0 or hockey_stick(p, q, found - 1e-4) > delta
+
+
+@pytest.mark.parametrize(
+    ("sigma", "count"),
+    [*((sigma, count) for sigma in (0.3, 0.8, 2.0, 5.0) for count in (1, 3)), (0.2, 200), (1.9, 200)],
+)
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma, count, delta):
+    reach = math.ceil(13 * sigma) + 8
+    one = discrete_gaussian_masses(sigma, reach)
+    total = np.array([1.0])
+    for _ in range(2 * count):
+        total = np.convolve(total, one)
+    sums = np.arange(len(total)) - len(total) // 2
+    losses = (2 * count - 2 * sums) / (2 * sigma**2)
+
+    def delta_at(epsilon: float) -> float:
+        return float(total @ -np.expm1(np.minimum(0, epsilon - losses)))
+
+    found = gaussian_composition(sigma, count, delta)
+    assert delta_at(found) <= delta
+    assert delta_at(found - 1e-3) > delta
+
+
+@pytest.mark.parametrize(("sigma", "count"), [(1.0, 10), (0.5, 10), (40.0, 100)])
+def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
+    interval = 1e-4
+    pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(
+        sigma, sensitivity=1, value_discretization_interval=interval
+    )
+    theirs = pld.self_compose(2 * count).get_epsilon_for_delta(1e-5)  # rounds every loss up to the interval
+    ours = gaussian_composition(sigma, count, 1e-5)
+    assert ours <= theirs + 1e-6
+    assert theirs - ours < 2 * count * interval
+
+
+@pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (0.1, 1000, 1e-6), (1.0, 20, 1e-9)])
+def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
+    flip = 2 / (np.exp(epsilon) + 1)  # that program replaces the bit by a random one with this probability
+    pld = privacy_loss_distribution.from_randomized_response(flip, 2, value_discretization_interval=1e-5)
+    theirs = pld.self_compose(count).get_epsilon_for_delta(delta)
+    ours = pure_dp_composition(epsilon, count, delta)
+    assert ours == pytest.approx(theirs, abs=count * 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("event", "masses"),
+    [
+        (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), discrete_laplace_masses(20.0, 900)),
+        (NoisyArgmaxGaussian(40.0, 2, ONE_TEACHER), discrete_gaussian_masses(40.0, 500)),
+    ],
+)
+def test_what_may_be_published_covers_a_tied_vote_as_dp_accounting_composes_it(event, masses):
+    laws = [label_probabilities(np.array(counts), masses) for counts in ([125, 125], [124, 126])]
+    lower, upper = ({label: float(np.log(p)) for label, p in enumerate(law)} for law in laws)
+    pld = privacy_loss_distribution.from_two_probability_mass_functions(
+        lower, upper, pessimistic_estimate=False, value_discretization_interval=1e-5
+    )
+    for count in (1, 100, 1000):
+        true = pld.self_compose(count).get_epsilon_for_delta(1e-5)
+        ours = data_independent.epsilon(Repeated(event, count), 1e-5).epsilon
+        assert true <= ours
+        assert ours < 1.4 * true + 0.1  # the search over three outcomes is not far above what two of them cost
+
+
+def test_the_discrete_noise_costs_what_the_continuous_would_to_seven_digits():
+    discrete = gaussian_composition(40.0, 1000, 1e-5)
+    assert discrete == pytest.approx(4.98330640597, rel=1e-7)  # exact Gaussian composition, by two other programs
+    assert continuous_gaussian_composition(40.0, 1000, 1e-5) == pytest.approx(4.98330640597, rel=1e-10)
+
+
+@given(mu=st.floats(0.01, 10), delta=st.floats(1e-9, 0.5))
+def test_continuous_gaussian_against_fifty_digits(mu, delta):
+    sigma = math.sqrt(2) / mu
+    found = mpmath.mpf(continuous_gaussian_composition(sigma, 1, delta))
+    with mpmath.workdps(50):
+        m = mpmath.mpf(math.sqrt(2)) / sigma
+        exact = mpmath.ncdf(-found / m + m / 2) - mpmath.exp(found) * mpmath.ncdf(-found / m - m / 2)
+        assert exact <= delta * (1 + 1e-6)
+
+
+# Below σ = 1 the losses are so far apart that more noise can cost more at one δ.
+@given(sigma=st.floats(1, 60), count=st.integers(1, 3000), delta=st.sampled_from([1e-3, 1e-6, 1e-9]))
+def test_gaussian_composition_grows_with_answers_and_falls_with_noise(sigma, count, delta):
+    here = gaussian_composition(sigma, count, delta)
+    assert gaussian_composition(sigma, count + 1, delta) >= here * (1 - 1e-9)
+    assert gaussian_composition(sigma * 1.1, count, delta) <= here * (1 + 1e-9)
+
+
+def test_nothing_costs_nothing_and_the_impossible_is_infinite():
+    assert gaussian_composition(5.0, 0, 1e-5) == 0
+    assert pure_dp_composition(0.1, 0, 1e-5) == 0
+    assert continuous_gaussian_composition(5.0, 0, 1e-5) == 0
+    assert gaussian_composition(5.0, 10, 1e-14) == math.inf
+    assert gaussian_composition(1e5, 10**6, 1e-5) == math.inf
+    assert pure_dp_composition(1e-3, 10**7, 1e-5) == math.inf
+    many = data_independent.epsilon(Repeated(NoisyArgmaxLaplace(2000.0, 2, ONE_TEACHER), 10**7), 1e-5)
+    assert 17 < many.epsilon < 30  # the Rényi curve takes over
+
+
+def test_what_double_precision_cannot_tell_is_left_to_the_renyi_curve():
+    assert pure_dp_composition(0.1, 20_000, 1e-310) == np.inf
+    assert continuous_gaussian_composition(1e12, 1, 1e-20) == np.inf

@@ -1,0 +1,181 @@
+"""Bounds within changed ballots: above the exact cost, and no further apart than one neighbour may move them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exact import neighbours
+from tutelage.accounting import Accountant
+from tutelage.accounting.exact import ExactCosts
+from tutelage.events import (
+    ConfidenceCheck,
+    ExponentialArgmax,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+    Repeated,
+)
+from tutelage.exceptions import NotPublishableError, UnsupportedEventError
+from tutelage.privacy import ONE_TEACHER
+from tutelage.publishing import cost_envelope, reach_of
+from tutelage.publishing.cost_envelope import reach
+from tutelage.votes import VoteHistogram
+
+STEPS = 6
+
+
+def every_histogram(teachers: int, classes: int) -> np.ndarray:
+    """Return all vote counts of so many teachers, abstentions included."""
+    counts = itertools.product(range(teachers + 1), repeat=classes)
+    return np.array([row for row in counts if sum(row) <= teachers])
+
+
+def bounds(event, counts, teachers: int, order: float = 6.0, steps: int = STEPS, offsets=None) -> np.ndarray:
+    """Return the bounds of each histogram by itself, shape (histograms, steps + 1)."""
+    return np.stack(
+        [reach(event, VoteHistogram(row[None], teachers), order, steps, offsets) for row in np.asarray(counts)]
+    )
+
+
+def assert_smooth(values: np.ndarray, counts: np.ndarray) -> None:
+    """Assert that bound j of each histogram is at most bound j + 1 of each of its neighbours."""
+    place = {tuple(row): number for number, row in enumerate(counts)}
+    pairs = 0
+    for number, row in enumerate(counts):
+        for other in neighbours(row, abstain=True):
+            if tuple(other) in place:
+                assert np.all(values[number, :-1] <= values[place[tuple(other)], 1:])
+                pairs += 1
+    assert pairs > len(counts)
+
+
+EVENTS = {
+    "Laplace, 3 classes": (NoisyArgmaxLaplace(1.3, 3, ONE_TEACHER), 6, 3),
+    "Gaussian, 3 classes": (NoisyArgmaxGaussian(2.1, 3, ONE_TEACHER), 6, 3),
+    "Laplace, 4 classes": (NoisyArgmaxLaplace(0.8, 4, ONE_TEACHER), 4, 4),
+    "Laplace, 2 classes": (NoisyArgmaxLaplace(1.3, 2, ONE_TEACHER), 14, 2),
+    "Gaussian, 2 classes": (NoisyArgmaxGaussian(2.1, 2, ONE_TEACHER), 14, 2),
+    "exponential, 2 classes": (ExponentialArgmax(1.3, 2, ONE_TEACHER), 14, 2),
+    "permute and flip, 2 classes": (PermuteAndFlip(1.3, 2, ONE_TEACHER), 14, 2),
+    "check": (ConfidenceCheck(4.2, 1.7, 3, ONE_TEACHER), 6, 3),
+}
+
+
+@pytest.mark.parametrize(("event", "teachers", "classes"), EVENTS.values(), ids=EVENTS)
+@pytest.mark.parametrize("order", [1.5, 6.0])
+def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, teachers, classes, order):
+    counts = every_histogram(teachers, classes)
+    values = bounds(event, counts, teachers, order)
+    exact = ExactCosts(event, VoteHistogram(counts, teachers)).per_query(np.array([order]))[:, 0]
+    assert np.all(values[:, 0] >= exact)
+    assert np.all(np.diff(values, axis=1) >= 0)
+    assert_smooth(values, counts)
+
+
+@pytest.mark.parametrize("scale", [0.31, 0.4, 0.6, 1.0])
+@pytest.mark.parametrize(("teachers", "classes"), [(7, 3), (4, 4)])
+def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):
+    """With so little noise nearly every bit of the law is ties, and their order of classes."""
+    counts = every_histogram(teachers, classes)
+    for kind in (NoisyArgmaxLaplace, NoisyArgmaxGaussian):
+        event = kind(scale, classes, ONE_TEACHER)
+        for order in (2.0, 3.0, 4.0):
+            if order > 4 * scale and kind is NoisyArgmaxGaussian:
+                continue  # not followed
+            values = bounds(event, counts, teachers, order, steps=2)
+            exact = ExactCosts(event, VoteHistogram(counts, teachers)).per_query(np.array([order]))[:, 0]
+            assert np.all(values[:, 0] >= exact * (1 - 1e-9))
+
+
+@pytest.mark.parametrize(("event", "teachers", "classes"), EVENTS.values(), ids=EVENTS)
+def test_it_is_not_far_above_the_exact_cost(event, teachers, classes):
+    counts = every_histogram(teachers, classes)
+    counts = counts[counts.sum(axis=1) == teachers]
+    values = bounds(event, counts, teachers)
+    exact = ExactCosts(event, VoteHistogram(counts, teachers)).per_query(np.array([6.0]))[:, 0]
+    assert values[:, 0].sum() <= 1.45 * exact.sum()
+
+
+@pytest.mark.parametrize("kind", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
+def test_the_envelope_of_two_classes_lies_just_above_their_exact_table(kind, monkeypatch):
+    event, counts = kind(4.0, 2, ONE_TEACHER), np.array([[30, 10], [21, 19], [40, 0], [25, 9]])
+    exact = bounds(event, counts, 40, steps=20)
+    monkeypatch.setattr(cost_envelope, "_MOST_TEACHERS", 0)
+    envelope = bounds(event, counts, 40, steps=20)
+    assert np.all(envelope >= exact * (1 - 1e-9))
+    assert np.all(envelope[:, :-1] <= exact[:, 1:] * 1.03)  # ties cost half a ballot
+
+
+def test_an_interactive_check_moves_with_one_ballot_by_one_step():
+    event, offsets = InteractiveCheck(2.0, 1.7, 3, ONE_TEACHER), np.array([[1.4, 0.2, 4.4]])
+    counts = every_histogram(6, 3)
+    values = bounds(event, counts, 6, offsets=offsets)
+    every = np.repeat(offsets, len(counts), axis=0)
+    exact = ExactCosts(event, VoteHistogram(counts, 6), every).per_query(np.array([6.0]))[:, 0]
+    assert np.all(values[:, 0] >= exact)
+    assert_smooth(values, counts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 60), min_size=3, max_size=6), st.integers(0, 5), st.integers(0, 5), st.booleans())
+def test_larger_histograms_move_by_one_step_too(counts, taken, given_to, gaussian):
+    row = np.array(counts)
+    source, target = taken % len(row), given_to % len(row)
+    other = row.copy()
+    other[source] -= min(1, row[source])
+    other[target] += 1
+    teachers = int(max(row.sum(), other.sum())) + 1
+    kind = NoisyArgmaxGaussian if gaussian else NoisyArgmaxLaplace
+    event = kind(5.0, len(row), ONE_TEACHER)
+    here, there = bounds(event, [row, other], teachers, steps=30)
+    assert np.all(here[:-1] <= there[1:])
+    assert np.all(there[:-1] <= here[1:])
+    exact = ExactCosts(event, VoteHistogram(np.array([row, other]), teachers)).per_query(np.array([6.0]))[:, 0]
+    assert np.all(np.array([here[0], there[0]]) >= exact)
+
+
+def test_wide_noise_is_followed_in_cells_that_only_add():
+    event, coarse = NoisyArgmaxGaussian(150.0, 3, ONE_TEACHER), np.array([[600, 300, 100], [340, 330, 330]])
+    values = bounds(event, coarse, 1000, order=3.0, steps=40)
+    exact = ExactCosts(event, VoteHistogram(coarse, 1000)).per_query(np.array([3.0]))[:, 0]
+    assert np.all(values[:, 0] >= exact)
+    assert np.all(values[:, 0] <= 1.6 * exact)
+    moved = bounds(event, coarse + np.array([[-1, 1, 0]]), 1000, order=3.0, steps=40)
+    assert np.all(values[:, :-1] <= moved[:, 1:])
+    assert np.all(moved[:, :-1] <= values[:, 1:])
+
+
+def test_bounds_of_many_queries_add_up():
+    counts = np.array([[40, 5, 5], [20, 20, 10], [40, 5, 5]])
+    event = NoisyArgmaxLaplace(4.0, 3, ONE_TEACHER)
+    together = reach(event, VoteHistogram(counts, 50), 6.0, 5)
+    assert together == pytest.approx(bounds(event, counts, 50, steps=5).sum(axis=0), rel=1e-12)
+
+
+def test_a_bound_that_forgets_how_far_a_ballot_moves_the_gap_is_caught(monkeypatch):
+    event, teachers, classes = EVENTS["Laplace, 3 classes"]
+    counts = every_histogram(teachers, classes)
+    monkeypatch.setattr(cost_envelope, "_GAP_PER_BALLOT", 1)
+    with pytest.raises(AssertionError):
+        assert_smooth(bounds(event, counts, teachers), counts)
+
+
+def test_more_than_two_classes_need_noise_that_can_be_followed():
+    votes = VoteHistogram(np.array([[5, 3, 2]]), 10)
+    with pytest.raises(UnsupportedEventError, match="data-independent"):
+        reach(ExponentialArgmax(1.0, 3, ONE_TEACHER), votes, 4.0, 3)
+
+
+def test_an_accountant_guards_what_it_knows_of_the_reach():
+    votes = VoteHistogram(np.array([[5, 3, 2]]), 10)
+    accountant = Accountant()
+    accountant.add(Repeated(NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), 1), votes)
+    guarded = reach_of(accountant, 4.0, 3)
+    assert "0." not in repr(guarded)
+    with pytest.raises(NotPublishableError):
+        guarded.__reduce__()
+    assert guarded.reveal().shape == (4,)

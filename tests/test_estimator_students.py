@@ -1,0 +1,281 @@
+"""How PATEClassifier chooses queries and trains students that learn from unlabelled rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.events import Repeated
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.features import PublicPCA, PublicRows
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import LabelPropagationStudent, SelfTrainingStudent, load_student, save_student
+from tutelage.students.selection import BinaryExperts, FirstRows, GivenRows, LeastConfident, Medoids
+
+pytestmark = pytest.mark.usefixtures("repeatable")
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Private rows and labels, public rows and labels: four groups, of which each class has two."""
+    generator = np.random.default_rng(5)
+    centres = np.array([[0, 0], [6, 6], [0, 6], [6, 0]])
+    group = generator.integers(4, size=900)
+    X = centres[group] + generator.random((900, 2)) * 3
+    y = group // 2
+    return X[:600], y[:600], X[600:], y[600:]
+
+
+def model(**changes) -> PATEClassifier:
+    settings = {"n_teachers": 30, "mechanism": GNMax(2.0), "student": GaussianNB(), "random_state": 0}
+    return PATEClassifier(GaussianNB(), **{**settings, **changes})
+
+
+def tree_like(**changes) -> PATEClassifier:
+    """Return a model whose noise is the same each time, so that what is learned under it is too."""
+    return model(**{"noise": SimulationNoise(0), **changes}).set_params(
+        teacher=RandomForestClassifier(5, random_state=0)
+    )
+
+
+def test_a_student_that_learns_from_unlabelled_rows_needs_few_answers(blobs):
+    X, y, X_public, y_public = blobs
+    few = {"n_queries": 12, "selection": "medoids"}
+    propagated = tree_like(student="label-propagation", **few).fit(X, y, X_public=X_public)
+    supervised = tree_like(student=LogisticRegression(), **few).fit(X, y, X_public=X_public)
+    assert isinstance(propagated.student_, LabelPropagationStudent)
+    assert propagated.student_.propagated_.shape == (300,)
+    assert propagated.score(X_public, y_public) > supervised.score(X_public, y_public) + 0.1
+    assert propagated.score(X_public, y_public) > 0.95
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), "self-training",
+        LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
+    ],
+    ids=lambda student: student if isinstance(student, str) else type(student).__name__,
+)  # fmt: skip
+def test_students_speak_in_the_users_class_values(student, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    values = np.array([3, 7])
+    if not isinstance(student, LabelSpreading | SelfTrainingClassifier):  # scikit-learn's own take numbers only
+        values = np.array(["well", "ill"])
+    fitted = tree_like(student=student, n_queries=60, selection="random").fit(X, values[y], X_public=X_public)
+    assert set(fitted.predict(X_public).tolist()) == set(values.tolist())
+    assert fitted.predict_proba(X_public).shape == (300, 2)
+    assert fitted.score(X, values[y]) > 0.5
+    if not isinstance(student, LabelSpreading):
+        save_student(fitted.student_, tmp_path / "student.skops")
+        back = load_student(tmp_path / "student.skops")
+        assert np.array_equal(back.predict(X_public), fitted.student_.predict(X_public))
+
+
+def test_public_features_make_propagation_the_default(blobs):
+    X, y, X_public, _ = blobs
+    features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
+    assert isinstance(model(student=None, features=features).student_estimator, LabelPropagationStudent)
+    assert isinstance(model(student=None).student_estimator, SelfTrainingStudent)
+    fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
+    assert isinstance(fitted.student_, LabelPropagationStudent)
+
+
+def test_the_asked_rows_are_those_of_the_rule(blobs):
+    X, y, X_public, y_public = blobs
+    rows = (9, 4, int(np.argmax(y_public != y_public[9])))
+    first = tree_like(n_queries=15).fit(X, y, X_public=X_public)
+    assert first.queries_.tolist() == list(range(15))
+    given = tree_like(n_queries=3, selection=GivenRows(rows)).fit(X, y, X_public=X_public)
+    assert given.queries_.tolist() == list(rows)
+    assert given.votes_.n_queries == 3
+    one, other = (tree_like(n_queries=20, selection="medoids").fit(X, y, X_public=X_public).queries_ for _ in range(2))
+    assert np.array_equal(one, other)
+    copy: Any = clone(model(selection="medoids"))
+    assert isinstance(copy.query_selector, Medoids)
+    assert isinstance(model().query_selector, FirstRows)
+
+
+def test_rounds_ask_where_the_student_doubts(blobs):
+    X, y, X_public, y_public = blobs
+    fitted = tree_like(n_queries=40, rounds=4, selection="least-confident", student=LogisticRegression())
+    fitted.fit(X, y, X_public=X_public)
+    assert len(set(fitted.queries_.tolist())) == 40
+    assert fitted.votes_.n_queries == 40
+    # In another order than that of the queries, at most 25 of the 40 agree.
+    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.85
+    assert np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.85
+    assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
+
+
+def test_interactive_gnmax_runs_end_to_end(blobs):
+    X, y, X_public, y_public = blobs
+    mechanism = InteractiveGNMax(threshold=8.0, sigma_threshold=3.0, sigma_vote=2.0, confidence=0.8)
+    fitted = tree_like(
+        mechanism=mechanism, n_queries=90, rounds=3, selection="random", student=LabelPropagationStudent()
+    )
+    fitted.set_params(noise=SimulationNoise(0))
+    fitted.fit(X, y, X_public=X_public)
+    assert fitted.score(X_public, y_public) > 0.9
+    assert fitted.release_.cost < fitted.ledger_.budget  # what was confirmed cost a check only
+
+
+def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
+    X, y, X_public, _ = blobs
+    settings = {"n_queries": 20, "rounds": 2, "ledger": tmp_path / "a.ledger", "selection": "least-confident"}
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tutelage.labeling.rounds.fit_student", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(**settings).fit(X, y, X_public=X_public)
+    spent = Ledger.open(tmp_path / "a.ledger").state().spent
+    assert spent > 0
+    with pytest.warns(BudgetContinuedWarning):
+        fitted = model(**settings).fit(X, y, X_public=X_public)
+    assert len(fitted.queries_) == 20
+    assert fitted.release_.cost == pytest.approx(fitted.ledger_.spent - spent)
+    assert fitted.ledger_.spent <= fitted.ledger_.budget
+    with pytest.warns(BudgetContinuedWarning):
+        again = model(**settings).fit(X, y, X_public=X_public)
+    assert again.release_.cost == 0
+    assert np.array_equal(again.queries_, fitted.queries_)
+
+
+def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=26.0, sigma_threshold=4.0, sigma_vote=2.0)
+    fitted = tree_like(mechanism=mechanism, student="label-propagation", n_queries=40, noise=SimulationNoise(1)).fit(
+        X, y, X_public=X_public
+    )
+    assert 0 < fitted.release_.answered.sum() < 40
+    known = np.isfinite(fitted.student_.trusts_)
+    assert np.array_equal(np.flatnonzero(known), np.sort(fitted.queries_[fitted.release_.answered]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
+        ({"selection": "class-balanced"}, "labels must be paid for first"),
+        ({"selection": 3}, "must be a rule of tutelage.students.selection, such as Medoids(), or its name. Got 3"),
+        ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
+        ({"rounds": 0}, "`rounds` of PATEClassifier must be an integer >= 1"),
+        ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
+        ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
+        ({"rounds": 2, "selection": "binary-experts"}, "must be below the number of classes, 2. Got 4"),
+        ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
+        ({"student": LabelPropagationStudent(n_neighbours=0)}, "`student` of PATEClassifier cannot be trained"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    with pytest.raises(InvalidParameterError) as caught:
+        model(ledger=tmp_path / "a.ledger", **changes).fit(X, y, X_public=X_public)
+    assert message in str(caught.value)
+    assert not (tmp_path / "a.ledger").exists()
+
+
+def test_minus_one_may_be_a_class_of_our_students_and_not_of_scikit_learns(blobs):
+    X, y, X_public, y_public = blobs
+    for student in ("label-propagation", make_pipeline(StandardScaler(), LabelPropagationStudent()), None):
+        fitted = tree_like(student=student, n_queries=60).fit(X, 2 * y - 1, X_public=X_public)
+        assert fitted.classes_.tolist() == [-1, 1]
+        assert fitted.score(X_public, 2 * y_public - 1) > 0.9
+    with pytest.raises(InvalidParameterError, match=r"`classes` must not hold -1, which marks .* for LabelSpreading"):
+        model(student=LabelSpreading()).fit(X, 2 * y - 1, X_public=X_public)
+
+
+def test_missing_cells_suit_the_default_student_of_tables(blobs):
+    X, y, X_public, y_public = blobs
+    holes = X_public.copy()
+    holes[::7, 0] = np.nan
+    fitted = tree_like(student=None, n_queries=100).fit(X, y, X_public=holes)
+    assert fitted.score(X_public, y_public) > 0.9
+
+
+def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
+    X, y, X_public, y_public = blobs
+    axes = PublicPCA.learn(PublicRows(X_public, "a test"), 1)
+    narrow = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
+    fitted = tree_like(features=narrow, student_features=axes, student=GaussianNB(), n_queries=50)
+    assert fitted.fit(X, y, X_public=X_public).student_.n_features_in_ == 1
+    raw = tree_like(features=axes, student_features="rows", student=LabelPropagationStudent(), n_queries=50)
+    raw.fit(X, y, X_public=X_public)
+    assert raw.student_.n_features_in_ == 2
+    assert raw.predict(X_public).shape == y_public.shape
+    with pytest.raises(InvalidParameterError, match=r"must be a public feature map, or 'rows'\. Got 'pixels'"):
+        tree_like(student_features="pixels").fit(X, y, X_public=X_public)
+    with pytest.raises(InvalidParameterError, match="must be a public feature map"):
+        tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)
+
+
+@pytest.mark.parametrize("rule", ["least-confident", "binary-experts", "siamese"])
+def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind(rule, blobs):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=60.0, sigma_threshold=2.0, sigma_vote=2.0)  # 30 teachers never reach it
+    selection = BinaryExperts(at_least=1) if rule == "binary-experts" else rule
+    with pytest.raises(InvalidDataError, match="No query was answered"):
+        tree_like(mechanism=mechanism, n_queries=12, rounds=3, selection=selection).fit(X, y, X_public=X_public)
+
+
+def test_how_many_were_asked_is_no_part_of_the_published_epsilon(blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    mechanism = ConfidentGNMax(threshold=1.0, sigma_threshold=30.0, sigma_vote=20.0)
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=row_unit())
+    fitted = tree_like(mechanism=mechanism, n_queries=120, rounds=6, selection="random", ledger=ledger)
+    fitted.fit(X, y, X_public=X_public)
+    assert sum(fitted.rounds_) < 120
+    assert fitted.epsilon_ == fitted.ledger_.guarantee()
+    few = tree_like(mechanism=mechanism, n_queries=12, rounds=6, selection="random").fit(X, y, X_public=X_public)
+    one = mechanism.event_of_one(2, few.votes_.unit, simulated=True)
+    assert few.epsilon_ == data_independent.epsilon(Repeated(one, 12), 1e-5)
+
+
+@pytest.mark.parametrize("rounds", [6, 7, 9])
+def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding(rounds, blobs):
+    X, y, X_public, _ = blobs
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=row_unit())
+    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=rounds, selection="random", ledger=ledger)
+    fitted.fit(X, y, X_public=X_public)
+    one = GNMax(20.0).event_of_one(2, fitted.votes_.unit, simulated=True)
+    assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
+
+
+def row_unit() -> PrivacyUnit:
+    return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+
+
+@pytest.mark.parametrize(
+    ("student", "values", "message"),
+    [
+        ("self-training", ("-1", "1"), "holds the text '-1'"),
+        (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
+    ],
+)
+def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    with pytest.raises(InvalidParameterError, match=message):
+        tree_like(student=student, ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_public_number_that_a_student_cannot_take_is_found_out_before(blobs, tmp_path):
+    X, y, X_public, _ = blobs
+    large = X_public.copy()
+    large[200, 0] = 1e39
+    with pytest.raises(InvalidParameterError, match="too large for this student"):
+        tree_like(student="label-propagation", ledger=tmp_path / "a").fit(X, y, X_public=large)
+    with pytest.raises(InvalidParameterError, match=r"`rounds` of PATEClassifier must be at most the 300 public rows"):
+        tree_like(rounds=301).fit(X, y, X_public=X_public)

@@ -1,0 +1,147 @@
+"""Theorem 6 against the authors' own program, its conditions, and inputs that have broken other accountants."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy import special
+
+from conftest import GOLDEN
+from exact import discrete_gaussian_masses, label_probabilities, log_renyi_moment, neighbours
+from tutelage import VoteHistogram
+from tutelage.accounting import pate2018
+from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.rdp import RenyiCurve, classic
+from tutelage.events import (
+    ConfidenceCheck,
+    ContinuousArgmaxGaussian,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlip,
+)
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.privacy import ONE_TEACHER
+
+ORACLE = json.loads((GOLDEN / "pate2018.json").read_text())
+ORDERS = np.array(ORACLE.pop("orders"))
+
+
+def oracle_votes(name: str) -> VoteHistogram:
+    return VoteHistogram.load(GOLDEN / "votes.npz", array=name)
+
+
+@pytest.mark.parametrize("name", ORACLE)
+def test_the_authors_program_agrees_to_ten_digits(name):
+    expected, votes = ORACLE[name], oracle_votes(name)
+    gaussian = NoisyArgmaxGaussian(expected["gnmax"]["sigma"], votes.n_classes, ONE_TEACHER)
+    total = pate2018.total_cost(gaussian, votes, ORDERS)
+    assert total == pytest.approx(expected["gnmax"]["rdp_total"], rel=1e-10)
+    log_q = pate2018.log_q_continuous(votes, gaussian.sigma)
+    assert log_q[:10] == pytest.approx(expected["gnmax"]["log_q"], rel=1e-10)
+    # That program bounds the order-λ divergence of pure DP by ε as well.
+    laplace = NoisyArgmaxLaplace(expected["lnmax"]["scale"], votes.n_classes, ONE_TEACHER)
+    pure = np.minimum(pate2018.costs(laplace, votes, ORDERS), 2 / laplace.scale).sum(axis=0)
+    assert pure == pytest.approx(expected["lnmax"]["rdp_total"], rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ORACLE)
+def test_the_authors_expected_cost_of_confident_answers(name):
+    expected, votes = ORACLE[name]["confident"], oracle_votes(name)
+    check = ConfidenceCheck(expected["threshold"], expected["sigma1"], votes.n_classes, ONE_TEACHER)
+    log_pass = special.log_ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
+    assert log_pass[:10] == pytest.approx(expected["log_pass"], rel=1e-10)
+    assert np.exp(log_pass).sum() == pytest.approx(expected["expected_answered"], rel=1e-10)
+    select = pate2018.total_cost(check, votes, ORDERS)
+    log_fail = special.log_ndtr((check.threshold - votes.counts.max(axis=1)) / check.sigma)
+    assert pate2018.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
+    assert select == pytest.approx(expected["rdp_select"], rel=1e-10)
+    answer = NoisyArgmaxGaussian(expected["sigma2"], votes.n_classes, ONE_TEACHER)
+    total = select + np.exp(log_pass) @ pate2018.costs(answer, votes, ORDERS)
+    assert total == pytest.approx(expected["rdp_total"], rel=1e-10)
+
+
+def test_epsilon_at_the_authors_orders():
+    votes, expected = oracle_votes("mnist_like_1000"), ORACLE["mnist_like_1000"]["gnmax"]
+    orders = np.arange(4, 500) / 2
+    total = pate2018.total_cost(NoisyArgmaxGaussian(expected["sigma"], 10, ONE_TEACHER), votes, orders)
+    found = RenyiCurve(orders, total).to_epsilon(expected["delta"], classic)
+    assert found.epsilon == pytest.approx(expected["eps"], rel=1e-10)
+
+
+def theorem_6(log_q: float, sigma: float, order: float) -> float:
+    """Return Theorem 6 at the orders of Proposition 10 with fifty digits, or λ/σ² where it does not apply."""
+    with mp.workdps(50):
+        q, s, lam = mp.exp(mpf(log_q)), mpf(sigma), mpf(order)
+        mu2 = s * mp.sqrt(-mpf(log_q))
+        mu1 = mu2 + 1
+        e1, e2 = mu1 / s**2, mu2 / s**2
+        independent = float(lam / s**2)
+        if mu2 <= 1 or lam > mu1 or mpf(log_q) + e2 >= 0:
+            return independent
+        if q > mp.exp((mu2 - 1) * e2) / (mu1 / (mu1 - 1) * mu2 / (mu2 - 1)) ** mu2:
+            return independent
+        a = (1 - q) / (1 - (q * mp.exp(e2)) ** ((mu2 - 1) / mu2))
+        b = mp.exp(e1) / q ** (1 / (mu1 - 1))
+        return min(independent, float(mp.log((1 - q) * a ** (lam - 1) + q * b ** (lam - 1)) / (lam - 1)))
+
+
+@given(log_q=st.floats(-2000, -1e-6), sigma=st.floats(0.3, 300), order=st.floats(1.01, 500))
+def test_the_formula_to_fifty_digits(log_q, sigma, order):
+    found = pate2018.answer_costs(np.array([log_q]), sigma, np.array([order]))[0, 0]
+    assert found == pytest.approx(theorem_6(log_q, sigma, order), rel=1e-9, abs=1e-12)
+
+
+def test_whole_orders_listed_orders_and_narrow_orders_count_alike():
+    log_q = np.array([-3.0, -20.0])
+    floats = pate2018.answer_costs(log_q, 40.0, np.array([2.0, 18.0]))
+    for orders in (np.array([2, 18]), [2, 18], np.array([2, 18], dtype=np.int8), np.array([2, 18], dtype=np.float16)):
+        assert pate2018.answer_costs(log_q, 40, orders) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("teachers", [250, 5000])
+@pytest.mark.parametrize("sigma", [0.5, 4.0, 40.0])
+def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothing(teachers, sigma, classes):
+    counts = np.zeros((1, classes), dtype=np.int64)
+    counts[0, -1] = teachers
+    votes = VoteHistogram(counts, teachers)
+    costs = pate2018.costs(NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0]))
+    assert np.all(np.isfinite(costs))
+    assert np.all(costs >= 0)
+    # μ₂ = σ√log(1/q) ≈ gap/2, so small orders are far inside the theorem's range.
+    assert costs[0, 0] < 0.02 * 1.5 / sigma**2
+
+
+@given(counts=st.lists(st.integers(0, 60), min_size=2, max_size=4).filter(any), sigma=st.floats(2, 12))
+def test_from_the_votes_at_hand_no_neighbour_is_farther_than_the_bound(counts, sigma):
+    masses = discrete_gaussian_masses(sigma, 140)
+    here = label_probabilities(np.array(counts), masses)
+    log_q = np.log(np.delete(here, np.argmax(counts)).sum())
+    bound = pate2018.answer_costs(np.array([log_q]), sigma, np.array([1.5, 4.0, 20.0]))[0]
+    for other in neighbours(np.array(counts)):
+        there = label_probabilities(other, masses)
+        for order, limit in zip((1.5, 4.0, 20.0), bound, strict=True):
+            assert log_renyi_moment(here, there, order) / (order - 1) <= limit * (1 + 1e-8) + 1e-12
+
+
+def test_the_bound_is_silent_about_the_other_direction():
+    votes, orders = VoteHistogram(np.array([[0, 22]]), 22), np.array([4.0])
+    answer = ContinuousArgmaxGaussian(5.0, 2, ONE_TEACHER)
+    assert ExactCosts(answer, votes).per_query(orders)[0, 0] > pate2018.costs(answer, votes, orders)[0, 0] * 1.04
+
+
+def test_counts_may_come_in_any_order():
+    counts = np.array([[200, 40, 10], [10, 40, 200], [40, 200, 10]])
+    costs = pate2018.costs(NoisyArgmaxGaussian(40, 3, ONE_TEACHER), VoteHistogram(counts, 250), np.array([18.0]))
+    assert costs == pytest.approx(np.full((3, 1), costs[0, 0]), rel=1e-13)
+
+
+def test_what_the_paper_has_no_bound_for_is_refused():
+    votes = VoteHistogram(np.array([[3, 4]]), 7)
+    for event in (PermuteAndFlip(2.0, 2, ONE_TEACHER), InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER)):
+        with pytest.raises(UnsupportedEventError, match=type(event).__name__):
+            pate2018.total_cost(event, votes, ORDERS)
