@@ -2,7 +2,7 @@
 
 Given the noise of every class but the two that the ballot leaves and enters, only three outcomes remain: those two and
 the best of the others. Rényi divergence is quasi-convex, so the worst position of the three bounds every histogram of
-any number of classes; it is searched by branch and bound. Proofs: docs/proofs/three_outcomes.md.
+any number of classes; it is searched by branch and bound. Proofs: docs/proofs/argmax_bound.md.
 """
 
 from collections.abc import Callable

@@ -151,7 +151,7 @@ def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
 def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give; a few milliseconds per order.
 
-    Proof in docs/proofs/three_outcomes.md.
+    Proof in docs/proofs/argmax_bound.md.
 
     Parameters
     ----------

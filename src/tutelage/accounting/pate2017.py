@@ -5,7 +5,7 @@ bounds the divergence in one direction, from the data at hand to a neighbour.
 
 Two probabilities that the plurality loses are at hand: Lemma 4, for the *continuous* noise of the paper, and an exact
 union bound for the *discrete* noise that tutelage draws, in which ties happen and may go against the plurality. For
-discrete noise Lemma 4 is not valid. Proof and letters: docs/proofs/bounds_2017.md.
+discrete noise Lemma 4 is not valid. Proof and letters: docs/proofs/pate2017.md.
 """
 
 from collections.abc import Callable

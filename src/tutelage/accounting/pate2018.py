@@ -2,7 +2,7 @@
 
 This is the reproduction path of the published figures. What reads the votes is private, and following the paper
 Theorem 6 bounds the divergence in one direction, from the data at hand to a neighbour. Laplace answers are accounted
-as the paper's scripts do, by Theorem 3 of 2017. Letters and conditions: docs/proofs/bounds_2018.md.
+as the paper's scripts do, by Theorem 3 of 2017. Letters and conditions: docs/proofs/pate2018.md.
 """
 
 from typing import cast

@@ -159,7 +159,7 @@ def _needed(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> I
 
 
 # How large the cost of one noisy argmax or check can be within j changed ballots, for any number of classes: given the
-# noise of all other classes, a moved ballot can tell three outcomes apart (docs/proofs/three_outcomes.md). Here their
+# noise of all other classes, a moved ballot can tell three outcomes apart (docs/proofs/argmax_bound.md). Here their
 # moment is averaged over the best of the others instead of maximised, after it was made monotone in how far that is
 # behind: then j changed ballots shift it by 2j at most. Proof: docs/proofs/release.md, section 2.
 

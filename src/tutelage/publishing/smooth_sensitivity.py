@@ -132,7 +132,7 @@ def unsupported(event: Event) -> UnsupportedEventError:
 
 
 def _laplace_difference(scale: float) -> Tail:
-    """Return the tail of the difference of two discrete Laplace variables: docs/proofs/bounds_2017.md."""
+    """Return the tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md."""
     reach = ceil(_LAPLACE_REACH * scale) + 1
     log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
     return _of_upper_half(reach, log[:1], log[1:], 2)
@@ -295,7 +295,7 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
         case NoisyArgmaxGaussian(sigma=sigma):
             return pate2018.answer_costs(log_q, sigma, np.array([order]))[:, 0]
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
-            # One count moves by one where two do in an argmax: docs/proofs/bounds_2018.md.
+            # One count moves by one where two do in an argmax: docs/proofs/pate2018.md.
             return pate2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
         case _:
             raise unsupported(event)
