@@ -197,12 +197,12 @@ def test_missing_values_pass_where_both_models_take_them(binary_rows):
 def test_refusals_name_the_parameter_and_the_fix(binary_rows):
     X, y = binary_rows
     for change, message in (
-        ({"n_teachers": 0}, "`n_teachers` of PATEClassifier must be an integer >= 1. Got 0"),
-        ({"n_queries": 0}, "`n_queries`"),
-        ({"delta": 1.5}, "`delta`"),
-        ({"public_fraction": 1.0}, "`public_fraction`"),
-        ({"random_state": -1}, "`random_state`"),
-        ({"mechanism": "gnmax"}, "must be something like GNMax"),
+        ({"n_teachers": 0}, "'n_teachers' parameter of PATEClassifier must be an int in the range .* Got 0"),
+        ({"n_queries": 0}, "The 'n_queries' parameter of PATEClassifier must be"),
+        ({"delta": 1.5}, "The 'delta' parameter of PATEClassifier must be"),
+        ({"public_fraction": 1.0}, "The 'public_fraction' parameter of PATEClassifier must be"),
+        ({"random_state": -1}, "The 'random_state' parameter of PATEClassifier must be"),
+        ({"mechanism": "gnmax"}, "The 'mechanism' parameter of PATEClassifier must be an instance of"),
         ({"noise": 42}, "must be something like SystemNoise"),
         ({"n_queries": 401}, "at most the 400 public rows. Got 401"),
         ({"teacher": "forest"}, "`teacher` of PATEClassifier must be a scikit-learn classifier"),

@@ -84,8 +84,8 @@ def test_students_speak_in_the_users_class_values(student, blobs, tmp_path):
 def test_public_features_make_propagation_the_default(blobs):
     X, y, X_public, _ = blobs
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
-    assert isinstance(model(student=None, features=features).student_estimator, LabelPropagationStudent)
-    assert isinstance(model(student=None).student_estimator, SelfTrainingStudent)
+    assert isinstance(model(student=None, features=features).resolved().student, LabelPropagationStudent)
+    assert isinstance(model(student=None).resolved().student, SelfTrainingStudent)
     fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
@@ -101,8 +101,8 @@ def test_the_asked_rows_are_those_of_the_rule(blobs):
     one, other = (tree_like(n_queries=20, selection="medoids").fit(X, y, X_public=X_public).queries_ for _ in range(2))
     assert np.array_equal(one, other)
     copy: Any = clone(model(selection="medoids"))
-    assert isinstance(copy.query_selector, Medoids)
-    assert isinstance(model().query_selector, FirstRows)
+    assert isinstance(copy.resolved().selector, Medoids)
+    assert isinstance(model().resolved().selector, FirstRows)
 
 
 def test_rounds_ask_where_the_student_doubts(blobs):
@@ -169,9 +169,9 @@ def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
     [
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
         ({"selection": "class-balanced"}, "labels must be paid for first"),
-        ({"selection": 3}, "must be a rule of tutelage.students.selection, such as Medoids(), or its name. Got 3"),
+        ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
         ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
-        ({"rounds": 0}, "`rounds` of PATEClassifier must be an integer >= 1"),
+        ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
         ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
         ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
         ({"rounds": 2, "selection": "binary-experts"}, "must be below the number of classes, 2. Got 4"),
@@ -215,7 +215,7 @@ def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
     raw.fit(X, y, X_public=X_public)
     assert raw.student_.n_features_in_ == 2
     assert raw.predict(X_public).shape == y_public.shape
-    with pytest.raises(InvalidParameterError, match=r"must be a public feature map, or 'rows'\. Got 'pixels'"):
+    with pytest.raises(InvalidParameterError, match=r"must be a str among {'rows'}.* Got 'pixels'"):
         tree_like(student_features="pixels").fit(X, y, X_public=X_public)
     with pytest.raises(InvalidParameterError, match="must be a public feature map"):
         tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)

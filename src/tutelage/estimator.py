@@ -3,22 +3,25 @@
 import secrets
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tutelage._internal.fitting import fit_clone
+from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import Ballots, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
@@ -74,8 +77,47 @@ class _Questions(NamedTuple):
     seed: int
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resolved:
+    """What the parameters of a `PATEClassifier` come to: defaults and names are what they stand for; public.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier or teacher recipe
+        What every teacher is a clone of.
+    student : scikit-learn classifier
+        What the student is a clone of.
+    teacher_map, student_map : public feature map or None
+        What teachers and student see the rows through; None where they see them as they are.
+    selector : QuerySelector
+        The rule by which queries are chosen.
+    mechanism : Mechanism or None
+        How votes are released; None where that follows from the number of shards.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+
+    teacher: Any
+    student: Any
+    teacher_map: Any | None
+    student_map: Any | None
+    selector: QuerySelector
+    mechanism: Mechanism | None
+    noise: NoiseSource
+
+    def mechanism_for(self, n_shards: int) -> Mechanism:
+        """Return how votes of so many shards are released."""
+        return self.mechanism or GNMax(_SIGMA_PER_TEACHER * n_shards)
+
+    def goes_by_predictions(self) -> bool:
+        """Return whether later rounds go by probabilities of the student."""
+        return self.selector.needs_student or (self.mechanism is not None and self.mechanism.takes_predictions)
+
+
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    return hasattr(getattr(classifier, "student_", classifier.student_estimator), "predict_proba")
+    student = classifier.student_ if hasattr(classifier, "student_") else classifier._student()
+    return hasattr(student, "predict_proba")
 
 
 class PATEClassifier(ClassifierMixin, BaseEstimator):
@@ -195,6 +237,32 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     ε = 4.7654 at δ = 1e-05
     """
 
+    # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "teacher": "no_validation",
+        "n_teachers": [Interval(Integral, 1, None, closed="left")],
+        "mechanism": [Mechanism, None],
+        "student": "no_validation",
+        "features": "no_validation",
+        "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
+        "classes": ["array-like", None],
+        "n_queries": [Interval(Integral, 1, None, closed="left"), None],
+        "selection": [QuerySelector, str, None],
+        "rounds": [Interval(Integral, 1, None, closed="left")],
+        "unit": [str, None],
+        "ledger": [str, PathLike, Ledger, None],
+        "question": [str],
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "data_changed": ["boolean"],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "public_fraction": [Interval(Real, 0, 1, closed="neither"), None],
+        "checkpoints": [str, PathLike, None],
+        "noise": "no_validation",
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "progress": ["boolean"],
+    }
+
     def __init__(
         self,
         teacher: Any = None,
@@ -244,31 +312,57 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
 
-    @property
-    def teacher_estimator(self) -> Any:
-        """The classifier that every teacher is a clone of."""
+    def resolved(self) -> Resolved:
+        """Return what the parameters come to; nothing is trained or drawn.
+
+        Raises
+        ------
+        InvalidParameterError
+            If one is not what it must be, or they do not go together.
+        """
+        try:
+            self._validate_params()
+        except ValueError as error:
+            raise InvalidParameterError(str(error)) from None
+        student_map = self._student_map()
+        for name, feature_map in (("features", self.features), ("student_features", student_map)):
+            if feature_map is not None:
+                require_public_map(feature_map, "PATEClassifier", name)
+        teacher, student = self._teacher(), self._student()
+        if not isinstance(teacher, TeacherRecipe) or isinstance(teacher, type):
+            require_classifier(teacher, "teacher", "PATEClassifier")
+        require_classifier(student, "student", "PATEClassifier")
+        run = Resolved(
+            teacher=teacher,
+            student=student,
+            teacher_map=self.features,
+            student_map=student_map,
+            selector=selector_named(self.selection)
+            if isinstance(self.selection, str)
+            else self.selection or FirstRows(),
+            mechanism=self.mechanism,
+            noise=known_noise(self.noise, "PATEClassifier"),
+        )
+        self._check_together(run)
+        return run
+
+    def _teacher(self) -> Any:
         return RandomForestClassifier() if self.teacher is None else self.teacher
 
-    @property
-    def student_estimator(self) -> Any:
-        """The classifier that the student is a clone of."""
+    def _student(self) -> Any:
         if self.student is None:
-            return default_student(public_features=self.student_map is not None)
+            return default_student(public_features=self._student_map() is not None)
         return student_named(self.student) if isinstance(self.student, str) else self.student
 
-    @property
-    def student_map(self) -> Any | None:
-        """The feature map of the student; None where it sees the rows as they are."""
-        if isinstance(self.student_features, str):
-            return None
-        return self.features if self.student_features is None else self.student_features
-
-    @property
-    def query_selector(self) -> QuerySelector:
-        """The rule by which queries are chosen."""
+    def _selector(self) -> QuerySelector:
         if self.selection is None:
             return FirstRows()
         return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
+
+    def _student_map(self) -> Any | None:
+        if isinstance(self.student_features, str):
+            return None
+        return self.features if self.student_features is None else self.student_features
 
     def fit(
         self,
@@ -316,30 +410,32 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             If there is no ledger, and earlier fits in this process were of the same rows, entities or estimator: what
             all of them spent together. Fits with `SimulationNoise` do not count: their labels protect nobody.
         """
-        self._check_parameters()
+        run = self.resolved()
         rows, labels = self._validated(X, y)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         whole = rows if whole_rows is None else _whole_rows(whole_rows, len(rows))
         targets = self._encoded(labels)
-        refuse_class_of_unlabelled(self.student_estimator, self.classes_)
+        refuse_class_of_unlabelled(run.student, self.classes_)
         keep, public = self._public_rows(rows, X_public)
-        asked, seen = _mapped(self.features, public), _mapped(self.student_map, public)
-        if self.features is not None:
-            check_row_by_row(self.features, public)
-        self._try_estimators(asked, seen)
-        self.query_selector.check(seen, len(self.classes_))
+        asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
+        if run.teacher_map is not None:
+            check_row_by_row(run.teacher_map, public)
+        self._try_estimators(run, asked, seen)
+        run.selector.check(seen, len(self.classes_))
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(len(keep), entities, owners, partition_seed)
         people = _People(rows[keep], labels[keep], entities, owners, whole[keep])
-        questions = self._questions(public, seen, _integer(student_seed))
+        questions = self._questions(run, public, seen, _integer(student_seed))
         answers = self._release_labels(
+            run,
             questions,
             shards,
             people,
             lambda: self._ballots(
-                self._mapped_private(rows[keep], shards, asked.shape[-1]),
+                run.teacher,
+                _mapped_private(run.teacher_map, rows[keep], shards, asked.shape[-1]),
                 targets[keep],
                 shards,
                 asked[questions.voted],
@@ -347,7 +443,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             ),
         )
         self.student_ = fit_student(
-            self.student_estimator, seen, answers.labels(len(seen)), self.classes_, seed=_integer(student_seed)
+            run.student, seen, answers.labels(len(seen)), self.classes_, seed=_integer(student_seed)
         )
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
@@ -362,7 +458,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        return self.student_.predict(_mapped(self.student_map, self._validated(X)))
+        return self.student_.predict(_mapped(self._student_map(), self._validated(X)))
 
     @available_if(_student_has_probabilities)
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -374,7 +470,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        known = self.student_.predict_proba(_mapped(self.student_map, self._validated(X)))
+        known = self.student_.predict_proba(_mapped(self._student_map(), self._validated(X)))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
@@ -387,22 +483,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         parts = (
-            self.teacher_estimator if self.features is None else self.features,
-            self.student_estimator if self.student_map is None else self.student_map,
+            self._teacher() if self.features is None else self.features,
+            self._student() if self._student_map() is None else self._student_map(),
         )
         tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
-    def _check_parameters(self) -> None:
-        integer_at_least(self.n_teachers, 1, "n_teachers", "PATEClassifier")
-        probability(self.delta, "delta", "PATEClassifier")
-        if self.n_queries is not None:
-            integer_at_least(self.n_queries, 1, "n_queries", "PATEClassifier")
-        if self.public_fraction is not None:
-            probability(self.public_fraction, "public_fraction", "PATEClassifier")
-        if self.random_state is not None:
-            integer_at_least(self.random_state, 0, "random_state", "PATEClassifier")
+    def _check_together(self, run: Resolved) -> None:
+        """Refuse parameters that do not go together."""
         if self.ledger is None and (self.epsilon is not None or self.data_changed):
             raise InvalidParameterError(
                 "`epsilon` and `data_changed` of PATEClassifier are about a ledger; name its file in `ledger`."
@@ -412,59 +501,24 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        known_noise(self.noise, "PATEClassifier")
-        if self.mechanism is not None and not isinstance(self.mechanism, Mechanism):
-            raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must be something like GNMax(sigma=40.0). Got a "
-                f"{type(self.mechanism).__name__}."
-            )
-        if self.mechanism is not None and self.mechanism.votes_per_query != 1:
+        if run.mechanism is not None and run.mechanism.votes_per_query != 1:
             raise InvalidParameterError(
                 "`mechanism` of PATEClassifier must answer one class per query. Got "
-                f"{type(self.mechanism).__name__}; use a LabelingSession."
+                f"{type(run.mechanism).__name__}; use a LabelingSession."
             )
-        self._check_rounds()
-        if self.features is not None:
-            require_public_map(self.features, "PATEClassifier")
-        if isinstance(self.student_features, str) and self.student_features != "rows":
+        if self.rounds == 1 and run.selector.needs_answers:
             raise InvalidParameterError(
-                "`student_features` of PATEClassifier must be a public feature map, or 'rows'. Got "
-                f"{self.student_features!r}."
-            )
-        if self.student_map is not None:
-            require_public_map(self.student_map, "PATEClassifier", "student_features")
-        for name, estimator in (("teacher", self.teacher_estimator), ("student", self.student_estimator)):
-            recipe = name == "teacher" and isinstance(estimator, TeacherRecipe) and not isinstance(estimator, type)
-            if not recipe and not (isinstance(estimator, BaseEstimator) and is_classifier(estimator)):
-                recipes = ", or a recipe such as ClassMeans() or Network(factory)" if name == "teacher" else ""
-                raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier must be a scikit-learn classifier, for example "
-                    f"RandomForestClassifier(){recipes}. Got a {type(estimator).__name__}."
-                )
-
-    def _check_rounds(self) -> None:
-        integer_at_least(self.rounds, 1, "rounds", "PATEClassifier")
-        if not isinstance(self.query_selector, QuerySelector):
-            raise InvalidParameterError(
-                "`selection` of PATEClassifier must be a rule of tutelage.students.selection, such as Medoids(), or "
-                f"its name. Got {self.selection!r:.80}."
-            )
-        if self.rounds == 1 and self.query_selector.needs_answers:
-            raise InvalidParameterError(
-                f"`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
-                f"{type(self.query_selector).__name__} and 1."
+                "`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
+                f"{type(run.selector).__name__} and 1."
             )
         if self.rounds > (self.n_queries or self.rounds):
             raise InvalidParameterError(
                 f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
             )
-        by_student = self.query_selector.needs_student or (
-            self.mechanism is not None and self.mechanism.takes_predictions
-        )
-        if self.rounds > 1 and by_student and not hasattr(self.student_estimator, "predict_proba"):
+        if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
             raise InvalidParameterError(
                 "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
-                f"{type(self.student_estimator).__name__}."
+                f"{type(run.student).__name__}."
             )
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
@@ -481,36 +535,22 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.unit is not None and columns["entity_ids"] is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
-    def _try_estimators(self, asked: Matrix, seen: Matrix) -> None:
+    def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        for name, trial, rows in (("teacher", self._try_teacher, asked), ("student", self._try_student, seen)):
+        trials = (
+            ("teacher", lambda: _try_teacher(run.teacher, asked, len(self.classes_))),
+            ("student", lambda: try_student(run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)),
+        )
+        for name, trial in trials:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
-                    trial(rows)
+                    trial()
             except Exception as error:
                 raise InvalidParameterError(
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
                     f"{type(error).__name__}: {error}"
                 ) from None
-
-    def _try_teacher(self, queries: Matrix) -> None:
-        rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * len(self.classes_))
-        made_up = np.arange(len(rows)) % len(self.classes_)
-        if not isinstance(self.teacher_estimator, TeacherRecipe):
-            fit_clone(self.teacher_estimator, queries[rows], made_up, seed=0)
-            return
-        one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
-        teachers = ensemble_of(self.teacher_estimator, n_classes=len(self.classes_), seed=0)
-        teachers.fit_ballots(queries[rows], made_up, one, queries[:1])
-
-    def _try_student(self, queries: Matrix) -> None:
-        try_student(self.student_estimator, queries, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)
-
-    def _mapped_private(self, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
-        if self.features is None:
-            return rows
-        return features_of_private(self.features, rows, shards.rows, n_features)
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
@@ -566,19 +606,18 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
-    def _questions(self, public: Matrix, seen: Matrix, seed: int) -> _Questions:
+    def _questions(self, run: Resolved, public: Matrix, seen: Matrix, seed: int) -> _Questions:
         sizes = even_rounds(self.n_queries or len(public), self.rounds)
-        first = Medoids() if self.query_selector.needs_answers else self.query_selector
+        first = Medoids() if run.selector.needs_answers else run.selector
         chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
         voted = chosen if self.rounds == 1 else np.arange(len(public))
         return _Questions(public, seen, sizes, first, chosen, voted, seed)
 
     def _release_labels(
-        self, questions: _Questions, shards: Shards, people: _People, vote: Callable[[], Ballots]
+        self, run: Resolved, questions: _Questions, shards: Shards, people: _People, vote: Callable[[], Ballots]
     ) -> AskedRounds:
         """Set what was released and what it cost; `vote` trains the teachers, once the budget allows."""
-        mechanism = self.mechanism or GNMax(_SIGMA_PER_TEACHER * shards.n_shards)
-        noise, n_queries = known_noise(self.noise, "PATEClassifier"), sum(questions.sizes)
+        mechanism, noise, n_queries = run.mechanism_for(shards.n_shards), run.noise, sum(questions.sizes)
         one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
         terms = LedgerTerms(
             where=self.ledger,
@@ -599,15 +638,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             self._bind(ledger, people)
         before = ledger.state()
         voted = questions.public[questions.voted]
-        repeated = self._count_fit(mechanism, people, n_queries, shards.unit.name)
+        repeated = self._count_fit(mechanism, people, n_queries, shards.unit.name, simulated=noise.simulated)
         session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
         asked = ask_in_rounds(
             session,
             questions.public,
             questions.sizes,
             first=questions.first,
-            then=self.query_selector,
-            student=self.student_estimator if len(questions.sizes) > 1 else None,
+            then=run.selector,
+            student=run.student if len(questions.sizes) > 1 else None,
             features=questions.seen,
             seed=questions.seed,
         )
@@ -631,9 +670,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.ledger is not None:
             ledger.bind(people.digest(), formerly=[people.former_digest()], changed=self.data_changed)
 
-    def _count_fit(self, mechanism: Mechanism, people: _People, queries: int, unit: str) -> Spent | None:
+    def _count_fit(
+        self, mechanism: Mechanism, people: _People, queries: int, unit: str, *, simulated: bool
+    ) -> Spent | None:
         """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
-        if self.ledger is not None or known_noise(self.noise, "PATEClassifier").simulated:
+        if self.ledger is not None or simulated:
             return None
         self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
         one = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
@@ -641,9 +682,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         spent = REFITS.spent(self._mark, self.delta)
         return spent if spent.fits > 1 else None
 
-    def _ballots(self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
+    def _ballots(self, teacher: Any, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
         teachers = ensemble_of(
-            self.teacher_estimator,
+            teacher,
             n_classes=len(self.classes_),
             seed=seed,
             n_jobs=self.n_jobs,
@@ -655,6 +696,20 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
     return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
+
+
+def _mapped_private(feature_map: Any | None, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
+    return rows if feature_map is None else features_of_private(feature_map, rows, shards.rows, n_features)
+
+
+def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
+    rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * n_classes)
+    made_up = np.arange(len(rows)) % n_classes
+    if not isinstance(teacher, TeacherRecipe):
+        fit_clone(teacher, queries[rows], made_up, seed=0)
+        return
+    one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
+    ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
 
 
 def _takes_missing_values(estimator: Any) -> bool:

@@ -301,7 +301,7 @@ def ballots_of_classifier(
     queries = np.asarray(X_public)
 
     def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
-        recorded = _Recorded(model.teacher_estimator, takes_missing_values=get_tags(model).input_tags.allow_nan)
+        recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
         run: Any = clone(model)
         run.set_params(
             teacher=recorded,

@@ -221,7 +221,7 @@ def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifi
     card.save(folder)
     if settings.output.votes:
         model.votes_.save(folder / _VOTES)
-    parts = [part for part in (data.columns, model.student_map, model.student_) if part is not None]
+    parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
