@@ -20,8 +20,8 @@ _TRUSTED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
-    "tutelage.features.columns.PublicColumns",
     "tutelage.features.columns.OneHotColumns",
+    "tutelage.features.columns.PublicColumns",
     "tutelage.features.columns.ScaledColumns",
     "tutelage.features.glyphs.DeskewedImages",
     "tutelage.features.glyphs.GlyphGradients",
@@ -41,6 +41,7 @@ _TRUSTED = (
     "tutelage.students.self_training.SelfTrainingStudent",
 )
 _MOVED = {  # where files of earlier versions look for what is in another module now
+    "tutelage.features.fixed": "tutelage.features.columns",
     "tutelage.networks.convolutions": "tutelage.networks",
     "tutelage.networks.residual": "tutelage.networks",
 }
