@@ -127,7 +127,7 @@ def test_docstring_examples_run(path):
 
 
 SHOWN = {
-    "privacy.py": ("guarantees ε = 1.5 at δ = 1e-05", "asked again, the same answers for 0.0", "would still fit"),
+    "budget.py": ("guarantees ε = 1.5 at δ = 1e-05", "asked again, the same answers for 0.0", "would still fit"),
     "digits.py": ("of the other public digits", "ε = 1.6955 at δ = 1e-05"),
     "images.py": ("60 networks answered 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
     "own_votes.py": ("ε = 2 affords 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),

@@ -107,7 +107,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(in_wheel):
         "py.typed",
         "datasets/adult.npz",
         "datasets/adult-LICENSE.txt",
-        "report/page.css",
+        "reporting/page.css",
         "cli/examples/adult.toml",
         "cli/examples/files.toml",
     ):
