@@ -26,22 +26,7 @@ _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
 
 def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
-    """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss of one release, in nats.
-    count : int
-        Number of releases.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, or infinity where there are more releases than are summed one by one or δ is below 1e-300.
-    """
+    """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward."""
     count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
     return optimal_epsilon(epsilon, count, delta)
 
@@ -64,25 +49,7 @@ def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
 
 
 def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
-    """Return the exact ε of `count` adaptive releases, the loss of each dominated by one law on a lattice.
-
-    Parameters
-    ----------
-    masses : array of shape (losses,)
-        Probability of loss top − i·step under the law that dominates.
-    top, step : float
-        Largest loss, and the distance between losses, in nats.
-    count : int
-        Number of releases.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, rounded upward, or infinity where there are more losses than are summed one by one or δ is below
-        1e-280.
-    """
+    """Return the exact ε of `count` adaptive releases, of dominating loss top − i·step with probability masses[i]."""
     count = integer_at_least(count, 0, "count", "lattice_composition")
     if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
         return np.inf
@@ -100,20 +67,6 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
 
     One moved ballot shifts two counts by one, so the loss of all answers together is that of 2·count unit shifts, a
     function of the sum S of 2·count discrete Gaussians; its distribution comes from the characteristic function.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of the noise, in votes.
-    count : int
-        Number of answers.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, or infinity where the sum is too wide to follow or δ too small for double precision.
     """
     sigma = noise_scale(sigma, "sigma", "gaussian_composition")
     count = integer_at_least(count, 0, "count", "gaussian_composition")
@@ -141,15 +94,6 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
 
     The composition is μ-Gaussian with μ = √(2·count)/σ (Dong, Roth and Su 2022, Corollary 3.3; Balle and Wang 2018,
     Theorem 8).
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise, in votes.
-    count : int
-        Number of answers.
-    delta : float
-        Target δ in (0, 1).
     """
     sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
     count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")

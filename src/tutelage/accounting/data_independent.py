@@ -51,20 +51,7 @@ Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
 
 
 def epsilon(event: Event, delta: float) -> PublicEpsilon:
-    """Return the smallest proved ε of `event` at `delta` that does not depend on any vote.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the event holds a release without a theorem here, or two different units of privacy.
-    """
+    """Return the smallest proved ε of `event` at `delta` that does not depend on any vote."""
     probability(delta, "delta", "epsilon")
     releases = event.flatten()
     unit = _unit(releases)
@@ -82,22 +69,7 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
 
 
 def epsilon_at(event: Event, delta: float, order: float) -> float:
-    """Return the ε of `event` at `delta` that its Rényi cost at one order proves, for any votes; milliseconds.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    delta : float
-        Target δ in (0, 1).
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        As `epsilon`.
-    """
+    """Return the ε of `event` at `delta` that its Rényi cost at one order proves, for any votes; milliseconds."""
     releases = event.flatten()
     _unit(releases)
     whole, apart = _drawn_whole(event, releases)
@@ -110,16 +82,6 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
     """Return the sum of the pure losses of all releases, T·ε: what each costs, added up, at δ = 0.
 
     The total cost T_n·ε_n of Zhao's distributed teachers. `epsilon` is smaller at any δ > 0 worth naming.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the event holds a release without a pure loss, or two different units of privacy.
     """
     releases = event.flatten()
     unit = _unit(releases)
@@ -128,20 +90,7 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem here covers the event.
-    """
+    """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form."""
     values = np.zeros(len(orders))
     for part in event.flatten():
         values += part.times * _rdp_of_one_release(part.event, orders)
@@ -152,18 +101,6 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give; a few milliseconds per order.
 
     Proof in docs/proofs/argmax_bound.md.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
     for part in event.flatten():
@@ -178,18 +115,6 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     Every pure ε-differentially private pair is a post-processing of this one (Kairouz, Oh and Viswanath 2015,
     arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the
     λε²/2 behind Theorem 2 of PATE 2017.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss of the mechanism, in nats.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Divergence at each order, in nats.
     """
     # p^λ q^(1−λ) + q^λ p^(1−λ) = cosh((λ−½)ε)/cosh(ε/2) for p = e^ε/(1+e^ε), q = 1 − p. Written by the product formula
     # for a difference of cosh where it is close to 1, so that nothing cancels.
@@ -219,20 +144,7 @@ def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
-    """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction.
-
-    Parameters
-    ----------
-    event : PublicationTest
-        The test.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Nats, whatever the shortfall.
-    """
+    """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction."""
     passes = np.log(np.array(event.chances, dtype=np.float64) / CERTAIN)
     fails = np.log(np.array([CERTAIN - chance for chance in event.chances], dtype=np.float64) / CERTAIN)
     here = np.stack([passes, fails])[:, :, None]
@@ -249,18 +161,6 @@ def noised_cost_rdp(event: NoisedCost, orders: FloatArray) -> FloatArray:
 
     Below the (μ, μe^{2β}/σ² + (βμ − ½ ln(1−2μβ))/(μ−1)) of Scalable PATE 2018 for the same noise; the proof is in
     docs/proofs/smooth_sensitivity.md.
-
-    Parameters
-    ----------
-    event : NoisedCost
-        The release.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Nats; infinite from the order 1/(1 − e^{−2β}) on.
     """
     rest = 1 + orders * np.expm1(-2 * event.smoothness)
     finite = rest > 0

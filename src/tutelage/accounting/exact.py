@@ -53,17 +53,7 @@ _DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its r
 def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
     """Return, per query, source and order, the largest divergence over targets and both directions, in nats.
 
-    Parameters
-    ----------
-    laws : MoveLaws
-        Laws of a chunk of histograms.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (queries, sources, orders)
-        Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
+    Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
     log_mass, away, reachable = _away_from_zero(laws)
     forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
@@ -179,26 +169,7 @@ _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progr
 
 @final
 class ExactCosts:
-    """Exact Rényi costs of answering every query of a vote histogram once.
-
-    Parameters
-    ----------
-    event : Event
-        What was done for each query: one noisy argmax or one check, not a composition.
-    votes : VoteHistogram
-        Private votes, one row per query.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck` only: the public offsets o_j, in votes.
-    progress : bool
-        Show a progress bar on work of more than about a second.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If there is no exact cost for the event.
-    InvalidDataError
-        If event and votes have different numbers of classes or different units of privacy.
-    """
+    """Exact Rényi costs, private, of answering every query of a vote histogram once by one argmax or check."""
 
     def __init__(
         self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False

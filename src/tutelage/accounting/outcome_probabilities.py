@@ -55,16 +55,7 @@ class MoveLaws:
 def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
     """Return the laws of argmax_j (n_j + Z_j), ties to the lowest index.
 
-    Parameters
-    ----------
-    counts : integer array of shape (queries, classes)
-        Private votes.
-    may_enter : boolean array of shape (queries,)
-        Where some teacher abstained, so that a ballot may enter.
-    law : NoiseLaw
-        The distribution of Z.
-    kept : int
-        Number of classes with the most votes that are outcomes of their own; the others are bounded together.
+    A ballot may enter where a teacher abstained. All but the `kept` classes with the most votes are bounded together.
     """
     queries, classes = counts.shape
     rows = np.arange(len(counts))[:, None]
@@ -125,19 +116,7 @@ def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> M
 
 
 def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: float) -> MoveLaws:
-    """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail.
-
-    Parameters
-    ----------
-    counts : integer array of shape (queries, classes)
-        Private votes.
-    may_enter : boolean array of shape (queries,)
-        Where some teacher abstained, so that a ballot may enter.
-    needed : integer array of shape (queries, classes)
-        Public thresholds.
-    sigma : float
-        Parameter of the noise.
-    """
+    """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail."""
     margins = counts - needed
     margin = margins.max(axis=1)
     without = _with_abstention(np.maximum(_largest_of_the_others(margins), margins - 1), margin[:, None])

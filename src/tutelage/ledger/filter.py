@@ -32,22 +32,7 @@ _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 @final
 @dataclass(frozen=True, slots=True)
 class RenyiFilter:
-    """A budget (ε, δ), enforced at one Rényi order.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε of everything that is ever released, in nats.
-    delta : float
-        δ of the same guarantee.
-    order : float
-        Rényi order λ > 1 at which costs are added.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the order leaves no room below ε: too small an order for that ε and δ.
-    """
+    """A budget (ε, δ), enforced at one Rényi order."""
 
     epsilon: float
     delta: float
@@ -97,13 +82,7 @@ class RenyiFilter:
         return floor(room / _UPWARD / GRAIN)
 
     def cost(self, event: Event) -> int:
-        """Return what `event` takes from the budget, in grains, for any votes.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If no theorem bounds its cost for any votes, or the bound is infinite.
-        """
+        """Return what `event` takes from the budget, in grains, for any votes."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
     def fitting(self, event: Event, spent: int) -> int:

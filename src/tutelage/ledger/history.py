@@ -110,25 +110,12 @@ class LedgerState:
 
 
 class Exposure(NamedTuple):
-    """What people have been exposed to whose data came with one state of a data set and stayed.
-
-    Parameters
-    ----------
-    version : int
-        State of the data, from 1.
-    since : str
-        When it began, as an ISO 8601 date and time.
-    queries : int
-        Queries charged since then.
-    share : float
-        Part of the budget's ε that was charged since then: the filter's currency, not an ε of its own, since how much
-        was asked may have depended on answers (docs/proofs/ledger.md).
-    """
+    """What people have been exposed to whose data came with one state of a data set and stayed."""
 
     version: int
     since: str
     queries: int
-    share: float
+    share: float  # of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md)
 
 
 class Charge(NamedTuple):

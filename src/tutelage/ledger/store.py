@@ -177,17 +177,7 @@ class Transaction:
 
 @final
 class Store:
-    """An open ledger file, or one in memory.
-
-    Parameters
-    ----------
-    path : path or None
-        The file; None for one in memory, which only this process can use.
-    timeout : float
-        Seconds to wait for another process that holds the file.
-    read_only : bool
-        Open it for reading only, which works on a read-only disk.
-    """
+    """An open ledger file, or one in memory."""
 
     def __init__(self, path: Path | None, *, timeout: float, read_only: bool = False) -> None:
         self.path = path
@@ -205,15 +195,7 @@ class Store:
 
     @classmethod
     def create(cls, path: Path | None, first: Entry, key: bytes, *, timeout: float) -> "Store":
-        """Make the file, readable by its owner only, with its first entry.
-
-        Raises
-        ------
-        FileExistsError
-            If there is a file at `path`.
-        LedgerStorageError
-            If it cannot be made.
-        """
+        """Make the file, readable by its owner only, with its first entry."""
         if path is None:
             store = cls(None, timeout=timeout)
             if store._memory is not None:

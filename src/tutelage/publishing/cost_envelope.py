@@ -85,33 +85,7 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
 def reach(
     event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
 ) -> FloatArray:
-    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers.
-
-    Parameters
-    ----------
-    event : Event
-        What was done for each query: one noisy argmax or one check.
-    votes : VoteHistogram
-        Private votes, one row per query.
-    order : float
-        Rényi order λ > 1.
-    steps : int
-        Most changed teachers looked at.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck` only: the public offsets o_j, in votes.
-
-    Returns
-    -------
-    array of shape (steps + 1,)
-        Nats, private.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no such bound is known for the event.
-    InvalidDataError
-        If event and votes do not fit each other.
-    """
+    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers."""
     ExactCosts(event, votes, offsets)  # the same rules for what fits what
     if not votes.n_queries:
         return np.zeros(steps + 1)
@@ -191,17 +165,7 @@ class Envelope:
 
 @lru_cache(maxsize=4)
 def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
-    """Return the monotone bounds for one noise and order.
-
-    Parameters
-    ----------
-    noise : Noise
-        Law of the noise on every count.
-    positions : Positions
-        `argmax_bound.positions_of(noise)`.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return the monotone bounds for one noise and order."""
     last = positions.last
     places = np.arange(last + 1)
     three = np.stack([excess_at(positions, np.full(last + 1, x), places, order) for x in places])
@@ -219,23 +183,7 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
 
 
 def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray:
-    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    envelope : Envelope
-        From `envelope_of`.
-    counts : integer array of shape (queries, classes)
-        Vote counts.
-    steps : int
-        Most changed ballots looked at.
-
-    Returns
-    -------
-    array of shape (queries, steps + 1)
-        Nats, private. Column j at a histogram is at most column j + 1 at its neighbours, and column 0 is at least the
-        exact cost, in both directions.
-    """
+    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     ordered = -np.sort(-counts, axis=1)
     blocks = [ordered[start : start + _ROWS_AT_ONCE] for start in range(0, len(ordered), _ROWS_AT_ONCE)]
     excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
@@ -243,19 +191,7 @@ def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray
 
 
 def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
-    """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    noise : Noise
-        Law of the noise on the largest count.
-    order : float
-        Rényi order λ > 1.
-    needed : integer array of shape (queries,)
-        Noise, in votes, that makes the check pass: ⌈threshold⌉ minus the largest count.
-    steps : int
-        Most changed ballots looked at.
-    """
+    """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
@@ -327,28 +263,7 @@ def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
 def reach_of_two_classes(
     event: Event, n_teachers: int, unit: PrivacyUnit, counts: IntArray, order: float, steps: int
 ) -> FloatArray:
-    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax on two classes.
-    n_teachers : int
-        Ballots in all; those that are no vote are abstentions.
-    unit : PrivacyUnit
-        What moves one ballot.
-    counts : integer array of shape (queries, 2)
-        Vote counts.
-    order : float
-        Rényi order λ > 1.
-    steps : int
-        Most changed ballots looked at.
-
-    Returns
-    -------
-    array of shape (queries, steps + 1)
-        Nats, private. Column 0 is the exact cost, where both classes have votes to lose.
-    """
+    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     by_gap = _exact_by_gap(event, n_teachers, unit, order)
     at = counts[:, 0] - counts[:, 1] + n_teachers
     widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1

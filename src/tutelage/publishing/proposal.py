@@ -163,19 +163,7 @@ class Proposal:
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
-    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none.
-
-    Parameters
-    ----------
-    caps : array of shape (levels,)
-        Allowed cost within 0, 1, … changed teachers, in nats.
-    order : float
-        Rényi order λ > 1.
-    delta : float
-        δ of the whole claim.
-    refusal : float
-        Chance to refuse although the cost is as proposed.
-    """
+    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none."""
     low, high = 0.0, 1.0
     while (found := _falling(caps, order, delta, refusal, high)) is None:
         low, high = high, 2 * high

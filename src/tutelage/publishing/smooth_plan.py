@@ -200,22 +200,7 @@ def _best_at(
 
 @lru_cache(maxsize=1024)
 def margin_of(order: float, smoothness: float, noise: float) -> Margin:
-    """Return what has to be added to a noised cost for its value to bound the cost of labels and release.
-
-    Parameters
-    ----------
-    order : float
-        Rényi order λ > 1.
-    smoothness : float
-        Smoothness β of the sensitivity.
-    noise : float
-        Standard deviation of the noise, as a multiple of the smooth sensitivity.
-
-    Returns
-    -------
-    Margin
-        Infinite where order and smoothness are too large for each other.
-    """
+    """Return what has to be added to a noised cost for its value to bound the cost of labels and release."""
     moment, shift = order - 1, 1 / noise + _ROUNDING
     none = Margin(inf, inf, inf)
     # square = μ/2 + 2λ sinh²(β)·square²

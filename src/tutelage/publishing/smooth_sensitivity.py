@@ -32,36 +32,18 @@ _ROUNDING = 1e-12  # nats per query: above the rounding of either theorem, so th
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """Probability that the noise against the plurality reaches d votes.
+    """Probability that the noise against the plurality reaches d votes."""
 
-    Parameters
-    ----------
-    reach : int
-        Largest d that is told apart.
-    log : array of shape (2·reach + 1,)
-        log P(noise ≥ d) for d = −reach … reach.
-    moves : int
-        How far one changed ballot moves d: 2 for the gap between two counts, 1 for the largest count.
-    """
-
-    reach: int
-    log: FloatArray
-    moves: int
+    reach: int  # the largest d that is told apart
+    log: FloatArray  # log P(noise ≥ d) for d = −reach … reach
+    moves: int  # how far one ballot moves d: 2 for the gap between two counts, 1 for the largest count
 
     def at_least(self, needed: IntArray) -> FloatArray:
         """Return an upper bound on log P(noise ≥ needed)."""
         return self.log[np.clip(needed, -self.reach, self.reach) + self.reach]
 
     def after_one_ballot(self, log_q: FloatArray, terms: int) -> FloatArray:
-        """Return the most that log q can be once a ballot changed, given that q is a sum of `terms` such tails.
-
-        Parameters
-        ----------
-        log_q : array
-            Natural log of the sum of tails before.
-        terms : int
-            How many tails are summed: the classes other than the plurality, or 1 for a check.
-        """
+        """Return the most that log q can be once a ballot changed, given that q is a sum of `terms` such tails."""
         tail = np.exp(self.log[::-1])
         moved = np.concatenate([tail[self.moves :], np.ones(self.moves)])
         with np.errstate(divide="ignore"):
@@ -76,22 +58,7 @@ class Needed(NamedTuple):
 
 
 def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None = None) -> Needed:
-    """Return what the noise of each query must reach for another outcome than the likeliest.
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax or check.
-    votes : VoteHistogram
-        Private votes.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck`: the public offsets o_j, in votes.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event, or its noise is too wide to be tabulated.
-    """
+    """Return what the noise of each query must reach for another outcome than the likeliest."""
     tail = tail_of(event)
     if isinstance(event, Check):
         shift = 0.0 if offsets is None else offsets
@@ -103,13 +70,7 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
 
 @lru_cache(maxsize=16)
 def tail_of(event: Event) -> Tail:
-    """Return the law of the noise that stands between the likeliest outcome and another.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event, or its noise is too wide to be tabulated.
-    """
+    """Return the law of the noise that stands between the likeliest outcome and another."""
     match event:
         case NoisyArgmaxLaplace(scale=scale) if scale <= _WIDEST:
             return _laplace_difference(scale)
@@ -167,20 +128,7 @@ class CostTable:
 
 @lru_cache(maxsize=64)
 def cost_table(event: Event, order: float) -> CostTable:
-    """Return the tables of one event at one Rényi order; they depend on public parameters only.
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax or check.
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event.
-    """
+    """Return the tables of one event at one Rényi order; they depend on public parameters only."""
     tail, terms = tail_of(event), _terms(event)
     most = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
     # A theorem that holds for every q̃ ≥ q gives the smallest of its values from q upward: made monotone from the right.
@@ -198,22 +146,7 @@ def cell(log_q: FloatArray) -> IntArray:
 
 @final
 class SmoothCosts:
-    """The private cost of everything released at one Rényi order, and what it could be within j changed teachers.
-
-    Parameters
-    ----------
-    released : Accountant
-        What was released, with the private votes.
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for something that was released.
-    InvalidDataError
-        If something was added without votes.
-    """
+    """The private cost of everything released at one Rényi order, and what it could be within j changed teachers."""
 
     __slots__ = ("_cost", "_sensitivities")
 
@@ -236,13 +169,7 @@ class SmoothCosts:
         return self._sensitivities
 
     def smooth_sensitivity(self, beta: float) -> float:
-        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β.
-
-        Parameters
-        ----------
-        beta : float
-            Smoothness β > 0.
-        """
+        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β."""
         discount = np.exp(-beta * (1 - _SLACK) * np.arange(len(self._sensitivities)))
         return float(np.max(discount * self._sensitivities))
 
@@ -254,15 +181,7 @@ class SmoothCosts:
 
 
 def most_sensitive(released: Accountant, order: float) -> float:
-    """Return the largest sensitivity that any votes on the releases could have, in nats; public.
-
-    Parameters
-    ----------
-    released : Accountant
-        What was released.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return the largest sensitivity that any votes on the releases could have, in nats; public."""
     parts = released.charged().flatten()
     return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
 
