@@ -35,10 +35,8 @@ class Breakdown:
 
     Parameters
     ----------
-    epsilon : float
-        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative.
-    order : float
-        Rényi order λ.
+    epsilon, order : float
+        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative; and the order.
     checks, answers : float
         Summed Rényi costs at that order, in nats.
     delta_term : float
@@ -158,7 +156,7 @@ class Accountant:
             If the votes do not fit the event, or the ballots do not add up to the votes.
         UnsupportedEventError
             If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
-            that was summed from shares: its owners know none, so only costs that hold for all votes exist.
+            that was summed from shares: its owners know none.
         """
         kind, count = _single(event)
         if at_most is not None:
@@ -192,12 +190,10 @@ class Accountant:
         ----------
         one : Event
             What one query can be at most: `Mechanism.event_of_one`.
-        votes : VoteHistogram
-            Private votes, one row per query: the very counts that noise was added to, as in `add`.
+        votes, offsets
+            As for `add`, one row per query.
         answered : boolean array of shape (queries,), optional
             Which queries got an answer; by default all did.
-        offsets : array of shape (queries, classes), optional
-            For `InteractiveCheck`: the public offsets, in votes.
         """
         for part in one.flatten():
             if isinstance(part.event, Check):
@@ -213,11 +209,6 @@ class Accountant:
         """Return the smallest proved ε that holds for all votes, so that it may be published.
 
         It holds for numbers of releases that were fixed, or limited by `at_most`, before the first one.
-
-        Raises
-        ------
-        InvalidDataError
-            If checks decided which queries were answered and no limit on the answers was named.
         """
         probability(delta, "delta", "Accountant.data_independent")
         return data_independent.epsilon(self.charged(), delta)
@@ -242,13 +233,7 @@ class Accountant:
         return Composed(tuple(Repeated(release.event, release.charged) for release in self._releases))
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
-        """Return ε as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its own tail bound.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something other than Laplace answers was released.
-        """
+        """Return ε of Laplace answers as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its tail bound."""
         probability(delta, "delta", "Accountant.bound_2017")
         orders = pate2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
@@ -262,11 +247,6 @@ class Accountant:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
 
         Laplace answers are accounted by Theorem 3 of 2017, as the paper does.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something was released that the paper has no bound for.
         """
         probability(delta, "delta", "Accountant.bound_2018")
         total = np.zeros(len(DEFAULT_ORDERS))
@@ -276,13 +256,7 @@ class Accountant:
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
 
     def bound_two_sided(self, delta: float) -> PrivateEpsilon:
-        """Return ε by the closed form that replaces Theorem 3: both directions, for the discrete noise that is drawn.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something other than discrete Laplace answers was released.
-        """
+        """Return ε of discrete Laplace answers by the closed form that replaces Theorem 3, in both directions."""
         probability(delta, "delta", "Accountant.bound_two_sided")
         total = np.zeros(len(DEFAULT_ORDERS))
         for event, votes, _ in self.voted():
@@ -300,13 +274,7 @@ class Accountant:
         return self._private(self._best_exact(delta), delta, method)
 
     def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
-        """Return each kind of release with its private votes and public offsets.
-
-        Raises
-        ------
-        InvalidDataError
-            If something was added without votes.
-        """
+        """Return each kind of release with its private votes, which none may lack, and its public offsets."""
         self._exact_costs()
         kept = [(part.event, part.votes, part.offsets) for part in self._releases]
         return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
@@ -325,13 +293,7 @@ class Accountant:
         return PrivateBreakdown(Breakdown(found.epsilon, found.order, checks, answers, delta_term, per_query, running))
 
     def exact_per_teacher(self, delta: float) -> list[PrivateEpsilon]:
-        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`.
-
-        Raises
-        ------
-        InvalidDataError
-            If something was added without the teachers' ballots.
-        """
+        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`."""
         probability(delta, "delta", "Accountant.exact_per_teacher")
         all_costs, all_ballots = self._exact_costs(), self._ballots()
         orders = np.append(_TEACHER_ORDERS, self._best_exact(delta).order)

@@ -49,14 +49,10 @@ class Reservation:
 
     Parameters
     ----------
-    number : int
+    number, hash : int, bytes
         Its entry in the ledger.
-    hash : bytes
-        The hash of that entry.
-    event : Event
-        The most that one query can be.
-    queries : int
-        How many of them.
+    event, queries : Event, int
+        As for `Ledger.reserve`.
     grains : int
         What is reserved, in the unit of `RenyiFilter`.
     room : Room, optional
@@ -166,13 +162,7 @@ class Ledger:
         order: float | None = None,
         suited_to: Event | None = None,
     ) -> Self:
-        """Make a ledger that is forgotten with this process, for a single release or a trial.
-
-        Parameters
-        ----------
-        epsilon, delta, unit, order, suited_to
-            As for `create`.
-        """
+        """Make a ledger that is forgotten with this process, for a single release or a trial; otherwise as `create`."""
         key = secrets.token_bytes(32)
         first = _first(_limit(epsilon, delta, order, suited_to), unit, key)
         return cls(Store.create(None, first, key, timeout=_TIMEOUT))
@@ -181,16 +171,8 @@ class Ledger:
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
         """Open a ledger, checking its first and its newest entry and the sums over all of them.
 
-        It takes as long for a million answers as for one; `verify` checks every entry and every answer.
-
-        Parameters
-        ----------
-        path : path-like
-            Its file.
-        read_only : bool
-            Open it for looking only, which works on a read-only disk.
-        timeout : float
-            Seconds to wait while another process writes.
+        It takes as long for a million answers as for one; `verify` checks every entry and every answer. `read_only`
+        works on a read-only disk; `timeout` is how many seconds to wait while another process writes.
 
         Raises
         ------
@@ -265,11 +247,6 @@ class Ledger:
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
 
-        Parameters
-        ----------
-        proposal : dict
-            Plain values; all of it is public.
-
         Raises
         ------
         LateProposalError
@@ -300,15 +277,7 @@ class Ledger:
         self._check_room(event, queries, spent)
 
     def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
-        """Return the queries that have no remembered answer, once they are found to fit now, as `require` would.
-
-        Parameters
-        ----------
-        event : Event
-            The most that one query can be.
-        hashes : collection of bytes
-            `query_hashes` of different queries.
-        """
+        """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`."""
         self._check_unit(event)
         with self._held() as read:
             answers, spent = _recalled(read, hashes), read.last().spent
@@ -448,9 +417,7 @@ class Ledger:
         ------
         LedgerError
             If more was run than reserved, or the reservation is settled already. The answers must then not be released.
-        LedgerLockedError, LedgerStorageError, LedgerTamperedError
-            If the answers could not be stored. They must then not be released, and stay spent; the same call may be
-            made again.
+            Nor if they could not be stored: then they stay spent, and the same call may be made again.
         """
         _check_storable(happened)
         given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
@@ -504,13 +471,7 @@ class Ledger:
         return _recalled(write, answers)
 
     def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
-        """Return the remembered answers among queries; repeating them costs nothing.
-
-        Parameters
-        ----------
-        hashes : collection of bytes
-            `query_hashes` of the queries.
-        """
+        """Return the remembered answers among queries, by their `query_hashes`; repeating them costs nothing."""
         with self._held() as read:
             return _recalled(read, hashes)
 
@@ -552,11 +513,6 @@ class Ledger:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
 
         It is read from a copy in memory, so that others go on asking meanwhile.
-
-        Raises
-        ------
-        LedgerTamperedError
-            If an entry, or what is remembered of a publication, was changed.
         """
         before = self._history  # of no later time than what is read, whatever other threads write meanwhile
         with self._held() if before.entries else self._snapshot() as read:
@@ -578,13 +534,6 @@ class Ledger:
         head : str, optional
             Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only with it is
             a ledger found out that was replaced by an older copy, or rewritten from some entry on.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `head` is no whole hash.
-        LedgerTamperedError
-            At the first thing that is wrong.
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")

@@ -110,22 +110,7 @@ class InteractiveGNMax(Mechanism):
         return Composed((check, NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)))
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Check every query of `votes` against the predictions and answer those that pass.
-
-        Parameters
-        ----------
-        votes : VoteHistogram
-            Private votes.
-        noise : NoiseSource
-            Where the noise comes from.
-        predictions : array of shape (queries, classes)
-            The student's predicted probabilities; each row sums to 1.
-
-        Raises
-        ------
-        InvalidDataError
-            If there is not one row of probabilities per query.
-        """
+        """Check every query of `votes` against the predictions, which are needed, and answer those that pass."""
         self.check(votes, predictions)
         student = np.asarray(predictions, dtype=np.float64)
         offsets = self.offsets(student, votes.n_teachers)

@@ -70,13 +70,6 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
         Rényi order λ > 1.
     steps : int
         Most changed teachers looked at.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no such bound is known for something that was released.
-    InvalidDataError
-        If something was added to the accountant without votes.
     """
     parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()]
     return PrivateReach(np.sum(parts, axis=0))

@@ -54,11 +54,6 @@ class Proposal:
         Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰; one more than `caps`. The last must be below δ/10.
     unit : PrivacyUnit
         What changes one teacher.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the numbers are no proposal.
     """
 
     delta: float
@@ -113,12 +108,9 @@ class Proposal:
         return PublicationTest(self.chances, self.delta, self.unit, simulated)
 
     def shortfall(self, reach: FloatArray) -> int:
-        """Return by how many teachers the cost misses what was proposed; private, and moved by one teacher by one.
+        """Return by how many teachers the cost, by its `reach` U_0, U_1, …, misses what was proposed.
 
-        Parameters
-        ----------
-        reach : array of shape (levels, …)
-            U_0, U_1, …, at least as many as there are caps; private.
+        Private, and moved by one teacher by one. There are at least as many U as caps.
         """
         # s is the least with U_j ≤ cap_{j+s} for all j; caps do not fall, so each U_j asks for the first cap above it.
         needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
@@ -138,13 +130,7 @@ class Proposal:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the proposal that `as_dict` was written of; its ε is proved anew.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the text is of no proposal.
-        """
+        """Return the proposal that `as_dict` was written of; its ε is proved anew."""
         caps: list[float]
         chances: list[int]
         try:
@@ -231,8 +217,6 @@ def propose(
     ------
     NothingToGainError
         If no ε below the data-independent one can be proposed.
-    UnsupportedEventError
-        If the costs of something released cannot be bounded around the votes.
     """
     probability(delta, "delta", "propose")
     number_between(margin, 1, 1e6, "margin", "propose")

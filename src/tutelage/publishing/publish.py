@@ -121,11 +121,6 @@ def recalled_publication(
     ----------
     released, ledger, proposal, queries, question
         As for `publish_epsilon`.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If the ledger paid for labels that the test was not about.
     """
     asked = _asked(released, ledger, proposal, queries, question, simulated=False)
     passed = ledger.recall([asked.query]).get(asked.query)
@@ -203,10 +198,8 @@ class SmoothedPublication:
     ----------
     released : int
         The noised cost, in steps of the plan's grid; it may be negative.
-    epsilon : PublicEpsilon
-        What may be claimed for this outcome, at most what holds for any votes.
-    data_independent : PublicEpsilon
-        What holds for any votes and any outcome, the release included; always to be shown beside the other.
+    epsilon, data_independent : PublicEpsilon
+        As for `Publication`.
     """
 
     released: int
@@ -230,35 +223,17 @@ def publish_smoothed(
 
     Parameters
     ----------
-    released : Accountant
-        What was released, with the private votes: `LabelingSession.accountant`.
-        One filled by hand must hold the very counts that noise was added to, or what is published is false.
-    ledger : Ledger
-        The ledger that paid for it.
+    released, ledger, queries, question, noise
+        As for `publish_epsilon`, which also says what is raised.
     plan : SmoothPlan
         From `plan_smooth_release` on public votes, recorded in the ledger (`record`) before the labels were asked.
-    queries : array of shape (queries, ...)
-        The public rows that were asked, in that order: what the publication is remembered by, beside the plan and the
-        events. Nothing private may decide whether a publication is remembered.
-    question : str, optional
-        What was voted on, as in `LabelingSession`.
-    noise : NoiseSource, optional
-        `SystemNoise()` by default.
 
     Raises
     ------
     InvalidParameterError
         If the plan is for fewer releases than there were. Nothing was spent or drawn.
-    BudgetExceededError
-        If the budget has no room for the release. Nothing was spent or drawn.
-    LedgerMismatchError
-        If votes, plan and ledger are not about the same unit of privacy; if what was released is not what the ledger
-        paid for, also where the release is remembered and labels were released since; if the ledger does not hold the
-        plan.
     UnsupportedEventError
         If the papers have no bound for something released, or no budget like this one could pay for the release.
-    InvalidDataError
-        If something was added to the accountant without votes, or `queries` is empty.
     """
     noise = known_noise(noise, "publish_smoothed")
     labels = released.charged()
@@ -341,8 +316,6 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     ------
     NothingToGainError
         If neither would publish less than the data-independent ε: publish that one.
-    UnsupportedEventError
-        If neither knows a bound for something that is planned.
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []
@@ -369,23 +342,10 @@ def publish(
 
     Parameters
     ----------
-    released : Accountant
-        What was released, with the private votes behind it.
-    ledger : Ledger
-        The ledger that paid for it, and pays for this.
+    released, ledger, queries, question, noise
+        As for `publish_epsilon`.
     road : Proposal or SmoothPlan
         From `choose_release`, `propose` or `plan_smooth_release` on public votes.
-    queries : array of shape (queries, ...)
-        The public rows that were asked, in that order.
-    question : str, optional
-        What was voted on, as in `LabelingSession`.
-    noise : NoiseSource, optional
-        `SystemNoise()` by default.
-
-    Raises
-    ------
-    TutelageError
-        What `publish_epsilon` and `publish_smoothed` raise.
     """
     if isinstance(road, Proposal):
         return publish_epsilon(released, ledger, road, queries, question=question, noise=noise)

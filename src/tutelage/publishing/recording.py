@@ -76,8 +76,6 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
     ------
     LateProposalError
         If a label of the ledger was reserved before.
-    LedgerMismatchError
-        If the proposal and the ledger have different units of privacy.
     PublicationsExhaustedError
         If the ledger's δ has no room for that of the proposal; where proposals of several orders are recorded, for
         those of all of them, drawn or not, since labels may decide which is.

@@ -64,11 +64,6 @@ class SmoothPlan:
         What the smooth sensitivity is raised to where it is smaller, and what it cannot exceed, in nats.
     unit : PrivacyUnit
         What changes one teacher.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the numbers are no plan: smoothness and order too large for each other, most of them.
     """
 
     delta: float
@@ -106,12 +101,7 @@ class SmoothPlan:
     def epsilon(self, released: int, before: float = 0.0) -> float:
         """Return the ε that a released whole number is worth, labels and release together.
 
-        Parameters
-        ----------
-        released : int
-            Noised cost, in steps of `grid`.
-        before : float
-            Rényi cost at `order` of what else was published, in nats.
+        `before` is the Rényi cost at `order` of what else was published, in nats.
         """
         cost = max(0.0, released * self.grid) + self.margin.fixed + before
         found = RenyiCurve(np.array([self.order]), np.array([cost])).to_epsilon(CLAIMED * self.delta)
@@ -146,8 +136,6 @@ def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float 
     ------
     NothingToGainError
         If votes like these would not publish less than the data-independent ε.
-    UnsupportedEventError
-        If the papers have no bound for something that is planned.
     """
     probability(delta, "delta", "plan_smooth_release")
     published = proxy.data_independent(delta)

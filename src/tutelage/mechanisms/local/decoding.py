@@ -84,11 +84,6 @@ def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
         Outcome per entity and query, or −1.
     outcomes : int
         Number of outcomes: columns of the channel.
-
-    Raises
-    ------
-    InvalidBallotError
-        If a report is none of these.
     """
     reports = np.asarray(reports)
     if reports.ndim != 2 or not np.issubdtype(reports.dtype, np.integer):
@@ -121,14 +116,8 @@ def maximise_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     """Return the shares of the classes that make the reports likeliest, of shape (queries, classes); rows sum to 1.
 
     Expectation maximisation from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
-    likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported.
-
-    Parameters
-    ----------
-    counts : integer array of shape (queries, outcomes)
-        Reports of each outcome.
-    channel : array of shape (classes, outcomes)
-        `ClassResponse.channel`.
+    likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
+    `invert_channel`.
     """
     shares = np.full((len(counts), len(channel)), 1 / len(channel))
     heard = np.flatnonzero(counts.sum(axis=1))

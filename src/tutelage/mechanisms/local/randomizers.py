@@ -58,11 +58,6 @@ class LocalMechanism(ABC):
         integer array of shape (entities, queries), or (entities, queries, classes) for `LocalGaussian`
             What may be sent; −1 where the entity does not take part, or 0 in every class for `LocalGaussian`, where −1
             is a report like others.
-
-        Raises
-        ------
-        InvalidBallotError
-            If the ballots are no matrix of integers between −1 and the last class.
         """
         integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
         ballots = np.asarray(ballots)
