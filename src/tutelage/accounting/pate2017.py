@@ -9,12 +9,11 @@ discrete noise Lemma 4 is not valid. Proof and letters: docs/proofs/pate2017.md.
 """
 
 from collections.abc import Callable
-from math import log, sqrt
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
-from tutelage._internal.validation import integer_at_least, noise_scale, probability
+from tutelage._internal.validation import noise_scale, probability
 from tutelage.accounting.rdp import DEFAULT_ORDERS, Conversion, RenyiCurve, cks2020, classic
 from tutelage.privacy import PrivateEpsilon
 from tutelage.votes import VoteHistogram
@@ -38,23 +37,6 @@ def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> Privat
     probability(delta, "delta", "discrete_epsilon")
     method = "PATE 2017 Theorem 3, discrete Laplace noise, one direction, conversion of CKS 2020 Proposition 12"
     return _epsilon(votes, scale, delta, log_q_discrete, DEFAULT_ORDERS - 1, cks2020, method)
-
-
-def strong_composition(scale: float, queries: int, delta: float) -> float:
-    """Return ε of `queries` LNMax answers as PATE 2017 states it after Theorem 2: 4Tγ² + 2γ√(2T ln 1/δ)."""
-    gamma = 1 / noise_scale(scale, "scale", "strong_composition")
-    queries = integer_at_least(queries, 0, "queries", "strong_composition")
-    probability(delta, "delta", "strong_composition")
-    return 4 * queries * gamma**2 + 2 * gamma * sqrt(2 * queries * log(1 / delta))
-
-
-def data_independent_moments(scale: float, queries: int, delta: float) -> float:
-    """Return ε of `queries` LNMax answers by the data-independent moments 2γ²l(l+1), l = 1..8, of Theorem 2."""
-    gamma = 1 / noise_scale(scale, "scale", "data_independent_moments")
-    queries = integer_at_least(queries, 0, "queries", "data_independent_moments")
-    orders = MOMENTS_2017 + 1
-    values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
-    return RenyiCurve(orders, values).to_epsilon(delta, classic).epsilon
 
 
 def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
