@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.typing import Ballots, IntArray
+from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
@@ -172,13 +172,7 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
         Whose change moves at most one ballot per query.
     """
     integer_at_least(n_classes, 2, "n_classes", "tally")
-    ballots = np.asarray(ballots)
-    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
-        raise InvalidDataError(
-            f"Ballots must be an integer array of shape (teachers, queries). Got {ballots.dtype} {ballots.shape}."
-        )
-    if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
-        raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+    ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
     return VoteHistogram(counts, ballots.shape[0], unit)
 

@@ -153,7 +153,6 @@ class Mechanism(ABC):
 
 
 def _spelled(setting: object) -> str:
-    """Return the one spelling of a setting."""
     match setting:
         case Mechanism():
             return setting.key()

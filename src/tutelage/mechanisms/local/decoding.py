@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidParameterError
 from tutelage.mechanisms.local.randomizers import ClassResponse, KRandomizedResponse, LocalGaussian, LocalMechanism
 
@@ -85,14 +85,7 @@ def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
     outcomes : int
         Number of outcomes: columns of the channel.
     """
-    reports = np.asarray(reports)
-    if reports.ndim != 2 or not np.issubdtype(reports.dtype, np.integer):
-        raise InvalidBallotError(
-            "`reports` must be an integer array of shape (entities, queries). "
-            f"Got {reports.dtype} of shape {reports.shape}."
-        )
-    if reports.size and (reports.min() < ABSTAIN or reports.max() >= outcomes):
-        raise InvalidBallotError(f"A report must be {ABSTAIN} (not taking part) or an integer below {outcomes}.")
+    reports = ballots_between(reports, outcomes, "`reports`", "(entities, queries)")
     queries: int = reports.shape[1]
     places = reports.astype(np.int64) + np.arange(queries) * outcomes
     return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(queries, outcomes)

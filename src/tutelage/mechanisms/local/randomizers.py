@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from tutelage import events
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
+from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
-from tutelage.exceptions import AsPrintedWarning, InvalidBallotError
+from tutelage.exceptions import AsPrintedWarning
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import PrivacyUnit
 
@@ -60,16 +60,8 @@ class LocalMechanism(ABC):
             is a report like others.
         """
         integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
-        ballots = np.asarray(ballots)
-        if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
-            raise InvalidBallotError(
-                f"`ballots` of {type(self).__name__} must be an integer array of shape (entities, queries). "
-                f"Got {ballots.dtype} of shape {ballots.shape}."
-            )
-        if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
-            raise InvalidBallotError(
-                f"A ballot must be {ABSTAIN} (not taking part) or a class index below {n_classes}."
-            )
+        name = f"`ballots` of {type(self).__name__}"
+        ballots = ballots_between(ballots, n_classes, name, "(entities, queries)")
         taking_part = ballots != ABSTAIN
         drawn = self._respond(ballots[taking_part].astype(np.int64), n_classes, noise)
         reports = np.full((*ballots.shape, *drawn.shape[1:]), self._ABSENT, dtype=np.int64)
@@ -97,6 +89,19 @@ class ClassResponse(LocalMechanism):
 
         Columns are the classes; where reports may be no class, a last column is their chance.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class _OfEpsilon(ClassResponse):
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, type(self).__name__))
+
+    def pure_epsilon(self, n_classes: int) -> float:
+        """Return the largest privacy loss of one response, in nats."""
+        integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
+        return self.epsilon
 
 
 Number = TypeVar("Number", float, Fraction)
@@ -127,7 +132,7 @@ def _clamped(alpha: Number, own: int, size: int) -> list[Number]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class KRandomizedResponse(ClassResponse):
+class KRandomizedResponse(_OfEpsilon):
     """Keep the class with probability e^ε/(e^ε + classes − 1), or else report any other; each response is ε-private.
 
     Parameters
@@ -141,19 +146,9 @@ class KRandomizedResponse(ClassResponse):
     Viswanath 2014). The chance to keep a class is a multiple of 2⁻⁶⁰, rounded downward, so no more than ε is spent.
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "KRandomizedResponse"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what one response of one entity is."""
         return events.RandomizedResponse(self.epsilon, n_classes, unit, simulated)
-
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats."""
-        integer_at_least(n_classes, 2, "n_classes", "KRandomizedResponse")
-        return self.epsilon
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
@@ -203,7 +198,7 @@ class LocalGaussian(LocalMechanism):
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometric(ClassResponse):
+class TruncatedGeometric(_OfEpsilon):
     """Add discrete Laplace noise of scale (classes − 1)/ε to the class and clamp it; each response is ε-private.
 
     Parameters
@@ -218,19 +213,9 @@ class TruncatedGeometric(ClassResponse):
     order, and the first and last class are reported too often: see `decode`.
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "TruncatedGeometric"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what one response of one entity is."""
         return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
-
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats: of the first class against the last."""
-        integer_at_least(n_classes, 2, "n_classes", "TruncatedGeometric")
-        return self.epsilon
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
@@ -246,7 +231,7 @@ class TruncatedGeometric(ClassResponse):
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometricAsPrinted(ClassResponse):
+class TruncatedGeometricAsPrinted(_OfEpsilon):
     """Zhao's equation (2) to the letter, for comparison: each response is only ε(classes − 1)/classes-private.
 
     Classes are numbered 1, …, M there while reports are 0, …, M: report 0 is no class and is wasted. Here its index is
@@ -263,10 +248,8 @@ class TruncatedGeometricAsPrinted(ClassResponse):
         Always: `TruncatedGeometric` spends all of ε and reports classes only.
     """
 
-    epsilon: float
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "TruncatedGeometricAsPrinted"))
+        _OfEpsilon.__post_init__(self)
         warnings.warn(
             "Equation (2) as printed reports a number that is no class, and its true loss is "
             "epsilon*(classes - 1)/classes. Use TruncatedGeometric, or KRandomizedResponse.",
