@@ -8,12 +8,13 @@ rises by one, or a ballot turns from or into an abstention and one count moves b
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn, Self, final
+from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 KEY = "neighboring"  # of a relation in every file
 _FORMER_KEY = "neighbouring"
+Value = TypeVar("Value")
 
 
 @final
@@ -230,6 +231,25 @@ class PrivateEpsilon:
 
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError(f"A PrivateEpsilon cannot be stored: its value {_HIDDEN}.")
+
+
+class Private(Generic[Value]):
+    """A value that depends on the private votes: guarded, and opened by `reveal()` only."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def reveal(self) -> Value:
+        """Return the private value, for the eyes of the data's owner only."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<{_HIDDEN}>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(f"A {type(self).__name__} cannot be stored: its value {_HIDDEN}.")
 
 
 def round_up(value: float, digits: int = 4) -> float:

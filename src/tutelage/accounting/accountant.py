@@ -1,7 +1,7 @@
 """One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ from tutelage.events import (
     Repeated,
     SummedNoise,
 )
-from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, PrivateEpsilon, PublicEpsilon
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.privacy import PrivacyUnit, Private, PrivateEpsilon, PublicEpsilon
 from tutelage.votes import VoteHistogram, tally
 
 _TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
@@ -57,23 +57,10 @@ class Breakdown:
 
 
 @final
-class PrivateBreakdown:
+class PrivateBreakdown(Private[Breakdown]):
     """A `Breakdown`, guarded: it depends on the private votes and opens on `reveal()` only."""
 
-    __slots__ = ("_breakdown",)
-
-    def __init__(self, breakdown: Breakdown) -> None:
-        self._breakdown = breakdown
-
-    def reveal(self) -> Breakdown:
-        """Return the private breakdown, for the eyes of the data's owner only."""
-        return self._breakdown
-
-    def __repr__(self) -> str:
-        return "PrivateBreakdown(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("A PrivateBreakdown cannot be stored: it depends on the private votes.")
+    __slots__ = ()
 
 
 class _Release(NamedTuple):
@@ -158,7 +145,10 @@ class Accountant:
             If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
             that was summed from shares: its owners know none.
         """
-        kind, count = _single(event)
+        kinds = event.flatten()
+        if isinstance(event, Composed) or len(kinds) != 1:
+            raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
+        kind, count = kinds[0]
         if at_most is not None:
             at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
         exact = None
@@ -216,10 +206,7 @@ class Accountant:
     def charged(self) -> Composed:
         """Return everything that was added as one event, with every number that checks decided at its limit.
 
-        Raises
-        ------
-        InvalidDataError
-            If checks decided which queries were answered and no limit on the answers was named.
+        If checks decided which queries were answered, a limit on the answers must have been named.
         """
         self._refuse_if_empty()
         answers = [release for release in self._releases if not isinstance(release.event.without_shares(), Check)]
@@ -311,14 +298,11 @@ class Accountant:
 
     def _best_exact(self, delta: float) -> EpsilonAtOrder:
         costs = self._exact_costs()
-
-        def total(orders: FloatArray) -> FloatArray:
-            return np.sum([part.total(orders) for part in costs], axis=0)
-
-        def estimate(orders: FloatArray) -> FloatArray:
-            return np.sum([part.estimate(orders) for part in costs], axis=0)
-
-        return search_epsilon(total, delta, estimate)
+        return search_epsilon(
+            total=lambda orders: np.sum([part.total(orders) for part in costs], axis=0),
+            delta=delta,
+            estimate=lambda orders: np.sum([part.estimate(orders) for part in costs], axis=0),
+        )
 
     def _exact_costs(self) -> list[ExactCosts]:
         self._refuse_if_empty()
@@ -349,14 +333,6 @@ class Accountant:
         if len(units) != 1:
             raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
         return units.pop()
-
-
-def _single(event: Event) -> tuple[Event, int]:
-    """Return the one kind of release that `event` repeats, and how often."""
-    kinds = event.flatten()
-    if isinstance(event, Composed) or len(kinds) != 1:
-        raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
-    return kinds[0].event, kinds[0].times
 
 
 def _check_ballots(ballots: Ballots, votes: VoteHistogram) -> None:

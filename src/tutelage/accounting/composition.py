@@ -6,8 +6,10 @@ Proofs: docs/proofs/data_independent.md.
 
 from collections.abc import Callable
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from tutelage._internal.typing import FloatArray
@@ -40,12 +42,8 @@ def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
     log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
     mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
-
-    def delta_at(target: float) -> float:
-        # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
-        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
-
-    return _smallest_epsilon(delta_at, delta, upper=count * epsilon)
+    # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
+    return _epsilon_of_losses(losses, mass, delta, upper=count * epsilon)
 
 
 def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
@@ -55,11 +53,7 @@ def lattice_composition(masses: FloatArray, top: float, step: float, count: int,
         return np.inf
     mass = _convolution_power(masses, count) * (1 + _SLACK)
     losses = count * top - step * np.arange(len(mass))
-
-    def delta_at(target: float) -> float:
-        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
-
-    return _smallest_epsilon(delta_at, delta, upper=count * top)
+    return _epsilon_of_losses(losses, mass, delta, upper=count * top)
 
 
 def gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -81,12 +75,7 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     mass = np.fft.irfft(np.exp(shifts * _log_characteristic(sigma, points)), points)
     sums = np.fft.fftfreq(points, 1 / points)
     losses = (shifts - 2 * sums) / (2 * sigma**2)  # Σ log P(x)/P(x − 1) = Σ (1 − 2x)/(2σ²)
-    mass = np.maximum(mass, 0)
-
-    def delta_at(target: float) -> float:
-        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
-
-    return _smallest_epsilon(delta_at, delta, upper=float(losses.max()))
+    return _epsilon_of_losses(losses, np.maximum(mass, 0), delta, upper=float(losses.max()), error=error)
 
 
 def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -137,6 +126,17 @@ def _log_characteristic(sigma: float, points: int) -> FloatArray:
         return log_sum
 
     return np.minimum(log_theta_sum(theta) - log_theta_sum(np.zeros(1)), 0)
+
+
+def _epsilon_of_losses(
+    losses: npt.NDArray[np.floating[Any]], mass: FloatArray, delta: float, *, upper: float, error: float = 0.0
+) -> float:
+    """Return the smallest ε with E[(1 − e^{ε − loss})₊] + error ≤ δ, from above."""
+
+    def delta_at(target: float) -> float:
+        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
+
+    return _smallest_epsilon(delta_at, delta, upper)
 
 
 def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: float) -> float:

@@ -13,11 +13,7 @@ import numpy as np
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, summed_noise
-from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
-    gaussian_composition,
-    pure_dp_composition,
-)
+from tutelage.accounting.composition import continuous_gaussian_composition, gaussian_composition, pure_dp_composition
 from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
@@ -189,17 +185,17 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, SummedNoise):
         surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), orders)
         return _rdp_of_one_release(event.event, orders) + surcharge
-    if isinstance(event, ExponentialArgmax):
-        return exponential_rdp(event.scale, orders)
-    if isinstance(event, PureArgmax):
-        return pure_dp_renyi(2 / event.scale, orders)
     if isinstance(event, PureResponse):
         return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
-    if isinstance(event, PublicationTest):
-        return publication_test_rdp(event, orders)
-    if isinstance(event, NoisedCost):
-        return noised_cost_rdp(event, orders)
     match event:
+        case ExponentialArgmax(scale=scale):
+            return exponential_rdp(scale, orders)
+        case NoisyArgmaxLaplace(scale=scale) | ContinuousArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
+            return pure_dp_renyi(2 / scale, orders)
+        case PublicationTest():
+            return publication_test_rdp(event, orders)
+        case NoisedCost():
+            return noised_cost_rdp(event, orders)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return gaussian_rdp(sigma, 1, orders)
         case NoisyArgmaxGaussian(sigma=sigma) | ContinuousArgmaxGaussian(sigma=sigma) | NoisyBallot(sigma=sigma):
@@ -250,22 +246,16 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[
     if len(kinds) != 1:
         return []
     kind, count = kinds.pop(), sum(part.times for part in releases)
-    if isinstance(kind, PureArgmax):
-        value = pure_dp_composition(2 / kind.scale, count, delta)
-        return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]
-    if isinstance(kind, PureResponse):
-        return [
-            (response_composition(kind, count, delta), "exact composition of local responses", None),
-            (
-                pure_dp_composition(pure_epsilon(kind), count, delta),
-                "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)",
-                None,
-            ),
-        ]
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         value = gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of discrete Gaussian noise", None)]
     if isinstance(kind, ContinuousArgmaxGaussian):
         value = continuous_gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of Gaussian noise", None)]
-    return []
+    found: list[tuple[float, str, float | None]] = []
+    if isinstance(kind, PureResponse):
+        found.append((response_composition(kind, count, delta), "exact composition of local responses", None))
+    if isinstance(kind, PureArgmax | PureResponse):
+        value = pure_dp_composition(_pure_loss(kind), count, delta)
+        found.append((value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None))
+    return found

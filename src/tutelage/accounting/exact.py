@@ -59,8 +59,8 @@ def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
     forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
     for column, order in enumerate(orders.tolist()):
-        there = forward.log_moment(order, _remainder_from_here(laws.remainder, order))
-        back = backward.log_moment(order, _remainder_to_here(laws.remainder, order))
+        from_here, to_here = (None, None) if laws.remainder is None else _remainders(laws.remainder, order)
+        there, back = forward.log_moment(order, from_here), backward.log_moment(order, to_here)
         larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
     return worst
@@ -136,20 +136,12 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * np.minimum(1, np.exp(np.minimum(share, 0)))
 
 
-def _remainder_from_here(remainder: Remainder | None, order: float) -> FloatArray | None:
-    """Return log Σ_v mass(v) (more(v)^λ + λ − 1) ≥ log Σ_j P_j φ(log P'_j/P_j) over the outcomes put aside."""
-    if remainder is None:
-        return None
-    grown = np.logaddexp(order * remainder.log_more, np.log(order - 1))
-    return _log_sum_exp(remainder.log_mass + grown, axis=1)
-
-
-def _remainder_to_here(remainder: Remainder | None, order: float) -> FloatArray | None:
-    """Return log Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)) ≥ log Σ_j P'_j φ(log P_j/P'_j), likewise."""
-    if remainder is None:
-        return None
-    grown = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
-    return _log_sum_exp(remainder.log_mass + grown, axis=1)
+def _remainders(remainder: Remainder, order: float) -> tuple[FloatArray, FloatArray]:
+    """Return upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
+    # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
+    here = np.logaddexp(order * remainder.log_more, np.log(order - 1))
+    there = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
+    return _log_sum_exp(remainder.log_mass + here, axis=1), _log_sum_exp(remainder.log_mass + there, axis=1)
 
 
 _NUMBERS_AT_ONCE = 2**18  # per chunk and array: 2 MiB, so that a chunk stays near the processor

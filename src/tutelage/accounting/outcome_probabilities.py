@@ -165,12 +165,16 @@ class _Field:
         first = self.start * self.grid.per_vote - self.grid.lo - (self.grid.tie_shift if below else 0)
         return windows[first + gaps * self.grid.per_vote]
 
+    def log_weight(self) -> FloatArray:
+        """Return the log weight of each value of the noisy maximum."""
+        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
+        return self.grid.log_weight[phase]
+
     def winners(self) -> tuple[FloatArray, FloatArray]:
         """Return log P(class wins) and the law of the noisy maximum given that it does, for each kept class."""
-        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
         beaten = self.along(self.grid.log_below, self.gaps)
         beaten_strictly = self.along(self.grid.log_below, self.gaps, below=True)
-        log_joint = self.along(self.grid.log_density, self.gaps) + self.grid.log_weight[phase]
+        log_joint = self.along(self.grid.log_density, self.gaps) + self.log_weight()
         # Class j wins at v if lower classes stay below v and higher classes do not pass it.
         kept = self.gaps.shape[1]
         for j in range(kept - 1):
@@ -272,7 +276,6 @@ class _Field:
         falling = np.maximum.accumulate(density[::-1])[::-1]  # the largest density from here on: one for x ≤ 0
         log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
-        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
         level = np.zeros((len(self.gaps), 1), dtype=np.int64)
         gain = self.along(self.grid.gain, level, below=True)[:, 0]
         loss = self.along(self.grid.loss, level, below=True)[:, 0]
@@ -281,7 +284,7 @@ class _Field:
         with np.errstate(divide="ignore"):
             log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
         log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
-        return Remainder(log_mass + self.grid.log_weight[phase], log_more, log_less)
+        return Remainder(log_mass + self.log_weight(), log_more, log_less)
 
 
 def _follow_one_by_one(

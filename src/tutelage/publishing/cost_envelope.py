@@ -7,25 +7,18 @@ because a neighbour changes at most one ballot of every query.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn, final
+from typing import final
 
 import numpy as np
 from scipy import ndimage
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, argmax_bound, data_independent
-from tutelage.accounting.argmax_bound import (
-    Noise,
-    Positions,
-    divergence,
-    excess_at,
-    excess_of_one_count,
-    excess_of_two,
-)
+from tutelage.accounting.argmax_bound import Noise, Positions, divergence, excess_at, excess_of_one_count, excess_of_two
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
-from tutelage.exceptions import NotPublishableError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.privacy import PrivacyUnit, Private
 from tutelage.votes import VoteHistogram
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
@@ -40,23 +33,10 @@ _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
 
 @final
-class PrivateReach:
-    """How far an exact cost can move with the ballots, guarded: it depends on the votes, opened by `reveal()` only."""
+class PrivateReach(Private[FloatArray]):
+    """How far an exact cost can move with the ballots, guarded: `reveal()` alone opens the bounds U_0 …, in nats."""
 
-    __slots__ = ("_values",)
-
-    def __init__(self, values: FloatArray) -> None:
-        self._values = values
-
-    def reveal(self) -> FloatArray:
-        """Return the private bounds U_0 …, in nats, for the eyes of the data's owner only."""
-        return self._values
-
-    def __repr__(self) -> str:
-        return "PrivateReach(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("A PrivateReach cannot be stored: it depends on the private votes.")
+    __slots__ = ()
 
 
 def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
@@ -96,13 +76,17 @@ def _per_query(
     if isinstance(event, Check):
         noise = argmax_bound.gaussian_noise(event.sigma, order)
         if noise is not None:
-            needed, repeats = np.unique(_needed(event, votes, offsets), return_counts=True)
+            needed, repeats = np.unique(noise_to_pass(event, votes, offsets), return_counts=True)
             return check_reach(noise, order, needed, steps), repeats
     elif votes.n_classes == _TWO_CLASSES and votes.n_teachers <= _MOST_TEACHERS:
         rows, repeats = np.unique(votes.counts, axis=0, return_counts=True)
         return reach_of_two_classes(event, votes.n_teachers, votes.unit, rows, order, steps), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
-        noise = _argmax_noise(event, order)
+        noise = (
+            argmax_bound.laplace_noise(event.scale, order)
+            if isinstance(event, NoisyArgmaxLaplace)
+            else argmax_bound.gaussian_noise(event.sigma, order)
+        )
         if noise is not None:
             rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
             envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
@@ -113,14 +97,8 @@ def _per_query(
     )
 
 
-def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> argmax_bound.Noise | None:
-    if isinstance(event, NoisyArgmaxLaplace):
-        return argmax_bound.laplace_noise(event.scale, order)
-    return argmax_bound.gaussian_noise(event.sigma, order)
-
-
-def _needed(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
-    """Return the noise, in votes, from which on each check passes."""
+def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
+    """Return the noise, in votes, from which on each check passes; private."""
     shift = 0.0 if offsets is None else offsets
     return (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
 

@@ -17,6 +17,7 @@ from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
+from tutelage.publishing.cost_envelope import noise_to_pass
 from tutelage.votes import VoteHistogram
 
 LEAST = -60.0  # log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote
@@ -61,8 +62,7 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
     """Return what the noise of each query must reach for another outcome than the likeliest."""
     tail = tail_of(event)
     if isinstance(event, Check):
-        shift = 0.0 if offsets is None else offsets
-        passes = (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
+        passes = noise_to_pass(event, votes, offsets)
         return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"
     behind, wins_ties = pate2017.gaps(votes)
     return Needed(behind.astype(np.int64) + ~wins_ties, tail)
@@ -73,7 +73,10 @@ def tail_of(event: Event) -> Tail:
     """Return the law of the noise that stands between the likeliest outcome and another."""
     match event:
         case NoisyArgmaxLaplace(scale=scale) if scale <= _WIDEST:
-            return _laplace_difference(scale)
+            # The tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md.
+            reach = ceil(_LAPLACE_REACH * scale) + 1
+            log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+            return _of_upper_half(reach, log[:1], log[1:], 2)
         case NoisyArgmaxGaussian(sigma=sigma) if sigma <= _WIDEST:
             half = np.arange(-ceil(12 * sigma) - 1, ceil(12 * sigma) + 2)
             parity = [float(np.exp(-(((half + shift) / sigma) ** 2)).sum()) for shift in (0.0, 0.5)]
@@ -90,13 +93,6 @@ def unsupported(event: Event) -> UnsupportedEventError:
         f"No smooth sensitivity of this {type(event).__name__} is known: the papers have no bound for it, or its noise "
         f"is wider than {_WIDEST:g} votes. Publish the data-independent epsilon."
     )
-
-
-def _laplace_difference(scale: float) -> Tail:
-    """Return the tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md."""
-    reach = ceil(_LAPLACE_REACH * scale) + 1
-    log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
-    return _of_upper_half(reach, log[:1], log[1:], 2)
 
 
 def _gaussian(sigma: float, moves: int, parity: list[float]) -> Tail:
@@ -129,7 +125,9 @@ class CostTable:
 @lru_cache(maxsize=64)
 def cost_table(event: Event, order: float) -> CostTable:
     """Return the tables of one event at one Rényi order; they depend on public parameters only."""
-    tail, terms = tail_of(event), _terms(event)
+    tail = tail_of(event)
+    # q is the sum of the tails of all other classes, or of the one other outcome of a check.
+    terms = event.classes - 1 if isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian) else 1
     most = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
     # A theorem that holds for every q̃ ≥ q gives the smallest of its values from q upward: made monotone from the right.
     cost = np.minimum(_by_theorem(event, np.minimum(_GRID + _SLACK, 0.0), order) + _ROUNDING, most)
@@ -202,7 +200,6 @@ def _costs_of(event: Event, votes: VoteHistogram, offsets: FloatArray | None, or
 
 
 def _log_sum(log_tails: FloatArray) -> FloatArray:
-    """Return the log of the sum of each row, at most 0."""
     return np.minimum(np.logaddexp.reduce(log_tails, axis=1), 0.0)
 
 
@@ -218,8 +215,3 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
             return pate2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
         case _:
             raise unsupported(event)
-
-
-def _terms(event: Event) -> int:
-    """Return how many tails q is a sum of: the other classes, or the one other outcome of a check."""
-    return event.classes - 1 if isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian) else 1
