@@ -74,8 +74,7 @@ class Event:
         """
         if not isinstance(self, Single):
             raise UnsupportedEventError(
-                f"No cost is known for the event {type(self).__name__}. Describe the release by events of "
-                "`tutelage.events`."
+                f"No cost is known for the event {type(self).__name__}. Use the events of `tutelage.events`."
             )
         return [Releases(self, times)]
 

@@ -99,7 +99,6 @@ class Room:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Give a new file blocks on the disk."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
         return

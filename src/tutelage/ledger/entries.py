@@ -65,8 +65,7 @@ class Entry:
             fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
             if whole and content["format"] > FORMAT:
                 raise LedgerStorageError(
-                    f"Entry {number} has format {content['format']}; this version reads up to {FORMAT}. Upgrade "
-                    "tutelage."
+                    f"Entry {number} has format {content['format']}; this tutelage reads up to {FORMAT}. Upgrade it."
                 )
         except (ValueError, KeyError, TypeError, RecursionError):
             fits = False

@@ -238,8 +238,7 @@ class History:
         if taken + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
                 f"`delta` of all publications through one ledger, interrupted ones included, adds up to its δ = "
-                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose with a smaller `delta` in advance where "
-                "there are to be several."
+                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose several with a smaller `delta` each."
             )
 
     def until(self, number: int) -> "History":

@@ -135,13 +135,6 @@ class Ledger:
             Public identifier of the member of a consortium that alone may charge it.
         timeout : float
             Seconds to wait while another process writes.
-
-        Raises
-        ------
-        LedgerStorageError
-            If there is a file already, or none can be made.
-        InvalidParameterError
-            If the budget is out of range.
         """
         limit = _limit(epsilon, delta, order, suited_to)
         key = secrets.token_bytes(32)
@@ -211,7 +204,7 @@ class Ledger:
         return self._opening.content.get("owner")
 
     def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
-        """Tie the ledger to a private data set, or check that it is tied to this one.
+        """Tie the ledger to a private data set, or raise LedgerMismatchError where it is tied to another.
 
         Parameters
         ----------
@@ -223,11 +216,6 @@ class Ledger:
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
         same = {fingerprint(self._key, former) for former in formerly}
@@ -247,10 +235,7 @@ class Ledger:
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
 
-        Raises
-        ------
-        LateProposalError
-            If a label was reserved before, whether it was answered or not.
+        Once a label was reserved, whether it was answered or not, it raises `LateProposalError`.
         """
         proposal = coded(proposal)
         if _is_among(proposal, self.history()):
@@ -319,10 +304,8 @@ class Ledger:
             If the event is a publication, and the δ of all of them would pass the ledger's.
         LedgerError
             If the batch was reserved as something else.
-        LedgerMismatchError
-            If the event protects another unit than the budget.
-        UnsupportedEventError
-            If no theorem bounds the event for all votes.
+        LedgerMismatchError, UnsupportedEventError
+            If the event protects another unit than the budget, or no theorem bounds it for all votes.
         LedgerLockedError, LedgerStorageError, LedgerTamperedError
             If the file cannot be used; nothing is spent then.
         """
@@ -337,26 +320,9 @@ class Ledger:
             return self._reserved(write, event, queries, batch)
 
     def reserve_new(self, event: Event, hashes: Collection[bytes]) -> tuple[dict[bytes, Labels], Reservation | None]:
-        """Return the remembered answers among queries, and what is spent on the others; in one transaction.
+        """Return what `recall` finds of the `query_hashes`, and what `reserve` reserves for the others; in one go.
 
-        Parameters
-        ----------
-        event : Event
-            The most that one query can be.
-        hashes : collection of bytes
-            `query_hashes` of the queries. All that are not remembered are reserved, or none.
-
-        Returns
-        -------
-        answers : dict of bytes to tuple of int
-            As `recall`.
-        reservation : Reservation or None
-            As `reserve`; None where every query is remembered.
-
-        Raises
-        ------
-        LedgerError
-            As `reserve`.
+        All that are not remembered are reserved, or none; the reservation is None where every query is remembered.
         """
         self._check_reservable(event)
         try:
@@ -437,12 +403,7 @@ class Ledger:
         return Settled(labels, self._filter.share(reservation.grains - refund))
 
     def _settled(
-        self,
-        write: Transaction,
-        reservation: Reservation,
-        answers: dict[bytes, Labels],
-        happened: Event,
-        refund: int,
+        self, write: Transaction, reservation: Reservation, answers: dict[bytes, Labels], happened: Event, refund: int
     ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
         if not _is_open(write, reservation):
@@ -515,7 +476,7 @@ class Ledger:
         It is read from a copy in memory, so that others go on asking meanwhile.
         """
         before = self._history  # of no later time than what is read, whatever other threads write meanwhile
-        with self._held() if before.entries else self._snapshot() as read:
+        with self._held(copied=not before.entries) as read:
             return self._history_in(read, before)
 
     def _history_in(self, read: Transaction, before: History) -> History:
@@ -537,7 +498,7 @@ class Ledger:
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
-        with self._snapshot() as read:
+        with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
         self._newest = last
         return LedgerState.of(self._opening, last, sums)
@@ -569,37 +530,26 @@ class Ledger:
             )
 
     @contextmanager
-    def _held(self, *, write: bool = False) -> Generator[Transaction]:
-        """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
+    def _held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
+        """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
-        with self._store.transaction(write=write) as held:
-            self._check_same(held, newest)
+        with self._store.snapshot() if copied else self._store.transaction(write=write) as held:
+            if held.key() != self._key or held.hash_of(newest.number) != newest.hash:
+                raise LedgerTamperedError(
+                    f"{self._name} was replaced, by another or an older one, while it was in use."
+                )
             yield held
         self._newest = held.appended or self._newest
 
-    @contextmanager
-    def _snapshot(self) -> Generator[Transaction]:
-        """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
-        newest = self._newest
-        with self._store.snapshot() as read:
-            self._check_same(read, newest)
-            yield read
-
-    def _check_same(self, read: Transaction, newest: Entry) -> None:
-        if read.key() != self._key or read.hash_of(newest.number) != newest.hash:
-            raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
-
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
-        if spent + queries * self._filter.cost(event) > self._filter.capacity:
-            raise self._exceeded(event, queries, spent)
-
-    def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
+        cost, share = self._filter.cost(event), self._filter.share
+        if spent + queries * cost <= self._filter.capacity:
+            return
         fitting = self._filter.fitting(event, spent)
-        share = self._filter.share
-        return BudgetExceededError(
+        raise BudgetExceededError(
             f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
             f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
-            f"{share(self._filter.cost(event)):.3g}. Ask fewer, or add more noise.",
+            f"{share(cost):.3g}. Ask fewer, or add more noise.",
             requested=queries,
             fitting=fitting,
         )
@@ -651,22 +601,20 @@ def _check_storable(event: Event) -> None:
 
 def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
     number = read.number_of_batch(batch)
-    if number is None:
-        return None
-    return _reservation(number, read.hash_of(number) or b"", read.text_of(number))
+    return None if number is None else _reservation(read, number)
 
 
-def _reservation(number: int, found: bytes, text: str | None) -> Reservation:
-    content = json.loads(text or "{}")
-    return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
+def _reservation(read: Transaction, number: int) -> Reservation:
+    content = json.loads(read.text_of(number) or "{}")
+    event = event_from_dict(content["event"])
+    return Reservation(number, read.hash_of(number) or b"", event, content["queries"], content["cost"])
 
 
 def _is_open(read: Transaction, reservation: Reservation) -> bool:
     """Return whether this very reservation is in the ledger and not settled yet."""
     if read.hash_of(reservation.number) != reservation.hash or read.is_settled(reservation.number):
         return False
-    stored = _reservation(reservation.number, reservation.hash, read.text_of(reservation.number))
-    return stored == reservation
+    return _reservation(read, reservation.number) == reservation
 
 
 def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:

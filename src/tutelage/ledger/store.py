@@ -15,15 +15,10 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
-from tutelage.exceptions import (
-    LedgerError,
-    LedgerLockedError,
-    LedgerStorageError,
-    LedgerTamperedError,
-)
+from tutelage.exceptions import LedgerError, LedgerLockedError, LedgerStorageError, LedgerTamperedError
 from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Checkpoint, Entry, canonical
 
@@ -112,27 +107,29 @@ class Transaction:
 
     def version(self) -> int:
         """Return the format of the file."""
-        return self._run("PRAGMA user_version").fetchone()[0]
+        return self._one("PRAGMA user_version")
 
     def number_of_batch(self, batch: str) -> int | None:
         """Return the number of the reservation that was named `batch`."""
         begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
-        row = self._run("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", (len(begins), begins)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
-        row = self._run("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT hash FROM entries WHERE number = ?", number)
 
     def text_of(self, number: int) -> str | None:
         """Return the text of the entry `number`."""
-        row = self._run("SELECT text FROM entries WHERE number = ?", (number,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT text FROM entries WHERE number = ?", number)
 
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
-        return self._run("SELECT 1 FROM entries WHERE settles = ?", (number,)).fetchone() is not None
+        return self._one("SELECT 1 FROM entries WHERE settles = ?", number) is not None
+
+    def _one(self, query: str, *given: object) -> Any:
+        """Return the one value that a query finds, or None."""
+        row = self._run(query, given).fetchone()
+        return None if row is None else row[0]
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
@@ -158,8 +155,7 @@ class Transaction:
 
     def recall(self, query: bytes) -> str | None:
         """Return the stored answer of a query."""
-        row = self._run("SELECT labels FROM answers WHERE query = ?", (query,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT labels FROM answers WHERE query = ?", query)
 
     def answers(self, reservation: int | None = None) -> Iterator[tuple[int, bytes, str]]:
         """Yield reservation, query and labels of every stored answer, or those of one reservation, by query hash."""

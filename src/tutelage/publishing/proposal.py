@@ -29,7 +29,6 @@ PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, 
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
-_NO_PROPOSAL = "A Proposal could not be read: the text is not one that was written."
 _LEVELS = 96  # changed teachers looked at; a test is over long before
 _ORDERS = (0.5, 200.0)  # least and largest λ − 1
 _CERTAINLY_FOLLOWED = 0.0  # log(λ − 1) up to which a refusal is about the event and not the order
@@ -138,13 +137,12 @@ class Proposal:
             unit = PrivacyUnit.from_dict(fields["unit"])
             delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
             plain = type(caps) is list and type(chances) is list and fields["format"] == FORMAT
-            plain = plain and all(type(number) is float for number in (delta, order, *caps))
+            if not (plain and all(type(number) is float for number in (delta, order, *caps))):
+                raise TypeError
         except InvalidDataError as error:
             raise InvalidParameterError(f"A Proposal could not be read: {error}") from None
         except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
-            raise InvalidParameterError(_NO_PROPOSAL) from None
-        if not plain:
-            raise InvalidParameterError(_NO_PROPOSAL)
+            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.") from None
         return cls(delta=delta, order=order, caps=tuple(caps), chances=tuple(chances), unit=unit)
 
 

@@ -1,7 +1,6 @@
 """Publish an ε that rests on the votes: tested or noised, as chosen on public votes before anyone saw these."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import NamedTuple, final
 
@@ -9,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.events import Composed, Event, PublicationTest
+from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError, NothingToGainError, UnsupportedEventError
 from tutelage.ledger import Ledger
+from tutelage.ledger.history import Published
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
@@ -27,6 +27,7 @@ from tutelage.publishing.recording import (
 from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
 from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
+Road = Proposal | SmoothPlan
 _TESTED_METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
     "this outcome, test included"
@@ -101,15 +102,15 @@ def publish_epsilon(
     """
     noise = known_noise(noise, "publish_epsilon")
     asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    passed = ledger.recall([asked.query]).get(asked.query)
+    passed = _recalled(asked, ledger)
     if passed is None:
-        history = ledger.history()
-        check_recorded(proposal, history)
-        check_covered(accounted_in(released), history)
+        _check_chargeable(proposal, released, ledger)
         reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
-    return _covering(asked, bool(passed[0]), released, ledger, proposal)
+        passed = drawn_once(ledger, asked.event, asked.query, lambda: int(noise.happens(chance)))
+    return publication_of(
+        proposal, bool(passed), asked.labels, asked.event, _earlier(asked, released, ledger), ledger.delta
+    )
 
 
 def recalled_publication(
@@ -123,45 +124,55 @@ def recalled_publication(
         As for `publish_epsilon`.
     """
     asked = _asked(released, ledger, proposal, queries, question, simulated=False)
-    passed = ledger.recall([asked.query]).get(asked.query)
-    return None if passed is None else _covering(asked, bool(passed[0]), released, ledger, proposal)
+    passed = _recalled(asked, ledger)
+    if passed is None:
+        return None
+    return publication_of(
+        proposal, bool(passed), asked.labels, asked.event, _earlier(asked, released, ledger), ledger.delta
+    )
 
 
 class _Asked(NamedTuple):
-    """What was released, the test as it is charged, and what it is remembered by; all of it public."""
+    """What was released, the publication as it is charged, and what it is remembered by; all of it public."""
 
     labels: Composed
-    test: PublicationTest
+    event: Published
     query: bytes
 
 
 def _asked(
-    released: Accountant,
-    ledger: Ledger,
-    proposal: Proposal,
-    queries: npt.ArrayLike,
-    question: str,
-    *,
-    simulated: bool,
+    released: Accountant, ledger: Ledger, road: Road, queries: npt.ArrayLike, question: str, *, simulated: bool
 ) -> _Asked:
-    labels = released.charged()
-    if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
-        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose again.")
-    test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
-    about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}
-    return _Asked(labels, test, publication_key(ledger, {**about, "question": question}, queries))
+    labels, kind = released.charged(), "proposal" if isinstance(road, Proposal) else "plan"
+    if {part.event.unit for part in labels.flatten()} != {road.unit}:
+        raise LedgerMismatchError(f"The {kind} and what was released have different units of privacy. Make a new one.")
+    event = road.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
+    about = {kind: road.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
+    return _Asked(labels, event, publication_key(ledger, about, queries))
 
 
-def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger, proposal: Proposal) -> Publication:
-    """Return what is claimed of a test that was drawn, once it is found to cover what the ledger paid for by now."""
+def _recalled(asked: _Asked, ledger: Ledger) -> int | None:
+    """Return what a publication came to if it was drawn before."""
+    remembered = ledger.recall([asked.query])
+    return remembered[asked.query][0] if remembered else None
+
+
+def _check_chargeable(road: Road, released: Accountant, ledger: Ledger) -> None:
+    """Refuse what was not recorded in advance, or does not cover what the ledger paid for."""
+    history = ledger.history()
+    check_recorded(road, history)
+    check_covered(accounted_in(released), history)
+
+
+def _earlier(asked: _Asked, released: Accountant, ledger: Ledger) -> tuple[Published, ...]:
+    """Return the other publications, once one that was drawn is found to cover what the ledger paid for by now."""
     history = ledger.history()
     check_covered(accounted_in(released), history)
-    earlier = all_but(history.publications, asked.test)
-    return publication_of(proposal, passed, asked.labels, asked.test, earlier, ledger.delta)
+    return all_but(history.publications, asked.event)
 
 
 def publication_of(
-    proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
+    proposal: Proposal, passed: bool, labels: Event, test: Event, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
     """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
@@ -179,8 +190,11 @@ def publication_of(
 
 def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
-    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
-    return proposal.epsilon + float(before)
+    return proposal.epsilon + _cost_of(earlier, proposal.order)
+
+
+def _cost_of(earlier: tuple[Event, ...], order: float) -> float:
+    return float(data_independent.rdp(Composed(earlier), np.array([order])).values[0]) if earlier else 0.0
 
 
 _NOISED_METHOD = (
@@ -236,23 +250,18 @@ def publish_smoothed(
         If the papers have no bound for something released, or no budget like this one could pay for the release.
     """
     noise = known_noise(noise, "publish_smoothed")
-    labels = released.charged()
-    if {part.event.unit for part in labels.flatten()} != {plan.unit}:
-        raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan again.")
-    _check_covered(released, plan)
-    event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
-    about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
-    query = publication_key(ledger, about, queries)
-    remembered = ledger.recall([query]).get(query)
-    if remembered is None:
-        history = ledger.history()
-        check_recorded(plan, history)
-        check_covered(accounted_in(released), history)
+    asked = _asked(released, ledger, plan, queries, question, simulated=noise.simulated)
+    if most_sensitive(released, plan.order) > plan.most * (1 + 1e-9):
+        raise InvalidParameterError(
+            "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
+            "Publish the data-independent epsilon; next time, plan for the most that may be released."
+        )
+    noised = _recalled(asked, ledger)
+    if noised is None:
+        _check_chargeable(plan, released, ledger)
         costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
-        remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
-    history = ledger.history()  # newer than the release
-    check_covered(accounted_in(released), history)
-    return _claimed(remembered[0], plan, labels, event, all_but(history.publications, event), ledger.delta)
+        noised = drawn_once(ledger, asked.event, asked.query, lambda: _noised(costs, plan, noise))
+    return _claimed(noised, plan, asked, _earlier(asked, released, ledger), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
@@ -263,36 +272,18 @@ def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
 
 
 def _claimed(
-    noised: int, plan: SmoothPlan, labels: Event, event: Event, earlier: tuple[Event, ...], delta: float
+    noised: int, plan: SmoothPlan, asked: _Asked, earlier: tuple[Event, ...], delta: float
 ) -> SmoothedPublication:
-    whole = Composed((labels, event, *earlier))
-    independent = data_independent.epsilon(whole, delta)
-    before = float(data_independent.rdp(Composed(earlier), np.array([plan.order])).values[0]) if earlier else 0.0
+    whole = Composed((asked.labels, asked.event, *earlier))
+    epsilon = plan.epsilon(noised, _cost_of(earlier, plan.order))
+    otherwise = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
+    method = f"{otherwise.method}; a noised cost was drawn and came out larger"
     claims = [
-        PublicEpsilon(
-            plan.epsilon(noised, before), delta, plan.unit, _NOISED_METHOD, plan.order, whole.is_simulated, True
-        ),
-        _otherwise(whole, plan, delta),
+        PublicEpsilon(epsilon, delta, plan.unit, _NOISED_METHOD, plan.order, whole.is_simulated, True),
+        replace(otherwise, delta=delta, method=method),
     ]
+    independent = data_independent.epsilon(whole, delta)
     return SmoothedPublication(noised, min(claims, key=lambda claim: claim.epsilon), independent)
-
-
-def _otherwise(whole: Event, plan: SmoothPlan, delta: float) -> PublicEpsilon:
-    """Return what is claimed where the noised cost comes out larger than what holds for any votes."""
-    found = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
-    method = f"{found.method}; a noised cost was drawn and came out larger"
-    return PublicEpsilon(found.epsilon, delta, plan.unit, method, found.order, whole.is_simulated)
-
-
-def _check_covered(released: Accountant, plan: SmoothPlan) -> None:
-    if most_sensitive(released, plan.order) > plan.most * (1 + 1e-9):
-        raise InvalidParameterError(
-            "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
-            "Publish the data-independent epsilon; next time, plan for the most that may be released."
-        )
-
-
-Road = Proposal | SmoothPlan
 
 
 def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> Road:
@@ -319,9 +310,9 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []
-    for road in (_planned_tested, partial(_planned_noised, ledger_order=ledger_order)):
+    for planned in (_planned_tested, _planned_noised):
         try:
-            found.append(road(proxy, delta))
+            found.append(planned(proxy, delta, ledger_order))
         except (NothingToGainError, UnsupportedEventError) as refusal:
             refusals.append(refusal)
     if not found:
@@ -352,7 +343,7 @@ def publish(
     return publish_smoothed(released, ledger, road, queries, question=question, noise=noise)
 
 
-def _planned_tested(proxy: Accountant, delta: float) -> tuple[float, Road]:
+def _planned_tested(proxy: Accountant, delta: float, _ledger_order: float | None) -> tuple[float, Road]:
     proposal = propose(proxy, delta)
     return proposal.epsilon, proposal
 

@@ -148,18 +148,13 @@ def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float 
         raise NothingToGainError(
             f"Votes like these bear no smaller epsilon than the data-independent one, {published}. Publish that one."
         )
-    return min(found, key=lambda candidate: candidate.weight).plan
-
-
-class _Candidate(NamedTuple):
-    weight: float
-    plan: SmoothPlan
+    return min(found, key=lambda candidate: candidate[0])[1]
 
 
 def _best_at(
     proxy: Accountant, order: float, delta: float, ledger_order: float, published: PublicEpsilon
-) -> _Candidate | None:
-    """Return the best plan at one order, if it is expected to publish less than the data-independent ε."""
+) -> tuple[float, SmoothPlan] | None:
+    """Return the best plan at one order and its weight, if it is to publish less than the data-independent ε."""
     costs, most = SmoothCosts(proxy, order), most_sensitive(proxy, order)
     bare = float(RenyiCurve(np.array([order]), np.array([costs.cost()])).at(CLAIMED * delta)[0])
     best, at = None, np.array([ledger_order])
@@ -168,7 +163,7 @@ def _best_at(
         for noise in _NOISE.tolist():
             margin = margin_of(order, smoothness, noise)
             epsilon = bare + margin.of(noise * sensitivity) + margin.fixed
-            if epsilon >= published.epsilon or (best is not None and epsilon >= best.weight):
+            if epsilon >= published.epsilon or (best is not None and epsilon >= best[0]):
                 continue
             least = _LEAST_SHARE * sensitivity
             plan = SmoothPlan(
@@ -181,8 +176,8 @@ def _best_at(
                 unit=published.unit,
             )
             weight = epsilon + _LEDGER_WEIGHT * float(data_independent.rdp(plan.event(), at).values[0])
-            if best is None or weight < best.weight:
-                best = _Candidate(weight, plan)
+            if best is None or weight < best[0]:
+                best = weight, plan
     return best
 
 
