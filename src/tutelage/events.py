@@ -281,13 +281,7 @@ class SummedNoise(Event):
         What was done; its σ is that of the whole noise of the owners who are counted.
     shares : int
         Owners h who are counted: as many as are certain to add a share and to tell it to nobody. Each draws discrete
-        Gaussians with parameter σ/√h.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the event is of another kind, or σ/√h is below 2 votes for more than one share: their sum would then differ
-        noticeably from one discrete Gaussian.
+        Gaussians with parameter σ/√h, at least 2 votes: the sum of narrower ones would differ from one Gaussian.
     """
 
     event: Summable

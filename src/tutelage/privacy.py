@@ -165,7 +165,7 @@ class PublicEpsilon:
     method : str
         The theorem that gave the value.
     order : float or None
-        Rényi order at which the value was attained, where the method has one.
+        Rényi order at which the value was attained, if any.
     simulated : bool
         True where the noise was seeded: the number is then what real noise would have cost, not a guarantee.
     output_dependent : bool

@@ -90,7 +90,7 @@ def ballots_between(
     if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
         raise error(f"{name} must be an integer array of shape {axes}. Got {ballots.dtype} of shape {ballots.shape}.")
     if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
-        raise error(f"{name} must be {ABSTAIN} (abstain) or class indices below {n_classes}.")
+        raise error(f"{name} must each be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     return ballots
 
 

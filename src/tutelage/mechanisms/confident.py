@@ -91,10 +91,8 @@ class InteractiveGNMax(_Checked):
     ----------
     threshold : float
         T: votes that some class must have, under noise, beyond the student's prediction of them.
-    sigma_threshold : float
-        Parameter σ₁ of the noise of the check, in votes.
-    sigma_vote : float
-        Parameter σ₂ of the noise on each count of an answer, in votes.
+    sigma_threshold, sigma_vote : float
+        As for `ConfidentGNMax`.
     confidence : float
         The student's probability from which on its own class is confirmed, between 0 and 1.
 

@@ -209,12 +209,8 @@ def propose(
     Returns
     -------
     Proposal
-        Its `epsilon` is what will be published if the private votes pass.
-
-    Raises
-    ------
-    NothingToGainError
-        If no ε below the data-independent one can be proposed.
+        Its `epsilon` is what will be published if the private votes pass. If none is below the data-independent one,
+        `NothingToGainError` is raised.
     """
     probability(delta, "delta", "propose")
     number_between(margin, 1, 1e6, "margin", "propose")

@@ -88,12 +88,11 @@ def publish_epsilon(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has no room for the test. Nothing was spent or drawn.
+    BudgetExceededError, PublicationsExhaustedError
+        If the budget has no room for the test, or the ledger's δ none for that of the proposal beside those of earlier
+        publications. Nothing was spent or drawn.
     InvalidDataError
         If something was added to the accountant without votes, or `queries` is empty.
-    PublicationsExhaustedError
-        If the ledger's δ has no room for that of the proposal beside those of earlier publications.
     LedgerMismatchError
         If what was released is not what the ledger paid for, also where the test is remembered and labels were released
         since; if the ledger does not hold the proposal, or it protects another unit.
@@ -301,12 +300,8 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     Returns
     -------
     Proposal or SmoothPlan
-        To be passed to `tutelage.publishing.publish` after the release.
-
-    Raises
-    ------
-    NothingToGainError
-        If neither would publish less than the data-independent ε: publish that one.
+        To be passed to `tutelage.publishing.publish` after the release. If neither would publish less than the
+        data-independent ε, `NothingToGainError` is raised: publish that one.
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []

@@ -122,6 +122,8 @@ class SmoothPlan:
 def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> SmoothPlan:
     """Return a plan under which votes like the public ones would have about the smallest ε to publish.
 
+    If that is not below the data-independent ε, `NothingToGainError` is raised.
+
     Parameters
     ----------
     proxy : Accountant
@@ -131,11 +133,6 @@ def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float 
         δ of the whole claim, in (0, 1).
     ledger_order : float, optional
         Rényi order at which the ledger keeps its limit, `LedgerState.order`: the release is then one that it can hold.
-
-    Raises
-    ------
-    NothingToGainError
-        If votes like these would not publish less than the data-independent ε.
     """
     probability(delta, "delta", "plan_smooth_release")
     published = proxy.data_independent(delta)

@@ -52,8 +52,6 @@ def decode(
 
     Raises
     ------
-    InvalidBallotError
-        If the reports cannot come from the mechanism.
     InvalidParameterError
         If the decoder is none for this mechanism, or is plurality where it elects the wrong class even of a unanimous
         vote, however many entities there are.

@@ -47,11 +47,7 @@ class LocalMechanism(ABC):
         Parameters
         ----------
         ballots : integer array of shape (entities, queries)
-            Private class index per entity and query, or −1 where the entity does not take part.
-        n_classes : int
-            Number of classes.
-        noise : NoiseSource
-            Where the noise comes from.
+            Private class index below `n_classes` per entity and query, or −1 where the entity does not take part.
 
         Returns
         -------
