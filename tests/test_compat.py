@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 
-from tutelage import accounting, publishing
 from tutelage.compat import perform_analysis, perform_analysis_torch
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -141,11 +140,3 @@ def test_votes_the_wrong_way_round_are_noticed():
     votes, _ = seed_zero()
     with pytest.warns(UserWarning, match="teachers are rows"):
         perform_analysis(np.repeat(votes, 6, axis=0), EVERY, 0.1, n_classes=10)
-
-
-@pytest.mark.parametrize(
-    "name", ["PrivateReach", "Proposal", "SmoothPlan", "choose_release", "plan_smooth_release", "propose"]
-)
-def test_a_name_that_moved_works_with_a_warning(name):
-    with pytest.warns(FutureWarning, match=f"Import `{name}` from `tutelage.publishing`"):
-        assert getattr(accounting, name) is getattr(publishing, name)

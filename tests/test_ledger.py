@@ -275,7 +275,7 @@ def test_a_head_must_be_whole_and_may_be_in_capitals(ledger):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epsilon": 0}, "`epsilon` of the budget must be a number above 0"),
+        ({"epsilon": 0}, "`epsilon` of the budget must be a finite number above 0"),
         ({"epsilon": float("nan")}, "`epsilon` of the budget"),
         ({"epsilon": float("inf")}, "`epsilon` of the budget"),
         ({"epsilon": "3"}, "`epsilon` of the budget"),

@@ -7,6 +7,8 @@ meaning, and a new field has a default under which old records stay true.
 Counts are votes of teachers; "neighbour" means what `tutelage.privacy` says: one ballot moves. These fields mean
 the same in every event that has them:
 
+- `scale`, `sigma`: parameter of each noise variable, in votes; for σ ≥ 1 its standard deviation to six digits;
+- `threshold`: T, in votes;
 - `classes`: number of counts m, at least 2;
 - `unit`: what moves one ballot, or the number that is released;
 - `simulated`: True where the noise came from a seeded generator, which protects nobody.
@@ -68,20 +70,11 @@ class Event:
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases that the event is made of, each with how often it happened.
 
-        Parameters
-        ----------
-        times : int
-            How often the event itself happened.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If a part is of a kind that this version does not know.
+        The event itself happened so many `times`. A part of unknown kind raises `UnsupportedEventError`.
         """
         if not isinstance(self, Single):
             raise UnsupportedEventError(
-                f"No cost is known for the event {type(self).__name__}. Describe the release by events of "
-                "`tutelage.events`."
+                f"No cost is known for the event {type(self).__name__}. Use the events of `tutelage.events`."
             )
         return [Releases(self, times)]
 
@@ -127,103 +120,52 @@ class _OfThreshold(_Checked):
 @final
 @dataclass(frozen=True, slots=True)
 class NoisyArgmaxLaplace(_OfScale):
-    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b of each discrete Laplace variable, in votes; the papers' γ is 1/b.
-    """
+    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NoisyArgmaxGaussian(_OfSigma):
-    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of each discrete Gaussian variable, in votes; for σ ≥ 1 its standard deviation to six digits.
-    """
+    """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ExponentialArgmax(_OfScale):
-    """The exponential mechanism: class j with probability ∝ exp(n_j/scale).
-
-    Parameters
-    ----------
-    scale : float
-        Scale b, in votes: one vote changes the odds by e^(1/b).
-    """
+    """The exponential mechanism: class j with probability ∝ exp(n_j/scale)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PermuteAndFlip(_OfScale):
-    """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b, in votes.
-    """
+    """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ContinuousArgmaxLaplace(_OfScale):
-    """argmax_j (n_j + Z_j) with real-valued Laplace noise, as in the papers; tutelage does not draw it.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b of each Laplace variable, in votes.
-    """
+    """argmax_j (n_j + Z_j) with real-valued Laplace noise of that scale; tutelage does not draw it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ContinuousArgmaxGaussian(_OfSigma):
-    """argmax_j (n_j + Z_j) with real-valued Gaussian noise, as in the papers; tutelage does not draw it.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation σ of each variable, in votes.
-    """
+    """argmax_j (n_j + Z_j) with real-valued Gaussian noise of standard deviation σ; tutelage does not draw it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ConfidenceCheck(_OfThreshold):
-    """Whether max_j n_j + Z reaches the threshold: the first step of Confident-GNMax.
-
-    Parameters
-    ----------
-    threshold : float
-        T, in votes.
-    sigma : float
-        Parameter σ of the discrete Gaussian variable Z, in votes.
-    """
+    """Whether max_j n_j + Z ≥ threshold, P(Z = k) ∝ exp(−k²/2σ²): the first step of Confident-GNMax."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class InteractiveCheck(_OfThreshold):
-    """Whether max_j (n_j − o_j) + Z reaches the threshold, o_j public: the first step of Interactive-GNMax.
+    """Whether max_j (n_j − o_j) + Z ≥ threshold, o_j public, Z as in `ConfidenceCheck`: Interactive-GNMax, first step.
 
     The offsets o_j are the number of teachers times the student's predicted probability of class j, one per query and
     class; the accounting takes them beside the votes.
-
-    Parameters
-    ----------
-    threshold : float
-        T, in votes.
-    sigma : float
-        Parameter σ of the discrete Gaussian variable Z, in votes.
     """
 
 
@@ -232,12 +174,7 @@ class InteractiveCheck(_OfThreshold):
 class RandomizedResponse(_Checked):
     """One entity's vote, kept with probability e^ε/(e^ε + m − 1) at most, or else any other class, all equally likely.
 
-    `unit` is what changes the vote; whether there is a vote must not depend on it.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss ε of one response, in nats.
+    `unit` is what changes the vote; whether there is a vote must not depend on it. ε is the pure loss of one response.
     """
 
     epsilon: float
@@ -251,13 +188,8 @@ class RandomizedResponse(_Checked):
 class TruncatedGeometricResponse(_OfScale):
     """One entity's vote as a number 1, …, m, plus Z, clamped to a range around them; P(Z = k) ∝ exp(−|k|/scale).
 
-    `unit` is what changes the vote; whether there is a vote must not depend on it.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b of the discrete Laplace variable Z, in classes; α of the truncated geometric mechanism is e^(−1/b), and
-        the pure loss is (m − 1)/b.
+    `unit` is as in `RandomizedResponse`. The scale is in classes; α of the truncated geometric mechanism is
+    e^(−1/scale), and the pure loss is (m − 1)/scale.
     """
 
 
@@ -266,12 +198,7 @@ class TruncatedGeometricResponse(_OfScale):
 class NoisyBallot(_OfSigma):
     """One entity's vote as a vector of one 1 and m − 1 zeros, plus independent Z_j, P(Z_j = k) ∝ exp(−k²/2σ²).
 
-    `unit` is what changes the vote; whether there is a vote must not depend on it.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of each discrete Gaussian variable, in votes.
+    `unit` is as in `RandomizedResponse`.
     """
 
 
@@ -288,8 +215,6 @@ class PublicationTest(_Checked):
         Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰, not rising; the last holds from there on.
     delta : float
         δ of the claim that is tested; those of all publications through one ledger add up.
-    unit : PrivacyUnit
-        What changes the shortfall by at most one.
     """
 
     chances: tuple[int, ...]
@@ -356,13 +281,7 @@ class SummedNoise(Event):
         What was done; its σ is that of the whole noise of the owners who are counted.
     shares : int
         Owners h who are counted: as many as are certain to add a share and to tell it to nobody. Each draws discrete
-        Gaussians with parameter σ/√h.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the event is of another kind, or σ/√h is below 2 votes for more than one share: their sum would then differ
-        noticeably from one discrete Gaussian.
+        Gaussians with parameter σ/√h, at least 2 votes: the sum of narrower ones would differ from one Gaussian.
     """
 
     event: Summable
@@ -514,13 +433,7 @@ def _is_default(value: object, default: object) -> bool:
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Return the event that `Event.as_dict` wrote.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the record is of no event that this version knows.
-    """
+    """Return the event that `Event.as_dict` wrote; one that this version does not know raises UnsupportedEventError."""
     try:
         name, values = record["event"], {key: value for key, value in record.items() if key != "event"}
         match name:

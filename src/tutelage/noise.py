@@ -214,13 +214,6 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
 
     Rounded downward, so that the loss that is drawn, log(chance·(classes − 1)/(2⁶⁰ − chance)), never exceeds ε; it
     stays above 1/classes, so that the loss of the other direction does not either.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss ε of one response, in nats.
-    n_classes : int
-        Number of classes, at most 2³².
     """
     epsilon = local_epsilon(epsilon, "SystemNoise")
     integer_at_least(n_classes, 2, "n_classes", "SystemNoise")
@@ -232,13 +225,7 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
 
 
 def known_noise(noise: object, owner: str) -> NoiseSource:
-    """Return `noise`, or the system's where it is None; any other source would have to be believed.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is neither a `SystemNoise` nor a `SimulationNoise` that says what it is.
-    """
+    """Return `noise`, or the system's where it is None; any other source would have to be believed and is refused."""
     if noise is None:
         return SystemNoise()
     if not isinstance(noise, SystemNoise | SimulationNoise):

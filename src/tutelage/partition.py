@@ -31,14 +31,9 @@ class Shards:
     assignment : integer array of shape (rows,)
         Shard index of each row.
     n_shards : int
-        Number of shards, empty ones included.
+        Number of shards, one per teacher, empty ones included.
     unit : PrivacyUnit
         Whose rows lie in one shard.
-
-    Raises
-    ------
-    InvalidDataError
-        If the assignment is not one index below `n_shards` per row.
     """
 
     assignment: IntArray = field(repr=False)
@@ -65,10 +60,8 @@ class Shards:
 
         Parameters
         ----------
-        n_rows : int
-            Number of private rows.
-        n_shards : int
-            Number of teachers.
+        n_rows, n_shards : int
+            Number of private rows and of teachers.
         key : bytes
             Key of the hash, at least 16 bytes; the same key gives the same shards.
         """
@@ -84,17 +77,10 @@ class Shards:
         ----------
         entity_ids : array of shape (rows,) of integers or strings
             Whose row it is. Strings are compared after trimming blanks and Unicode normalisation (NFC).
-        n_shards : int
-            Number of teachers.
-        key : bytes
-            Key of the hash, at least 16 bytes; the same key gives the same shards.
+        n_shards, key
+            As for `of_rows`.
         name : str
             What an entity is, for reports: the column's name.
-
-        Raises
-        ------
-        InvalidDataError
-            If an id is missing, or is neither an integer nor a string.
         """
         ids = canonical_ids(entity_ids)
         unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -104,7 +90,7 @@ class Shards:
     def of_silos(
         cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
     ) -> "Shards":
-        """Give each silo (hospital, branch, device) its own teacher.
+        """Give each silo (hospital, branch, device) its own teacher; an entity may have rows in one silo only.
 
         Parameters
         ----------
@@ -114,11 +100,6 @@ class Shards:
             Whose row it is; without it the unit of privacy is one row.
         name : str
             What an entity is, for reports; without `entity_ids` the unit is one row whatever this says.
-
-        Raises
-        ------
-        OverlappingShardsError
-            If an entity has rows in two silos.
         """
         labels, assignment = np.unique(canonical_ids(silos), return_inverse=True)
         relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO
@@ -139,13 +120,7 @@ class Shards:
 
 
 def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None:
-    """Raise unless all rows of every entity are assigned to one shard.
-
-    Raises
-    ------
-    OverlappingShardsError
-        If some entity has rows in two shards; the message does not say which.
-    """
+    """Raise OverlappingShardsError, without saying which, if some entity has rows in two shards."""
     assignment = np.asarray(assignment)
     ids = canonical_ids(entity_ids)
     if ids.shape != assignment.shape:
@@ -179,17 +154,9 @@ def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Return ids as strings in one spelling, so that 17, "17" and " 17" are the same entity.
+    """Return integers or strings as strings in one spelling, so that 17, "17" and " 17" are the same entity.
 
-    Parameters
-    ----------
-    values : array of shape (rows,) of integers or strings
-        One id per row.
-
-    Raises
-    ------
-    InvalidDataError
-        If an id is empty or neither, or they form no column. The message never shows one.
+    No message shows an id.
     """
     array = as_column(values)
     if array.ndim != 1:
@@ -210,11 +177,6 @@ def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
     """Return canonical ids as a person would read them, to find those that may mean one entity.
 
     Without case, width, invisible characters and inner blanks; of whole numbers also without leading and decimal zeros.
-
-    Parameters
-    ----------
-    ids : array of shape (rows,)
-        From `canonical_ids`.
     """
     spelled, place = np.unique(ids, return_inverse=True)
     return np.array([_folded(name) for name in spelled.tolist()])[place]

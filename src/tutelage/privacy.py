@@ -8,12 +8,13 @@ rises by one, or a ballot turns from or into an abstention and one count moves b
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn, Self, final
+from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 KEY = "neighboring"  # of a relation in every file
 _FORMER_KEY = "neighbouring"
+Value = TypeVar("Value")
 
 
 @final
@@ -86,13 +87,7 @@ class PrivacyUnit:
 
     @classmethod
     def from_dict(cls, record: Any, where: str = "a file") -> Self:
-        """Return the unit that `as_dict` wrote, in this version or an earlier one.
-
-        Raises
-        ------
-        InvalidDataError
-            If it is no such record, or of a relation that this version does not know.
-        """
+        """Return the unit that `as_dict` wrote, in this version or an earlier one."""
         if not isinstance(record, dict) or set(record) != {"name", KEY} or type(record["name"]) is not str:
             raise InvalidDataError(f"The unit of privacy in {where} must be a text `name` and a `{KEY}`, nothing else.")
         return cls(record["name"], stored_relation(record[KEY], where))
@@ -107,11 +102,6 @@ def coded(record: Any) -> Any:
     """Return plain values of any version with codes for their relations, wherever in them they are.
 
     A relation that no version knew stays as it is, for its reader to refuse.
-
-    Raises
-    ------
-    InvalidDataError
-        If a record says twice what its relation is.
     """
     if isinstance(record, list):
         return [coded(value) for value in record]
@@ -141,13 +131,7 @@ def former_name(relation: NeighboringRelation) -> str:
 
 
 def stored_relation(value: object, where: str = "a file") -> NeighboringRelation:
-    """Return the relation that is stored in `where`, by its code or as an earlier version spelled it.
-
-    Raises
-    ------
-    InvalidDataError
-        If this version knows no such relation.
-    """
+    """Return the relation that is stored in `where`, by its code or as an earlier version spelled it."""
     code = _code_of(value)
     if code in list(NeighboringRelation):
         return NeighboringRelation(code)
@@ -181,7 +165,7 @@ class PublicEpsilon:
     method : str
         The theorem that gave the value.
     order : float or None
-        Rényi order at which the value was attained, where the method has one.
+        Rényi order at which the value was attained, if any.
     simulated : bool
         True where the noise was seeded: the number is then what real noise would have cost, not a guarantee.
     output_dependent : bool
@@ -211,16 +195,10 @@ class PrivateEpsilon:
 
     Parameters
     ----------
-    epsilon : float
-        The private value, in nats.
-    order : float
-        Rényi order at which it was attained; private too.
-    delta : float
-        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
-    unit : PrivacyUnit
-        Whom it protects and against which change.
-    method : str
-        The theorem that gave the value.
+    epsilon, order : float
+        The private value, in nats, and the Rényi order at which it was attained; private too.
+    delta, unit, method
+        As for `PublicEpsilon`.
     """
 
     __slots__ = ("_epsilon", "_order", "delta", "method", "unit")
@@ -255,6 +233,25 @@ class PrivateEpsilon:
         raise NotPublishableError(f"A PrivateEpsilon cannot be stored: its value {_HIDDEN}.")
 
 
+class Private(Generic[Value]):
+    """A value that depends on the private votes: guarded, and opened by `reveal()` only."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def reveal(self) -> Value:
+        """Return the private value, for the eyes of the data's owner only."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<{_HIDDEN}>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(f"A {type(self).__name__} cannot be stored: its value {_HIDDEN}.")
+
+
 def round_up(value: float, digits: int = 4) -> float:
     """Return `value` rounded upward to `digits` decimals, so that a printed epsilon never understates."""
     if not math.isfinite(value):
@@ -276,16 +273,8 @@ def bayes_factor(epsilon: float) -> str:
 def digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:
     """Return with how many decimals a bound below `whole` is rounded upward, so that what is left of it survives.
 
-    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9.
-
-    Parameters
-    ----------
-    value : float
-        The bound.
-    least : int
-        Decimals to be shown at least.
-    whole : float
-        What it cannot pass.
+    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9. At least
+    `least` decimals are shown.
     """
     left = whole - value
     return least if left <= 0 else max(least, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))

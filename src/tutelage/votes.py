@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.typing import Ballots, IntArray
+from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
@@ -34,11 +34,6 @@ class VoteHistogram:
         Number of teachers entitled to vote.
     unit : PrivacyUnit
         Whose change moves at most one ballot. Default: one teacher's whole data.
-
-    Raises
-    ------
-    InvalidDataError
-        If the counts are not a matrix of non-negative integers with row sums of at most `n_teachers`.
     """
 
     counts: IntArray = field(repr=False)
@@ -73,28 +68,14 @@ class VoteHistogram:
         return self.counts.shape[1]
 
     def first(self, queries: int) -> "VoteHistogram":
-        """Return the histogram of the first `queries` queries.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `queries` is below 1.
-        InvalidDataError
-            If there are fewer queries than that.
-        """
+        """Return the histogram of the first `queries` queries, at least 1 and no more than there are."""
         integer_at_least(queries, 1, "queries", "VoteHistogram.first")
         if queries > self.n_queries:
             raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
         return VoteHistogram(self.counts[:queries], self.n_teachers, self.unit)
 
     def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
-        """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered.
-
-        Raises
-        ------
-        InvalidDataError
-            If `queries` is neither a mask over the queries nor an array of their indices.
-        """
+        """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
         queries = np.asarray(queries)
         mask = queries.dtype == bool and queries.shape == (self.n_queries,)
         index = np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1
@@ -137,11 +118,6 @@ class VoteHistogram:
             Number of teachers, where the file does not say and not every row sums to it.
         n_queries : int, optional
             Number of queries that the votes must be about. Counts of another shape or type are never unpacked.
-
-        Raises
-        ------
-        InvalidDataError
-            If the file is not a readable npz of plain arrays, or the array is missing or no vote histogram.
         """
         arrays = read_arrays(Path(path))
         if "format" in arrays and array in (None, "counts"):
@@ -194,20 +170,9 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
         Number of classes; classes without votes keep their zero column.
     unit : PrivacyUnit
         Whose change moves at most one ballot per query.
-
-    Raises
-    ------
-    InvalidDataError
-        If a ballot is not −1 or a class index, or the array is not a matrix of integers.
     """
     integer_at_least(n_classes, 2, "n_classes", "tally")
-    ballots = np.asarray(ballots)
-    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
-        raise InvalidDataError(
-            f"Ballots must be an integer array of shape (teachers, queries). Got {ballots.dtype} {ballots.shape}."
-        )
-    if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
-        raise InvalidDataError(f"A ballot must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+    ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
     return VoteHistogram(counts, ballots.shape[0], unit)
 
@@ -221,11 +186,6 @@ def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHis
         1 where the teacher sees the finding, 0 where not, −1 for an abstention.
     unit : PrivacyUnit
         Whose change moves at most one teacher's ballots.
-
-    Raises
-    ------
-    InvalidDataError
-        If a ballot is not −1, 0 or 1, or the array is not of three axes of integers.
     """
     ballots = np.asarray(ballots)
     if ballots.ndim != 3:

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import log, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, final
@@ -20,7 +21,7 @@ from tutelage._internal.typing import Ballots, IntArray
 from tutelage.accounting import Accountant, pate2018
 from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
-from tutelage.accounting.pate2017 import data_independent_moments, strong_composition
+from tutelage.accounting.pate2017 import MOMENTS_2017
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic
 from tutelage.compat import perform_analysis
 from tutelage.datasets import load_adult
@@ -116,6 +117,19 @@ def _rows(case: _Case) -> Iterator[Row]:
 
 def _any_votes(queries: int, delta: float, *, n_classes: int = 10, scale: float = _SCALE) -> float:
     return epsilon(Repeated(NoisyArgmaxLaplace(scale, n_classes, ONE_TEACHER), queries), delta).epsilon
+
+
+def strong_composition(scale: float, queries: int, delta: float) -> float:
+    """Return ε of `queries` LNMax answers as PATE 2017 states it after Theorem 2: 4Tγ² + 2γ√(2T ln 1/δ)."""
+    gamma = 1 / scale
+    return 4 * queries * gamma**2 + 2 * gamma * sqrt(2 * queries * log(1 / delta))
+
+
+def data_independent_moments(scale: float, queries: int, delta: float) -> float:
+    """Return ε of `queries` LNMax answers by the data-independent moments 2γ²l(l+1), l = 1..8, of Theorem 2."""
+    gamma, orders = 1 / scale, MOMENTS_2017 + 1
+    values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
+    return RenyiCurve(orders, values).to_epsilon(delta, classic).epsilon
 
 
 def _compositions() -> Iterator[_Case]:

@@ -1,8 +1,13 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
 from numbers import Integral, Real
+from typing import Any
 
-from tutelage.exceptions import InvalidParameterError
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import ABSTAIN
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 
 MOST_VOTES = 1e15
 _LOCAL_RANGE = (1e-6, 100.0)
@@ -75,6 +80,18 @@ def number_of_votes(value: object, name: str, owner: str) -> float:
             f"`{name}` of {owner} must be a number of votes between -{MOST_VOTES:g} and {MOST_VOTES:g}. Got {value!r}."
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def ballots_between(
+    given: npt.ArrayLike, n_classes: int, name: str, axes: str, error: type[InvalidDataError] = InvalidBallotError
+) -> npt.NDArray[Any]:
+    """Return `given` as an array, once it is found to be a matrix of class indices, or −1, in integers."""
+    ballots = np.asarray(given)
+    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
+        raise error(f"{name} must be an integer array of shape {axes}. Got {ballots.dtype} of shape {ballots.shape}.")
+    if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
+        raise error(f"{name} must each be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+    return ballots
 
 
 def _is_real(value: object) -> bool:

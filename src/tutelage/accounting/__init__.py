@@ -3,7 +3,6 @@
 Names are loaded on first use: a ledger needs none of the data-dependent theory.
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +12,9 @@ if TYPE_CHECKING:
     from tutelage.accounting.accountant import PrivateBreakdown as PrivateBreakdown
 
 __all__ = ["Accountant", "Breakdown", "PrivateBreakdown"]  # pyright: ignore[reportUnsupportedDunderAll]
-_MOVED = ("PrivateReach", "Proposal", "SmoothPlan", "choose_release", "plan_smooth_release", "propose")
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(import_module("tutelage.accounting.accountant"), name)
-    if name in _MOVED:
-        message = f"`tutelage.accounting.{name}` will be removed in 0.3. Import `{name}` from `tutelage.publishing`."
-        warnings.warn(message, FutureWarning, stacklevel=2)
-        return getattr(import_module("tutelage.publishing"), name)
     raise AttributeError(f"module 'tutelage.accounting' has no attribute {name!r}")

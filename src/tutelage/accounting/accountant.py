@@ -1,7 +1,7 @@
 """One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ from tutelage.events import (
     Repeated,
     SummedNoise,
 )
-from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, PrivateEpsilon, PublicEpsilon
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
+from tutelage.privacy import PrivacyUnit, Private, PrivateEpsilon, PublicEpsilon
 from tutelage.votes import VoteHistogram, tally
 
 _TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
@@ -35,10 +35,8 @@ class Breakdown:
 
     Parameters
     ----------
-    epsilon : float
-        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative.
-    order : float
-        Rényi order λ.
+    epsilon, order : float
+        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative; and the order.
     checks, answers : float
         Summed Rényi costs at that order, in nats.
     delta_term : float
@@ -59,23 +57,10 @@ class Breakdown:
 
 
 @final
-class PrivateBreakdown:
+class PrivateBreakdown(Private[Breakdown]):
     """A `Breakdown`, guarded: it depends on the private votes and opens on `reveal()` only."""
 
-    __slots__ = ("_breakdown",)
-
-    def __init__(self, breakdown: Breakdown) -> None:
-        self._breakdown = breakdown
-
-    def reveal(self) -> Breakdown:
-        """Return the private breakdown, for the eyes of the data's owner only."""
-        return self._breakdown
-
-    def __repr__(self) -> str:
-        return "PrivateBreakdown(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("A PrivateBreakdown cannot be stored: it depends on the private votes.")
+    __slots__ = ()
 
 
 class _Release(NamedTuple):
@@ -158,9 +143,12 @@ class Accountant:
             If the votes do not fit the event, or the ballots do not add up to the votes.
         UnsupportedEventError
             If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
-            that was summed from shares: its owners know none, so only costs that hold for all votes exist.
+            that was summed from shares: its owners know none.
         """
-        kind, count = _single(event)
+        kinds = event.flatten()
+        if isinstance(event, Composed) or len(kinds) != 1:
+            raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
+        kind, count = kinds[0]
         if at_most is not None:
             at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
         exact = None
@@ -192,12 +180,10 @@ class Accountant:
         ----------
         one : Event
             What one query can be at most: `Mechanism.event_of_one`.
-        votes : VoteHistogram
-            Private votes, one row per query: the very counts that noise was added to, as in `add`.
+        votes, offsets
+            As for `add`, one row per query.
         answered : boolean array of shape (queries,), optional
             Which queries got an answer; by default all did.
-        offsets : array of shape (queries, classes), optional
-            For `InteractiveCheck`: the public offsets, in votes.
         """
         for part in one.flatten():
             if isinstance(part.event, Check):
@@ -213,11 +199,6 @@ class Accountant:
         """Return the smallest proved ε that holds for all votes, so that it may be published.
 
         It holds for numbers of releases that were fixed, or limited by `at_most`, before the first one.
-
-        Raises
-        ------
-        InvalidDataError
-            If checks decided which queries were answered and no limit on the answers was named.
         """
         probability(delta, "delta", "Accountant.data_independent")
         return data_independent.epsilon(self.charged(), delta)
@@ -225,10 +206,7 @@ class Accountant:
     def charged(self) -> Composed:
         """Return everything that was added as one event, with every number that checks decided at its limit.
 
-        Raises
-        ------
-        InvalidDataError
-            If checks decided which queries were answered and no limit on the answers was named.
+        If checks decided which queries were answered, a limit on the answers must have been named.
         """
         self._refuse_if_empty()
         answers = [release for release in self._releases if not isinstance(release.event.without_shares(), Check)]
@@ -242,13 +220,7 @@ class Accountant:
         return Composed(tuple(Repeated(release.event, release.charged) for release in self._releases))
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
-        """Return ε as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its own tail bound.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something other than Laplace answers was released.
-        """
+        """Return ε of Laplace answers as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its tail bound."""
         probability(delta, "delta", "Accountant.bound_2017")
         orders = pate2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
@@ -262,11 +234,6 @@ class Accountant:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
 
         Laplace answers are accounted by Theorem 3 of 2017, as the paper does.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something was released that the paper has no bound for.
         """
         probability(delta, "delta", "Accountant.bound_2018")
         total = np.zeros(len(DEFAULT_ORDERS))
@@ -276,13 +243,7 @@ class Accountant:
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
 
     def bound_two_sided(self, delta: float) -> PrivateEpsilon:
-        """Return ε by the closed form that replaces Theorem 3: both directions, for the discrete noise that is drawn.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If something other than discrete Laplace answers was released.
-        """
+        """Return ε of discrete Laplace answers by the closed form that replaces Theorem 3, in both directions."""
         probability(delta, "delta", "Accountant.bound_two_sided")
         total = np.zeros(len(DEFAULT_ORDERS))
         for event, votes, _ in self.voted():
@@ -300,13 +261,7 @@ class Accountant:
         return self._private(self._best_exact(delta), delta, method)
 
     def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
-        """Return each kind of release with its private votes and public offsets.
-
-        Raises
-        ------
-        InvalidDataError
-            If something was added without votes.
-        """
+        """Return each kind of release with its private votes, which none may lack, and its public offsets."""
         self._exact_costs()
         kept = [(part.event, part.votes, part.offsets) for part in self._releases]
         return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
@@ -325,13 +280,7 @@ class Accountant:
         return PrivateBreakdown(Breakdown(found.epsilon, found.order, checks, answers, delta_term, per_query, running))
 
     def exact_per_teacher(self, delta: float) -> list[PrivateEpsilon]:
-        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`.
-
-        Raises
-        ------
-        InvalidDataError
-            If something was added without the teachers' ballots.
-        """
+        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`."""
         probability(delta, "delta", "Accountant.exact_per_teacher")
         all_costs, all_ballots = self._exact_costs(), self._ballots()
         orders = np.append(_TEACHER_ORDERS, self._best_exact(delta).order)
@@ -349,14 +298,11 @@ class Accountant:
 
     def _best_exact(self, delta: float) -> EpsilonAtOrder:
         costs = self._exact_costs()
-
-        def total(orders: FloatArray) -> FloatArray:
-            return np.sum([part.total(orders) for part in costs], axis=0)
-
-        def estimate(orders: FloatArray) -> FloatArray:
-            return np.sum([part.estimate(orders) for part in costs], axis=0)
-
-        return search_epsilon(total, delta, estimate)
+        return search_epsilon(
+            total=lambda orders: np.sum([part.total(orders) for part in costs], axis=0),
+            delta=delta,
+            estimate=lambda orders: np.sum([part.estimate(orders) for part in costs], axis=0),
+        )
 
     def _exact_costs(self) -> list[ExactCosts]:
         self._refuse_if_empty()
@@ -387,14 +333,6 @@ class Accountant:
         if len(units) != 1:
             raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
         return units.pop()
-
-
-def _single(event: Event) -> tuple[Event, int]:
-    """Return the one kind of release that `event` repeats, and how often."""
-    kinds = event.flatten()
-    if isinstance(event, Composed) or len(kinds) != 1:
-        raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
-    return kinds[0].event, kinds[0].times
 
 
 def _check_ballots(ballots: Ballots, votes: VoteHistogram) -> None:

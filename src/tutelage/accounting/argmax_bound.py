@@ -30,56 +30,17 @@ _UPWARD = 1 + 1e-6  # covers the rounding of the tables
 
 
 def laplace_argmax(scale: float, order: float) -> float:
-    """Return the largest Rényi divergence of a noisy argmax with discrete Laplace noise, rounded upward.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b of the noise on every count, in votes.
-    order : float
-        Rényi order λ > 1.
-
-    Returns
-    -------
-    float
-        Nats, for any number of classes and any votes; infinity where it is not computed.
-    """
+    """Return the largest Rényi divergence of a noisy argmax with discrete Laplace noise, rounded upward, or ∞."""
     return _argmax(laplace_noise(scale, order), order)
 
 
 def gaussian_argmax(sigma: float, order: float) -> float:
-    """Return the largest Rényi divergence of a noisy argmax with discrete Gaussian noise, rounded upward.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of the noise on every count, in votes.
-    order : float
-        Rényi order λ > 1.
-
-    Returns
-    -------
-    float
-        Nats, for any number of classes and any votes; infinity where it is not computed.
-    """
+    """Return the same with discrete Gaussian noise."""
     return _argmax(gaussian_noise(sigma, order), order)
 
 
 def gaussian_check(sigma: float, order: float) -> float:
-    """Return the largest Rényi divergence of whether a count reaches a threshold, with discrete Gaussian noise.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of the noise, in votes.
-    order : float
-        Rényi order λ > 1.
-
-    Returns
-    -------
-    float
-        Nats, for any threshold and any votes; infinity where it is not computed.
-    """
+    """Return the same for whether a count reaches a threshold, with discrete Gaussian noise."""
     noise = gaussian_noise(sigma, order)
     if noise is None or order < _LEAST_ORDER:
         return inf
@@ -155,15 +116,7 @@ def divergence(excess: FloatArray | float, order: float) -> FloatArray:
 
 
 def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
-    """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach.
-
-    Parameters
-    ----------
-    noise : Noise
-        Law of the noise.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach."""
     at_least = [np.cumsum(density[::-1])[::-1] for density in (noise.here, noise.fewer)]
     below = [np.cumsum(density) for density in (noise.here, noise.fewer)]
     before, after = (np.log([above[1:], under[:-1]]) for above, under in zip(at_least, below, strict=True))
@@ -172,32 +125,14 @@ def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
 
 
 def excess_of_two(positions: Positions, order: float) -> FloatArray:
-    """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound.
-
-    Parameters
-    ----------
-    positions : Positions
-        Where the outcomes may stand.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
     low = np.arange(-positions.last, positions.last + (positions.step == 1))
     high = low + (positions.step > 1)
     return _cell_excess(positions.two(low), positions.two(high), None, positions.largest_ratio, order)
 
 
 def excess_at(positions: Positions, x: IntArray, y: IntArray, order: float) -> FloatArray:
-    """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each.
-
-    Parameters
-    ----------
-    positions : Positions
-        Where the outcomes may stand.
-    x, y : integer arrays of one shape
-        Positions of the class that loses a vote and of the one that gains it.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
     return _bound(positions, x, y, 0 if positions.step == 1 else 1, order)
 
 

@@ -6,8 +6,10 @@ Proofs: docs/proofs/data_independent.md.
 
 from collections.abc import Callable
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from tutelage._internal.typing import FloatArray
@@ -26,22 +28,7 @@ _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
 
 def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
-    """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss of one release, in nats.
-    count : int
-        Number of releases.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, or infinity where there are more releases than are summed one by one or δ is below 1e-300.
-    """
+    """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward."""
     count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
     return optimal_epsilon(epsilon, count, delta)
 
@@ -55,44 +42,18 @@ def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
     log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
     mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
-
-    def delta_at(target: float) -> float:
-        # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
-        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
-
-    return _smallest_epsilon(delta_at, delta, upper=count * epsilon)
+    # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
+    return _epsilon_of_losses(losses, mass, delta, upper=count * epsilon)
 
 
 def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
-    """Return the exact ε of `count` adaptive releases, the loss of each dominated by one law on a lattice.
-
-    Parameters
-    ----------
-    masses : array of shape (losses,)
-        Probability of loss top − i·step under the law that dominates.
-    top, step : float
-        Largest loss, and the distance between losses, in nats.
-    count : int
-        Number of releases.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, rounded upward, or infinity where there are more losses than are summed one by one or δ is below
-        1e-280.
-    """
+    """Return the exact ε of `count` adaptive releases, of dominating loss top − i·step with probability masses[i]."""
     count = integer_at_least(count, 0, "count", "lattice_composition")
     if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
         return np.inf
     mass = _convolution_power(masses, count) * (1 + _SLACK)
     losses = count * top - step * np.arange(len(mass))
-
-    def delta_at(target: float) -> float:
-        return float(mass @ -np.expm1(np.minimum(0, target - losses)))
-
-    return _smallest_epsilon(delta_at, delta, upper=count * top)
+    return _epsilon_of_losses(losses, mass, delta, upper=count * top)
 
 
 def gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -100,20 +61,6 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
 
     One moved ballot shifts two counts by one, so the loss of all answers together is that of 2·count unit shifts, a
     function of the sum S of 2·count discrete Gaussians; its distribution comes from the characteristic function.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of the noise, in votes.
-    count : int
-        Number of answers.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, or infinity where the sum is too wide to follow or δ too small for double precision.
     """
     sigma = noise_scale(sigma, "sigma", "gaussian_composition")
     count = integer_at_least(count, 0, "count", "gaussian_composition")
@@ -128,12 +75,7 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     mass = np.fft.irfft(np.exp(shifts * _log_characteristic(sigma, points)), points)
     sums = np.fft.fftfreq(points, 1 / points)
     losses = (shifts - 2 * sums) / (2 * sigma**2)  # Σ log P(x)/P(x − 1) = Σ (1 − 2x)/(2σ²)
-    mass = np.maximum(mass, 0)
-
-    def delta_at(target: float) -> float:
-        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
-
-    return _smallest_epsilon(delta_at, delta, upper=float(losses.max()))
+    return _epsilon_of_losses(losses, np.maximum(mass, 0), delta, upper=float(losses.max()), error=error)
 
 
 def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -141,15 +83,6 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
 
     The composition is μ-Gaussian with μ = √(2·count)/σ (Dong, Roth and Su 2022, Corollary 3.3; Balle and Wang 2018,
     Theorem 8).
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise, in votes.
-    count : int
-        Number of answers.
-    delta : float
-        Target δ in (0, 1).
     """
     sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
     count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
@@ -193,6 +126,17 @@ def _log_characteristic(sigma: float, points: int) -> FloatArray:
         return log_sum
 
     return np.minimum(log_theta_sum(theta) - log_theta_sum(np.zeros(1)), 0)
+
+
+def _epsilon_of_losses(
+    losses: npt.NDArray[np.floating[Any]], mass: FloatArray, delta: float, *, upper: float, error: float = 0.0
+) -> float:
+    """Return the smallest ε with E[(1 − e^{ε − loss})₊] + error ≤ δ, from above."""
+
+    def delta_at(target: float) -> float:
+        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
+
+    return _smallest_epsilon(delta_at, delta, upper)
 
 
 def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: float) -> float:

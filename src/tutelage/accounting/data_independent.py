@@ -13,11 +13,7 @@ import numpy as np
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, summed_noise
-from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
-    gaussian_composition,
-    pure_dp_composition,
-)
+from tutelage.accounting.composition import continuous_gaussian_composition, gaussian_composition, pure_dp_composition
 from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
@@ -51,20 +47,7 @@ Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
 
 
 def epsilon(event: Event, delta: float) -> PublicEpsilon:
-    """Return the smallest proved ε of `event` at `delta` that does not depend on any vote.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    delta : float
-        Target δ in (0, 1).
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the event holds a release without a theorem here, or two different units of privacy.
-    """
+    """Return the smallest proved ε of `event` at `delta` that does not depend on any vote."""
     probability(delta, "delta", "epsilon")
     releases = event.flatten()
     unit = _unit(releases)
@@ -82,22 +65,7 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
 
 
 def epsilon_at(event: Event, delta: float, order: float) -> float:
-    """Return the ε of `event` at `delta` that its Rényi cost at one order proves, for any votes; milliseconds.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    delta : float
-        Target δ in (0, 1).
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        As `epsilon`.
-    """
+    """Return the ε of `event` at `delta` that its Rényi cost at one order proves, for any votes; milliseconds."""
     releases = event.flatten()
     _unit(releases)
     whole, apart = _drawn_whole(event, releases)
@@ -110,16 +78,6 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
     """Return the sum of the pure losses of all releases, T·ε: what each costs, added up, at δ = 0.
 
     The total cost T_n·ε_n of Zhao's distributed teachers. `epsilon` is smaller at any δ > 0 worth naming.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the event holds a release without a pure loss, or two different units of privacy.
     """
     releases = event.flatten()
     unit = _unit(releases)
@@ -128,20 +86,7 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
-    """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem here covers the event.
-    """
+    """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form."""
     values = np.zeros(len(orders))
     for part in event.flatten():
         values += part.times * _rdp_of_one_release(part.event, orders)
@@ -152,18 +97,6 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give; a few milliseconds per order.
 
     Proof in docs/proofs/argmax_bound.md.
-
-    Parameters
-    ----------
-    event : Event
-        What was released.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no theorem here covers the event.
     """
     values = np.zeros(len(orders))
     for part in event.flatten():
@@ -178,18 +111,6 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     Every pure ε-differentially private pair is a post-processing of this one (Kairouz, Oh and Viswanath 2015,
     arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the
     λε²/2 behind Theorem 2 of PATE 2017.
-
-    Parameters
-    ----------
-    epsilon : float
-        Pure loss of the mechanism, in nats.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Divergence at each order, in nats.
     """
     # p^λ q^(1−λ) + q^λ p^(1−λ) = cosh((λ−½)ε)/cosh(ε/2) for p = e^ε/(1+e^ε), q = 1 − p. Written by the product formula
     # for a difference of cosh where it is close to 1, so that nothing cancels.
@@ -219,20 +140,7 @@ def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
-    """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction.
-
-    Parameters
-    ----------
-    event : PublicationTest
-        The test.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Nats, whatever the shortfall.
-    """
+    """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction."""
     passes = np.log(np.array(event.chances, dtype=np.float64) / CERTAIN)
     fails = np.log(np.array([CERTAIN - chance for chance in event.chances], dtype=np.float64) / CERTAIN)
     here = np.stack([passes, fails])[:, :, None]
@@ -249,18 +157,6 @@ def noised_cost_rdp(event: NoisedCost, orders: FloatArray) -> FloatArray:
 
     Below the (μ, μe^{2β}/σ² + (βμ − ½ ln(1−2μβ))/(μ−1)) of Scalable PATE 2018 for the same noise; the proof is in
     docs/proofs/smooth_sensitivity.md.
-
-    Parameters
-    ----------
-    event : NoisedCost
-        The release.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Nats; infinite from the order 1/(1 − e^{−2β}) on.
     """
     rest = 1 + orders * np.expm1(-2 * event.smoothness)
     finite = rest > 0
@@ -289,17 +185,17 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, SummedNoise):
         surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), orders)
         return _rdp_of_one_release(event.event, orders) + surcharge
-    if isinstance(event, ExponentialArgmax):
-        return exponential_rdp(event.scale, orders)
-    if isinstance(event, PureArgmax):
-        return pure_dp_renyi(2 / event.scale, orders)
     if isinstance(event, PureResponse):
         return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
-    if isinstance(event, PublicationTest):
-        return publication_test_rdp(event, orders)
-    if isinstance(event, NoisedCost):
-        return noised_cost_rdp(event, orders)
     match event:
+        case ExponentialArgmax(scale=scale):
+            return exponential_rdp(scale, orders)
+        case NoisyArgmaxLaplace(scale=scale) | ContinuousArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
+            return pure_dp_renyi(2 / scale, orders)
+        case PublicationTest():
+            return publication_test_rdp(event, orders)
+        case NoisedCost():
+            return noised_cost_rdp(event, orders)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return gaussian_rdp(sigma, 1, orders)
         case NoisyArgmaxGaussian(sigma=sigma) | ContinuousArgmaxGaussian(sigma=sigma) | NoisyBallot(sigma=sigma):
@@ -350,22 +246,16 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[
     if len(kinds) != 1:
         return []
     kind, count = kinds.pop(), sum(part.times for part in releases)
-    if isinstance(kind, PureArgmax):
-        value = pure_dp_composition(2 / kind.scale, count, delta)
-        return [(value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None)]
-    if isinstance(kind, PureResponse):
-        return [
-            (response_composition(kind, count, delta), "exact composition of local responses", None),
-            (
-                pure_dp_composition(pure_epsilon(kind), count, delta),
-                "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)",
-                None,
-            ),
-        ]
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         value = gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of discrete Gaussian noise", None)]
     if isinstance(kind, ContinuousArgmaxGaussian):
         value = continuous_gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of Gaussian noise", None)]
-    return []
+    found: list[tuple[float, str, float | None]] = []
+    if isinstance(kind, PureResponse):
+        found.append((response_composition(kind, count, delta), "exact composition of local responses", None))
+    if isinstance(kind, PureArgmax | PureResponse):
+        value = pure_dp_composition(_pure_loss(kind), count, delta)
+        found.append((value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None))
+    return found

@@ -53,24 +53,14 @@ _DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its r
 def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
     """Return, per query, source and order, the largest divergence over targets and both directions, in nats.
 
-    Parameters
-    ----------
-    laws : MoveLaws
-        Laws of a chunk of histograms.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (queries, sources, orders)
-        Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
+    Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
     log_mass, away, reachable = _away_from_zero(laws)
     forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
     for column, order in enumerate(orders.tolist()):
-        there = forward.log_moment(order, _remainder_from_here(laws.remainder, order))
-        back = backward.log_moment(order, _remainder_to_here(laws.remainder, order))
+        from_here, to_here = (None, None) if laws.remainder is None else _remainders(laws.remainder, order)
+        there, back = forward.log_moment(order, from_here), backward.log_moment(order, to_here)
         larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
     return worst
@@ -146,20 +136,12 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * np.minimum(1, np.exp(np.minimum(share, 0)))
 
 
-def _remainder_from_here(remainder: Remainder | None, order: float) -> FloatArray | None:
-    """Return log Σ_v mass(v) (more(v)^λ + λ − 1) ≥ log Σ_j P_j φ(log P'_j/P_j) over the outcomes put aside."""
-    if remainder is None:
-        return None
-    grown = np.logaddexp(order * remainder.log_more, np.log(order - 1))
-    return _log_sum_exp(remainder.log_mass + grown, axis=1)
-
-
-def _remainder_to_here(remainder: Remainder | None, order: float) -> FloatArray | None:
-    """Return log Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)) ≥ log Σ_j P'_j φ(log P_j/P'_j), likewise."""
-    if remainder is None:
-        return None
-    grown = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
-    return _log_sum_exp(remainder.log_mass + grown, axis=1)
+def _remainders(remainder: Remainder, order: float) -> tuple[FloatArray, FloatArray]:
+    """Return upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
+    # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
+    here = np.logaddexp(order * remainder.log_more, np.log(order - 1))
+    there = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
+    return _log_sum_exp(remainder.log_mass + here, axis=1), _log_sum_exp(remainder.log_mass + there, axis=1)
 
 
 _NUMBERS_AT_ONCE = 2**18  # per chunk and array: 2 MiB, so that a chunk stays near the processor
@@ -179,26 +161,7 @@ _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progr
 
 @final
 class ExactCosts:
-    """Exact Rényi costs of answering every query of a vote histogram once.
-
-    Parameters
-    ----------
-    event : Event
-        What was done for each query: one noisy argmax or one check, not a composition.
-    votes : VoteHistogram
-        Private votes, one row per query.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck` only: the public offsets o_j, in votes.
-    progress : bool
-        Show a progress bar on work of more than about a second.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If there is no exact cost for the event.
-    InvalidDataError
-        If event and votes have different numbers of classes or different units of privacy.
-    """
+    """Exact Rényi costs, private, of answering every query of a vote histogram once by one argmax or check."""
 
     def __init__(
         self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False

@@ -26,13 +26,7 @@ class LossLaw(NamedTuple):
 
 
 def loss_law(event: PureResponse) -> LossLaw:
-    """Return the law of the privacy loss at the worst pair of votes.
-
-    Parameters
-    ----------
-    event : RandomizedResponse or TruncatedGeometricResponse
-        One response.
-    """
+    """Return the law of the privacy loss at the worst pair of votes."""
     match event:
         case RandomizedResponse(epsilon=epsilon, classes=classes):
             # Any two votes: kept, one of the classes that are neither vote, or the other vote.
@@ -52,20 +46,7 @@ def pure_epsilon(event: PureResponse) -> float:
 
 
 def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
-    """Return the largest Rényi divergence between the responses to any two votes, rounded upward.
-
-    Parameters
-    ----------
-    event : RandomizedResponse or TruncatedGeometricResponse
-        One response.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (orders,)
-        Nats.
-    """
+    """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
     law = loss_law(event)
     losses = law.top - law.step * np.arange(len(law.log_mass))
     log_moments = np.logaddexp.reduce(law.log_mass[:, None] + losses[:, None] * (orders - 1), axis=0)
@@ -73,21 +54,6 @@ def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
 
 
 def response_composition(event: PureResponse, count: int, delta: float) -> float:
-    """Return the exact ε of `count` adaptive responses of one entity, rounded upward.
-
-    Parameters
-    ----------
-    event : RandomizedResponse or TruncatedGeometricResponse
-        One response.
-    count : int
-        Number of responses.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    float
-        ε in nats, or infinity where there are more losses than are summed one by one.
-    """
+    """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
     return lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)

@@ -7,7 +7,7 @@ docs/proofs/exact.md, section 4.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, exp, log, log1p, pi, sqrt
 from typing import cast, final
@@ -34,10 +34,6 @@ class NoiseGrid:
     """
 
     lo: int
-    per_vote: int
-    stride: int
-    tie_shift: int  # grid steps between "at most x" and "below x": one for integers, none for continuous noise
-    log_weight: FloatArray  # per phase of the grid within a vote
     log_density: FloatArray
     log_below: FloatArray  # log F(x)
     log_above: FloatArray  # log P(Z > x)
@@ -45,7 +41,12 @@ class NoiseGrid:
     loss: FloatArray
     fewer: FloatArray
     more: FloatArray
-    quadrature_error: float
+    # The defaults are those of noise on the integers.
+    per_vote: int = 1
+    stride: int = 1
+    tie_shift: int = 1  # grid steps between "at most x" and "below x": one for integers, none for continuous noise
+    log_weight: FloatArray = field(default_factory=lambda: np.zeros(1))  # per phase of the grid within a vote
+    quadrature_error: float = 0.0
 
 
 @final
@@ -116,10 +117,6 @@ def _discrete_laplace_grid(scale: float, lowest: int, highest: int, _classes: in
     below_zero = np.minimum(x, 0) / scale - log1p(a)  # F(x) = a^−x/(1+a) for x < 0
     return NoiseGrid(
         lo=lowest,
-        per_vote=1,
-        stride=1,
-        tie_shift=1,
-        log_weight=np.zeros(1),
         log_density=np.log(rest / (1 + a)) - np.abs(x) / scale,
         log_below=np.where(x < 0, below_zero, np.log1p(-a * share / (1 + a))),
         log_above=np.where(x < 0, np.log1p(-np.exp(below_zero)), -(x + 1) / scale - log1p(a)),
@@ -127,7 +124,6 @@ def _discrete_laplace_grid(scale: float, lowest: int, highest: int, _classes: in
         loss=-np.where(x <= 0, rest, rest * share / (1 + a - a * share)),
         fewer=np.expm1(np.where(x < 0, 1, -1) / scale),
         more=np.expm1(np.where(x > 0, 1, -1) / scale),
-        quadrature_error=0.0,
     )
 
 
@@ -147,10 +143,6 @@ def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int, _classes: i
     used = slice(lowest + reach, highest + reach + 1)
     return NoiseGrid(
         lo=lowest,
-        per_vote=1,
-        stride=1,
-        tie_shift=1,
-        log_weight=np.zeros(1),
         log_density=log_density[used],
         log_below=log_below[used],
         log_above=log_below[::-1][used.start + 1 : used.stop + 1],  # P(Z > x) = F(−x−1)
@@ -158,7 +150,6 @@ def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int, _classes: i
         loss=loss[used],
         fewer=fewer[used],
         more=more[used],
-        quadrature_error=0.0,
     )
 
 
@@ -203,7 +194,6 @@ def _continuous_laplace_grid(scale: float, lowest: int, highest: int, classes: i
     return NoiseGrid(
         lo=lowest * panels * nodes,
         per_vote=panels * nodes,
-        stride=1,
         tie_shift=0,
         log_weight=np.log(np.tile(weights / (2 * panels), panels)),
         log_density=inside - log(2 * scale),

@@ -55,16 +55,7 @@ class MoveLaws:
 def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
     """Return the laws of argmax_j (n_j + Z_j), ties to the lowest index.
 
-    Parameters
-    ----------
-    counts : integer array of shape (queries, classes)
-        Private votes.
-    may_enter : boolean array of shape (queries,)
-        Where some teacher abstained, so that a ballot may enter.
-    law : NoiseLaw
-        The distribution of Z.
-    kept : int
-        Number of classes with the most votes that are outcomes of their own; the others are bounded together.
+    A ballot may enter where a teacher abstained. All but the `kept` classes with the most votes are bounded together.
     """
     queries, classes = counts.shape
     rows = np.arange(len(counts))[:, None]
@@ -125,19 +116,7 @@ def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> M
 
 
 def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: float) -> MoveLaws:
-    """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail.
-
-    Parameters
-    ----------
-    counts : integer array of shape (queries, classes)
-        Private votes.
-    may_enter : boolean array of shape (queries,)
-        Where some teacher abstained, so that a ballot may enter.
-    needed : integer array of shape (queries, classes)
-        Public thresholds.
-    sigma : float
-        Parameter of the noise.
-    """
+    """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail."""
     margins = counts - needed
     margin = margins.max(axis=1)
     without = _with_abstention(np.maximum(_largest_of_the_others(margins), margins - 1), margin[:, None])
@@ -186,12 +165,16 @@ class _Field:
         first = self.start * self.grid.per_vote - self.grid.lo - (self.grid.tie_shift if below else 0)
         return windows[first + gaps * self.grid.per_vote]
 
+    def log_weight(self) -> FloatArray:
+        """Return the log weight of each value of the noisy maximum."""
+        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
+        return self.grid.log_weight[phase]
+
     def winners(self) -> tuple[FloatArray, FloatArray]:
         """Return log P(class wins) and the law of the noisy maximum given that it does, for each kept class."""
-        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
         beaten = self.along(self.grid.log_below, self.gaps)
         beaten_strictly = self.along(self.grid.log_below, self.gaps, below=True)
-        log_joint = self.along(self.grid.log_density, self.gaps) + self.grid.log_weight[phase]
+        log_joint = self.along(self.grid.log_density, self.gaps) + self.log_weight()
         # Class j wins at v if lower classes stay below v and higher classes do not pass it.
         kept = self.gaps.shape[1]
         for j in range(kept - 1):
@@ -293,7 +276,6 @@ class _Field:
         falling = np.maximum.accumulate(density[::-1])[::-1]  # the largest density from here on: one for x ≤ 0
         log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
-        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
         level = np.zeros((len(self.gaps), 1), dtype=np.int64)
         gain = self.along(self.grid.gain, level, below=True)[:, 0]
         loss = self.along(self.grid.loss, level, below=True)[:, 0]
@@ -302,7 +284,7 @@ class _Field:
         with np.errstate(divide="ignore"):
             log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
         log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
-        return Remainder(log_mass + self.grid.log_weight[phase], log_more, log_less)
+        return Remainder(log_mass + self.log_weight(), log_more, log_less)
 
 
 def _follow_one_by_one(

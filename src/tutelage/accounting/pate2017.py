@@ -9,12 +9,11 @@ discrete noise Lemma 4 is not valid. Proof and letters: docs/proofs/pate2017.md.
 """
 
 from collections.abc import Callable
-from math import log, sqrt
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
-from tutelage._internal.validation import integer_at_least, noise_scale, probability
+from tutelage._internal.validation import noise_scale, probability
 from tutelage.accounting.rdp import DEFAULT_ORDERS, Conversion, RenyiCurve, cks2020, classic
 from tutelage.privacy import PrivateEpsilon
 from tutelage.votes import VoteHistogram
@@ -28,102 +27,20 @@ LogLosingProbability = Callable[[VoteHistogram, float], FloatArray]
 
 
 def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
-    """Return ε exactly as PATE 2017 computes it: continuous noise, moments l = 1..8, Theorem 1's tail bound.
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes, one row per answered query.
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    PrivateEpsilon
-        It depends on the votes and must not be published.
-    """
+    """Return ε exactly as PATE 2017 computes it: continuous noise, moments l = 1..8, Theorem 1's tail bound."""
     probability(delta, "delta", "published_epsilon")
     return _epsilon(votes, scale, delta, log_q_continuous, MOMENTS_2017, classic, METHOD)
 
 
 def discrete_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
-    """Return ε by Theorem 3 for the discrete noise of `LNMax`, ties counted, over fine orders.
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes, one row per answered query.
-    scale : float
-        Scale b of the discrete Laplace noise, in votes.
-    delta : float
-        Target δ in (0, 1).
-
-    Returns
-    -------
-    PrivateEpsilon
-        It depends on the votes and must not be published.
-    """
+    """Return ε by Theorem 3 for the discrete noise of `LNMax`, ties counted, over fine orders."""
     probability(delta, "delta", "discrete_epsilon")
     method = "PATE 2017 Theorem 3, discrete Laplace noise, one direction, conversion of CKS 2020 Proposition 12"
     return _epsilon(votes, scale, delta, log_q_discrete, DEFAULT_ORDERS - 1, cks2020, method)
 
 
-def strong_composition(scale: float, queries: int, delta: float) -> float:
-    """Return ε of `queries` LNMax answers as PATE 2017 states it after Theorem 2: 4Tγ² + 2γ√(2T ln 1/δ).
-
-    Parameters
-    ----------
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-    queries : int
-        Number of answers T.
-    delta : float
-        Target δ in (0, 1).
-    """
-    gamma = 1 / noise_scale(scale, "scale", "strong_composition")
-    queries = integer_at_least(queries, 0, "queries", "strong_composition")
-    probability(delta, "delta", "strong_composition")
-    return 4 * queries * gamma**2 + 2 * gamma * sqrt(2 * queries * log(1 / delta))
-
-
-def data_independent_moments(scale: float, queries: int, delta: float) -> float:
-    """Return ε of `queries` LNMax answers by the data-independent moments 2γ²l(l+1), l = 1..8, of PATE 2017, Theorem 2.
-
-    Parameters
-    ----------
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-    queries : int
-        Number of answers T.
-    delta : float
-        Target δ in (0, 1).
-    """
-    gamma = 1 / noise_scale(scale, "scale", "data_independent_moments")
-    queries = integer_at_least(queries, 0, "queries", "data_independent_moments")
-    orders = MOMENTS_2017 + 1
-    values = queries * 2 * gamma**2 * orders  # α(l)/l = 2γ²(l + 1)
-    return RenyiCurve(orders, values).to_epsilon(delta, classic).epsilon
-
-
 def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
-    """Return the smaller of Theorems 2 and 3 for each query and moment.
-
-    Parameters
-    ----------
-    log_q : array of shape (queries,)
-        Natural log of an upper bound on the probability that the plurality is not reported.
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-    moments : array of shape (moments,)
-        Moments l > 0; the Rényi order is l + 1.
-
-    Returns
-    -------
-    array of shape (queries, moments)
-        Upper bound on α(l), in nats, private. Where Theorem 3's condition q < 1/(e^{2γ} + 1) fails, Theorem 2's.
-    """
+    """Return a bound on α(l), in nats, private, per query and moment: the smaller of Theorems 2 and 3."""
     gamma = 1 / noise_scale(scale, "scale", "log_moments")
     log_q = np.asarray(log_q, dtype=np.float64)[:, None]
     moments = np.asarray(moments, dtype=np.float64)[None, :]
@@ -138,40 +55,14 @@ def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatAr
 
 
 def log_q_continuous(votes: VoteHistogram, scale: float) -> FloatArray:
-    """Return log q per query by Lemma 4, for continuous Laplace noise: q ≤ Σ_j (2 + γΔ_j)/(4 e^{γΔ_j}).
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes.
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-
-    Returns
-    -------
-    array of shape (queries,)
-        Natural log of the bound, at most 0; private.
-    """
+    """Return log q per query, private, by Lemma 4 for continuous Laplace noise: q ≤ Σ_j (2 + γΔ_j)/(4 e^{γΔ_j})."""
     behind, _ = gaps(votes)
     scaled = behind / noise_scale(scale, "scale", "log_q_continuous")
     return np.minimum(np.logaddexp.reduce(np.log((2 + scaled) / 4) - scaled, axis=1), 0)
 
 
 def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
-    """Return log q per query by an exact union bound for discrete Laplace noise, ties to the lowest index.
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes.
-    scale : float
-        Scale b of the discrete Laplace noise, in votes.
-
-    Returns
-    -------
-    array of shape (queries,)
-        Natural log of the bound, at most 0; private.
-    """
+    """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
     behind, wins_ties = gaps(votes)
     needed = np.where(wins_ties, behind, behind + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
     log_tail = log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
@@ -193,19 +84,7 @@ def _epsilon(
 
 
 def total_cost(votes: VoteHistogram, scale: float, log_q_of: LogLosingProbability, moments: FloatArray) -> FloatArray:
-    """Return the summed Rényi cost α(l)/l of all queries at each order l + 1, in nats; private.
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes, one row per answered query.
-    scale : float
-        Laplace scale b = 1/γ, in votes.
-    log_q_of : callable
-        `log_q_continuous` or `log_q_discrete`.
-    moments : array of shape (moments,)
-        Moments l > 0.
-    """
+    """Return the summed Rényi cost α(l)/l of all queries at each order l + 1, in nats; private."""
     log_q = log_q_of(votes, scale)
     total = np.zeros(len(moments))
     step = max(1, _CHUNK // len(moments))

@@ -29,22 +29,7 @@ _CHUNK = 2**21  # numbers in one (queries, orders) block: 16 MiB
 
 
 def total_cost(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
-    """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private.
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax or confidence check.
-    votes : VoteHistogram
-        Private votes, one row per time that it happened.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the paper has no bound for the event.
-    """
+    """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private."""
     step = max(1, _CHUNK // len(orders))
     rows = np.arange(votes.n_queries)
     chunks = (votes.select(rows[start : start + step]) for start in range(0, votes.n_queries, step))
@@ -67,23 +52,7 @@ def costs(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
 
 
 def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
-    """Return the smaller of Theorem 6 and λ/σ² for each query and order.
-
-    Parameters
-    ----------
-    log_q : array of shape (queries,)
-        Natural log of an upper bound on the probability that the plurality is not reported.
-    sigma : float
-        Parameter σ of the Gaussian noise on each count, in votes.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (queries, orders)
-        Upper bound on the divergence from the votes at hand, in nats, private. Where a condition of Theorem 6 fails,
-        λ/σ².
-    """
+    """Return the smaller of Theorem 6 and λ/σ² for each query and order, in nats; private."""
     sigma = noise_scale(sigma, "sigma", "answer_costs")
     log_q = np.minimum(np.asarray(log_q, dtype=np.float64), 0)[:, None]
     lam = np.asarray(orders, dtype=np.float64)[None, :]
@@ -107,40 +76,12 @@ def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatAr
 
 
 def check_costs(log_passes: FloatArray, log_fails: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
-    """Return the cost of each confidence check: Theorem 6 with the less likely outcome as q, at most λ/2σ².
-
-    Parameters
-    ----------
-    log_passes, log_fails : arrays of shape (queries,)
-        Log probabilities of the two outcomes.
-    sigma : float
-        Parameter σ₁ of the noise on the largest count, in votes; the count moves by at most one.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-
-    Returns
-    -------
-    array of shape (queries, orders)
-        Upper bound on the divergence from the votes at hand, in nats, private.
-    """
+    """Return the cost of each confidence check: Theorem 6 with the less likely outcome as q, at most λ/2σ²."""
     return answer_costs(np.minimum(log_passes, log_fails), sigma * 2**0.5, orders)
 
 
 def log_q_continuous(votes: VoteHistogram, sigma: float) -> FloatArray:
-    """Return log q per query by Proposition 7, for continuous noise: q ≤ ½ Σ_j erfc(Δ_j/2σ).
-
-    Parameters
-    ----------
-    votes : VoteHistogram
-        Private votes.
-    sigma : float
-        Standard deviation of the noise, in votes.
-
-    Returns
-    -------
-    array of shape (queries,)
-        Natural log of the bound, at most 0; private.
-    """
+    """Return log q per query, private, by Proposition 7 for continuous noise: q ≤ ½ Σ_j erfc(Δ_j/2σ)."""
     behind, _ = pate2017.gaps(votes)
     scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_continuous"))
     return np.minimum(cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1)), 0)

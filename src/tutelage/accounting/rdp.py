@@ -27,17 +27,10 @@ class RenyiCurve:
 
     Releases, even adaptive ones, compose by adding values order by order (Mironov 2017, arXiv:1702.07476v3,
     Proposition 1).
-
-    Parameters
-    ----------
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-    values : array of shape (orders,)
-        Bound at each order, in nats, ≥ 0. A cumulant (moment) of the 2017 paper at l is l·values at λ = l + 1.
     """
 
     orders: FloatArray
-    values: FloatArray
+    values: FloatArray  # nats; the moment α(l) of PATE 2017 is l·value at λ = l + 1
 
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
@@ -48,15 +41,7 @@ class RenyiCurve:
             )
 
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
-        """Return the smallest ε at δ over all orders, with the order that gives it.
-
-        Parameters
-        ----------
-        delta : float
-            Target δ in (0, 1).
-        conversion : callable, optional
-            `cks2020` (default) or `classic`.
-        """
+        """Return the smallest ε at δ over all orders, with the order that gives it."""
         probability(delta, "delta", "RenyiCurve.to_epsilon")
         return _least(self.orders, self.at(delta, conversion))
 
@@ -77,17 +62,8 @@ def search_epsilon(
 ) -> EpsilonAtOrder:
     """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
 
-    Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about
-    0.01 % above the best.
-
-    Parameters
-    ----------
-    total : callable
-        Maps orders to the summed Rényi cost at each, in nats.
-    delta : float
-        Target δ in (0, 1).
-    estimate : callable, optional
-        A cheaper stand-in for `total` that says where to look. Only `total` decides.
+    Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about 0.01 % above the
+    best. `estimate` is a cheaper stand-in for `total` that says where to look.
     """
     offsets = np.geomspace(*_SEARCHED, _COARSE)
     if estimate is None:

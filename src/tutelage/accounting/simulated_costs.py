@@ -39,23 +39,7 @@ def confident_runs(
     *,
     progress: bool = False,
 ) -> RealisedRuns:
-    """Return the costs of asking every query of `votes` once through a check and, where it passes, an answer.
-
-    Parameters
-    ----------
-    check : ConfidenceCheck
-        The check that every query pays for.
-    answer : NoisyArgmaxGaussian
-        The answer that a query pays for if it passes.
-    votes : VoteHistogram
-        Private votes.
-    delta : float
-        Target δ in (0, 1).
-    passed : boolean array of shape (runs, queries)
-        Which queries passed the check.
-    progress : bool
-        Show a progress bar on work of more than about a second.
-    """
+    """Return the costs of asking every query of `votes` once through a check and, where it passes, an answer."""
     probability(delta, "delta", "confident_runs")
     if passed.ndim != 2 or passed.shape[1] != votes.n_queries:
         raise InvalidDataError(f"`passed` must have shape (runs, {votes.n_queries}). Got {passed.shape}.")

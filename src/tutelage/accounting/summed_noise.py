@@ -18,13 +18,6 @@ def log_ratio(sigma: float, shares: int) -> float:
     """Return a bound τ on |log P(z)/W(z)| for all integers z; P is the law of the sum, W one discrete Gaussian.
 
     Kairouz, Liu and Steinke 2021, arXiv:2102.06387, bound the same ratio by a sum of the same exponentials.
-
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ_s of each share, at least 1 vote; that of W is σ_s·√shares.
-    shares : int
-        Number of independent shares h.
     """
     sigma = noise_scale(sigma, "sigma", "log_ratio")
     shares = integer_at_least(shares, 1, "shares", "log_ratio")
@@ -36,13 +29,7 @@ def log_ratio(sigma: float, shares: int) -> float:
 
 
 def log_distance(event: Event) -> float:
-    """Return how far one release is at most from the same with its noise drawn whole, as a log ratio of chances.
-
-    Parameters
-    ----------
-    event : Event
-        One release. Noise on every count makes m·τ of it, the noise of a check τ, and any other event is 0 away.
-    """
+    """Return how far one release is at most from the same with its noise drawn whole, as a log ratio of chances."""
     if not isinstance(event, SummedNoise):
         return 0.0
     variables = event.classes if isinstance(event.event, NoisyArgmaxGaussian) else 1
@@ -50,39 +37,15 @@ def log_distance(event: Event) -> float:
 
 
 def renyi_surcharge(distance: float, orders: FloatArray) -> FloatArray:
-    """Return what must be added to a Rényi divergence where both laws move by e^±distance.
-
-    Parameters
-    ----------
-    distance : float
-        Bound on the log ratio of chances.
-    orders : array of shape (orders,)
-        Rényi orders λ > 1.
-    """
+    """Return what must be added to a Rényi divergence where both laws move by e^±distance."""
     return distance * (2 * orders - 1) / (orders - 1)
 
 
 def moved_delta(delta: float, distance: float) -> float:
-    """Return the δ at which to compute ε with noise drawn whole, so that `moved_epsilon` of it holds at `delta`.
-
-    Parameters
-    ----------
-    delta : float
-        Target δ in (0, 1).
-    distance : float
-        Bound on the log ratio of chances of everything released together.
-    """
+    """Return the δ at which to compute ε with noise drawn whole, so that `moved_epsilon` of it holds at `delta`."""
     return nextafter(delta * exp(-distance), 0) if distance else delta
 
 
 def moved_epsilon(epsilon: float, distance: float) -> float:
-    """Return the ε that holds for summed noise, from one at `moved_delta` for noise drawn whole.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε in nats.
-    distance : float
-        Bound on the log ratio of chances of everything released together.
-    """
+    """Return the ε that holds for summed noise, from one at `moved_delta` for noise drawn whole."""
     return nextafter(epsilon + 2 * distance, inf) if distance else epsilon

@@ -14,22 +14,7 @@ _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB
 
 
 def answer_costs(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> FloatArray:
-    """Return an upper bound on the Rényi divergence between the votes at hand and any neighbour, in both directions.
-
-    Parameters
-    ----------
-    log_q : array of shape (queries,)
-        Natural log of an upper bound on the probability that the plurality is not reported.
-    pure_epsilon : float
-        Pure loss e of one answer, in nats: 2/scale for LNMax.
-    orders : array of shape (orders,)
-        Rényi orders λ = l + 1 > 1.
-
-    Returns
-    -------
-    array of shape (queries, orders)
-        In nats, private. Where q ≥ 1/(e^e + 1), the divergence of randomised response.
-    """
+    """Return a bound on the Rényi divergence between the votes and any neighbour, in both directions; private."""
     log_q = np.asarray(log_q, dtype=np.float64)[:, None]
     lam = np.asarray(orders, dtype=np.float64)[None, :]
     independent = pure_dp_renyi(pure_epsilon, lam[0])[None, :]

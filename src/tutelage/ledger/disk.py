@@ -30,14 +30,7 @@ _PAGES_BESIDE = 16  # the entry, the checkpoint, and inner pages of the tables
 
 
 def check_locks(folder: Path) -> None:
-    """Refuse a folder whose file locks may not exclude other processes: two of them could spend one budget twice.
-
-    Raises
-    ------
-    LedgerStorageError
-        If it lies on a network file system, or a lock taken there does not exclude another; the environment variable
-        `TUTELAGE_TRUST_LOCKS=1` allows it.
-    """
+    """Refuse a folder whose file locks may not exclude other processes: two of them could spend one budget twice."""
     if os.environ.get(TRUST_LOCKS) == "1":
         return
     kind = file_system(folder.resolve(), _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else "")
@@ -55,15 +48,7 @@ def check_locks(folder: Path) -> None:
 
 
 def file_system(folder: Path, mounts: str) -> str:
-    """Return the type of the file system that holds a folder, or "" where the list of mounts does not tell.
-
-    Parameters
-    ----------
-    folder : path
-        Without symbolic links.
-    mounts : str
-        The text of /proc/self/mountinfo.
-    """
+    """Return the type of the file system that holds a folder, or "" where the list of mounts does not tell."""
     found, depth = "", -1
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -92,22 +77,7 @@ def _locks_exclude(folder: Path) -> bool:
 
 @final
 class Room:
-    """Disk space that is kept for the answers of one batch, until it is freed, forgotten, or the process ends.
-
-    Parameters
-    ----------
-    ledger : path
-        The file that the answers will go to.
-    queries : int
-        How many answers there will be.
-    labels : int
-        How many labels each of them has at most.
-
-    Raises
-    ------
-    LedgerStorageError
-        If the disk has no such room.
-    """
+    """Disk space that is kept for the answers of one batch, until it is freed, forgotten, or the process ends."""
 
     def __init__(self, ledger: Path, queries: int, labels: int) -> None:
         growth = queries * (_BYTES_PER_ANSWER + labels * _BYTES_PER_LABEL) + _PAGES_BESIDE * _PAGE
@@ -129,7 +99,6 @@ class Room:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Give a new file blocks on the disk."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
         return

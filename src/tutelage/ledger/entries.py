@@ -36,21 +36,11 @@ class Kind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the ledger.
-
-    Parameters
-    ----------
-    content : dict
-        Plain values: ``format``, ``number``, ``kind``, ``written``, ``spent`` (grains after it), and those of its kind.
-    text : str
-        The same in its one spelling.
-    hash : bytes
-        SHA-256 of the hash before it and the text.
-    """
+    """One line of the ledger."""
 
     content: dict[str, Any]
-    text: str
-    hash: bytes
+    text: str  # the content in its one spelling
+    hash: bytes  # SHA-256 of the hash before it and the text
 
     @classmethod
     def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: Any) -> "Entry":
@@ -63,13 +53,7 @@ class Entry:
 
     @classmethod
     def read(cls, last: "Entry | None", text: object, found: object) -> "Entry":
-        """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right.
-
-        Raises
-        ------
-        LedgerTamperedError
-            If they are not; the message names the entry.
-        """
+        """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right."""
         number = 0 if last is None else last.number + 1
         if not isinstance(text, str) or not isinstance(found, bytes) or _chained(last, text) != found:
             raise LedgerTamperedError(f"Entry {number} does not match its hash: it, or one before it, was changed.")
@@ -81,8 +65,7 @@ class Entry:
             fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
             if whole and content["format"] > FORMAT:
                 raise LedgerStorageError(
-                    f"Entry {number} has format {content['format']}; this version reads up to {FORMAT}. Upgrade "
-                    "tutelage."
+                    f"Entry {number} has format {content['format']}; this tutelage reads up to {FORMAT}. Upgrade it."
                 )
         except (ValueError, KeyError, TypeError, RecursionError):
             fits = False
@@ -124,25 +107,13 @@ def _chained(last: Entry | None, text: str) -> bytes:
 @final
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Sums over all entries up to one.
-
-    Parameters
-    ----------
-    head : str
-        Hash of that entry.
-    answers, unsettled : int
-        Answers remembered, and reservations that were never settled.
-    fingerprint : str
-        Keyed fingerprint of the data set; empty for a ledger that is tied to none.
-    asked, simulated : bool
-        Whether a label was ever reserved, and whether anything was drawn with seeded noise.
-    """
+    """Sums over all entries up to one."""
 
     head: str
     answers: int = 0
     unsettled: int = 0
-    fingerprint: str = ""
-    asked: bool = False
+    fingerprint: str = ""  # keyed, of the data set; empty for a ledger that is tied to none
+    asked: bool = False  # whether a label was ever reserved
     simulated: bool = False
 
     def after(self, entry: Entry) -> Self:

@@ -8,12 +8,12 @@ Costs are whole numbers of grains, rounded upward, so that sums are exact whatev
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, isfinite
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
-from tutelage._internal.validation import probability
+from tutelage._internal.validation import positive, probability
 from tutelage.accounting import data_independent
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event
@@ -24,7 +24,6 @@ _UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a prove
 _MOST_EPSILON = 1e5  # its grains fit 64-bit integers
 _MOST_ORDER = 1e6
 _MANY = 2**62
-_NUMBERS: Any = (int, float, np.number)
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 
@@ -32,29 +31,14 @@ _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 @final
 @dataclass(frozen=True, slots=True)
 class RenyiFilter:
-    """A budget (ε, δ), enforced at one Rényi order.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε of everything that is ever released, in nats.
-    delta : float
-        δ of the same guarantee.
-    order : float
-        Rényi order λ > 1 at which costs are added.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the order leaves no room below ε: too small an order for that ε and δ.
-    """
+    """A budget (ε, δ), enforced at one Rényi order."""
 
     epsilon: float
     delta: float
     order: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
         object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
         object.__setattr__(self, "order", float(self.order))
         if not (1 < self.order <= _MOST_ORDER and self.capacity > 0):
@@ -69,7 +53,7 @@ class RenyiFilter:
 
         The order must not depend on votes; that of an event does not.
         """
-        epsilon, delta = _positive(epsilon, "epsilon"), probability(delta, "delta", "the budget")
+        epsilon, delta = _epsilon(epsilon), probability(delta, "delta", "the budget")
         # Gaussian noise costs in proportion to the order, whatever its σ.
         best = float(_ORDERS[np.argmax((epsilon - _of_conversion(_ORDERS, delta)) / _ORDERS)])
         if event is not None:
@@ -97,13 +81,7 @@ class RenyiFilter:
         return floor(room / _UPWARD / GRAIN)
 
     def cost(self, event: Event) -> int:
-        """Return what `event` takes from the budget, in grains, for any votes.
-
-        Raises
-        ------
-        UnsupportedEventError
-            If no theorem bounds its cost for any votes, or the bound is infinite.
-        """
+        """Return what `event` takes from the budget, in grains, for any votes."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
     def fitting(self, event: Event, spent: int) -> int:
@@ -129,9 +107,9 @@ def _grains(event: Event, order: float) -> int:
     return ceil(cost * _UPWARD / GRAIN)
 
 
-def _positive(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, _NUMBERS) or not 0 < value <= _MOST_EPSILON:
-        raise InvalidParameterError(
-            f"`{name}` of the budget must be a number above 0 and at most {_MOST_EPSILON:g}. Got {value!r}."
-        )
-    return float(value)
+def _epsilon(value: object) -> float:
+    """Return the ε of a budget, if it is one."""
+    found = positive(value, "epsilon", "the budget")
+    if found > _MOST_EPSILON:
+        raise InvalidParameterError(f"`epsilon` of the budget must be at most {_MOST_EPSILON:g}. Got {found:g}.")
+    return found

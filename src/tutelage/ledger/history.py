@@ -40,24 +40,18 @@ class LedgerState:
         (ε, δ) that everything released through the ledger satisfies together, however far it is used.
     spent, remaining : float
         Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
-    order : float
-        Rényi order at which the limit is kept.
-    unit : PrivacyUnit
-        Whom the budget protects.
+    order, unit : float, PrivacyUnit
+        Rényi order at which the limit is kept, and whom the budget protects.
     opened : str
         When the ledger was made, as an ISO 8601 date and time.
-    entries : int
-        Number of entries.
-    head : str
-        Hash of the newest entry. Keep it elsewhere: with it, a ledger that was rolled back is found out.
+    entries, head : int, str
+        Number of entries, and hash of the newest. Keep the hash elsewhere: with it, a roll-back is found out.
     answers : int
         Queries whose answers are remembered.
     unsettled : int
         Batches that were reserved and never settled: still running, or killed. They stay spent.
-    bound : bool
-        Whether it is tied to one private data set.
-    simulated : bool
-        Whether anything was drawn with seeded noise, which protects nobody.
+    bound, simulated : bool
+        Whether it is tied to one private data set; whether anything was drawn with seeded noise, protecting nobody.
     """
 
     budget: float
@@ -110,25 +104,12 @@ class LedgerState:
 
 
 class Exposure(NamedTuple):
-    """What people have been exposed to whose data came with one state of a data set and stayed.
-
-    Parameters
-    ----------
-    version : int
-        State of the data, from 1.
-    since : str
-        When it began, as an ISO 8601 date and time.
-    queries : int
-        Queries charged since then.
-    share : float
-        Part of the budget's ε that was charged since then: the filter's currency, not an ε of its own, since how much
-        was asked may have depended on answers (docs/proofs/ledger.md).
-    """
+    """What people have been exposed to whose data came with one state of a data set and stayed."""
 
     version: int
     since: str
     queries: int
-    share: float
+    share: float  # of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md)
 
 
 class Charge(NamedTuple):
@@ -171,27 +152,13 @@ class Charge(NamedTuple):
 @final
 @dataclass(frozen=True)
 class History:
-    """What was done through a ledger up to one of its entries; public.
-
-    Parameters
-    ----------
-    entries : tuple of Entry
-        The entries, each checked against the one before it.
-    outcomes : mapping of int to int
-        What each publication that was drawn came to, by the number of its reservation.
-    """
+    """What was done through a ledger up to one of its entries, each checked against the one before it; public."""
 
     entries: tuple[Entry, ...]
-    outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
+    outcomes: Mapping[int, int] = field(default_factory=dict[int, int])  # of publications, by number of reservation
 
     def extended(self, read: Transaction) -> "History":
-        """Return the history with the entries that were added since; of an empty one, all of them.
-
-        Raises
-        ------
-        LedgerTamperedError
-            If the file does not go on from the last entry, or an entry or an outcome was changed.
-        """
+        """Return the history with the entries that were added since, each checked; of an empty one, all of them."""
         last = self.entries[-1] if self.entries else None
         if last is not None and read.hash_of(last.number) != last.hash:
             raise LedgerTamperedError("The ledger was replaced, by another or an older one, while it was in use.")
@@ -266,18 +233,12 @@ class History:
 
         Each of several claims may be the one that is wrong, so their δ add, and all of them are claimed at the
         ledger's.
-
-        Raises
-        ------
-        PublicationsExhaustedError
-            If there is no room for `delta`.
         """
         taken = sum(event.delta for event in self.publications)
         if taken + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
                 f"`delta` of all publications through one ledger, interrupted ones included, adds up to its δ = "
-                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose with a smaller `delta` in advance where "
-                "there are to be several."
+                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose several with a smaller `delta` each."
             )
 
     def until(self, number: int) -> "History":
@@ -285,20 +246,7 @@ class History:
         return History(self.entries[: number + 1], self.outcomes)
 
     def until_head(self, head: str, where: str) -> "History":
-        """Return what was done up to the entry with that hash.
-
-        Parameters
-        ----------
-        head : str
-            The hash, as hexadecimal digits.
-        where : str
-            The file that names it, for the refusal.
-
-        Raises
-        ------
-        InvalidDataError
-            If there is no such entry.
-        """
+        """Return what was done up to the entry with that hash, which the file `where` names."""
         number = next((entry.number for entry in self.entries if entry.hash.hex() == head), None)
         if number is None:
             raise InvalidDataError(

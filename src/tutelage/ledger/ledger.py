@@ -49,14 +49,10 @@ class Reservation:
 
     Parameters
     ----------
-    number : int
+    number, hash : int, bytes
         Its entry in the ledger.
-    hash : bytes
-        The hash of that entry.
-    event : Event
-        The most that one query can be.
-    queries : int
-        How many of them.
+    event, queries : Event, int
+        As for `Ledger.reserve`.
     grains : int
         What is reserved, in the unit of `RenyiFilter`.
     room : Room, optional
@@ -139,13 +135,6 @@ class Ledger:
             Public identifier of the member of a consortium that alone may charge it.
         timeout : float
             Seconds to wait while another process writes.
-
-        Raises
-        ------
-        LedgerStorageError
-            If there is a file already, or none can be made.
-        InvalidParameterError
-            If the budget is out of range.
         """
         limit = _limit(epsilon, delta, order, suited_to)
         key = secrets.token_bytes(32)
@@ -166,13 +155,7 @@ class Ledger:
         order: float | None = None,
         suited_to: Event | None = None,
     ) -> Self:
-        """Make a ledger that is forgotten with this process, for a single release or a trial.
-
-        Parameters
-        ----------
-        epsilon, delta, unit, order, suited_to
-            As for `create`.
-        """
+        """Make a ledger that is forgotten with this process, for a single release or a trial; otherwise as `create`."""
         key = secrets.token_bytes(32)
         first = _first(_limit(epsilon, delta, order, suited_to), unit, key)
         return cls(Store.create(None, first, key, timeout=_TIMEOUT))
@@ -181,16 +164,8 @@ class Ledger:
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
         """Open a ledger, checking its first and its newest entry and the sums over all of them.
 
-        It takes as long for a million answers as for one; `verify` checks every entry and every answer.
-
-        Parameters
-        ----------
-        path : path-like
-            Its file.
-        read_only : bool
-            Open it for looking only, which works on a read-only disk.
-        timeout : float
-            Seconds to wait while another process writes.
+        It takes as long for a million answers as for one; `verify` checks every entry and every answer. `read_only`
+        works on a read-only disk; `timeout` is how many seconds to wait while another process writes.
 
         Raises
         ------
@@ -229,7 +204,7 @@ class Ledger:
         return self._opening.content.get("owner")
 
     def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
-        """Tie the ledger to a private data set, or check that it is tied to this one.
+        """Tie the ledger to a private data set, or raise LedgerMismatchError where it is tied to another.
 
         Parameters
         ----------
@@ -241,11 +216,6 @@ class Ledger:
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If it is tied to another data set.
         """
         found = fingerprint(self._key, digest)
         same = {fingerprint(self._key, former) for former in formerly}
@@ -265,15 +235,7 @@ class Ledger:
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
 
-        Parameters
-        ----------
-        proposal : dict
-            Plain values; all of it is public.
-
-        Raises
-        ------
-        LateProposalError
-            If a label was reserved before, whether it was answered or not.
+        Once a label was reserved, whether it was answered or not, it raises `LateProposalError`.
         """
         proposal = coded(proposal)
         if _is_among(proposal, self.history()):
@@ -300,15 +262,7 @@ class Ledger:
         self._check_room(event, queries, spent)
 
     def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
-        """Return the queries that have no remembered answer, once they are found to fit now, as `require` would.
-
-        Parameters
-        ----------
-        event : Event
-            The most that one query can be.
-        hashes : collection of bytes
-            `query_hashes` of different queries.
-        """
+        """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`."""
         self._check_unit(event)
         with self._held() as read:
             answers, spent = _recalled(read, hashes), read.last().spent
@@ -350,10 +304,8 @@ class Ledger:
             If the event is a publication, and the δ of all of them would pass the ledger's.
         LedgerError
             If the batch was reserved as something else.
-        LedgerMismatchError
-            If the event protects another unit than the budget.
-        UnsupportedEventError
-            If no theorem bounds the event for all votes.
+        LedgerMismatchError, UnsupportedEventError
+            If the event protects another unit than the budget, or no theorem bounds it for all votes.
         LedgerLockedError, LedgerStorageError, LedgerTamperedError
             If the file cannot be used; nothing is spent then.
         """
@@ -368,26 +320,9 @@ class Ledger:
             return self._reserved(write, event, queries, batch)
 
     def reserve_new(self, event: Event, hashes: Collection[bytes]) -> tuple[dict[bytes, Labels], Reservation | None]:
-        """Return the remembered answers among queries, and what is spent on the others; in one transaction.
+        """Return what `recall` finds of the `query_hashes`, and what `reserve` reserves for the others; in one go.
 
-        Parameters
-        ----------
-        event : Event
-            The most that one query can be.
-        hashes : collection of bytes
-            `query_hashes` of the queries. All that are not remembered are reserved, or none.
-
-        Returns
-        -------
-        answers : dict of bytes to tuple of int
-            As `recall`.
-        reservation : Reservation or None
-            As `reserve`; None where every query is remembered.
-
-        Raises
-        ------
-        LedgerError
-            As `reserve`.
+        All that are not remembered are reserved, or none; the reservation is None where every query is remembered.
         """
         self._check_reservable(event)
         try:
@@ -448,9 +383,7 @@ class Ledger:
         ------
         LedgerError
             If more was run than reserved, or the reservation is settled already. The answers must then not be released.
-        LedgerLockedError, LedgerStorageError, LedgerTamperedError
-            If the answers could not be stored. They must then not be released, and stay spent; the same call may be
-            made again.
+            Nor if they could not be stored: then they stay spent, and the same call may be made again.
         """
         _check_storable(happened)
         given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
@@ -470,12 +403,7 @@ class Ledger:
         return Settled(labels, self._filter.share(reservation.grains - refund))
 
     def _settled(
-        self,
-        write: Transaction,
-        reservation: Reservation,
-        answers: dict[bytes, Labels],
-        happened: Event,
-        refund: int,
+        self, write: Transaction, reservation: Reservation, answers: dict[bytes, Labels], happened: Event, refund: int
     ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
         if not _is_open(write, reservation):
@@ -504,13 +432,7 @@ class Ledger:
         return _recalled(write, answers)
 
     def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
-        """Return the remembered answers among queries; repeating them costs nothing.
-
-        Parameters
-        ----------
-        hashes : collection of bytes
-            `query_hashes` of the queries.
-        """
+        """Return the remembered answers among queries, by their `query_hashes`; repeating them costs nothing."""
         with self._held() as read:
             return _recalled(read, hashes)
 
@@ -552,14 +474,9 @@ class Ledger:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
 
         It is read from a copy in memory, so that others go on asking meanwhile.
-
-        Raises
-        ------
-        LedgerTamperedError
-            If an entry, or what is remembered of a publication, was changed.
         """
         before = self._history  # of no later time than what is read, whatever other threads write meanwhile
-        with self._held() if before.entries else self._snapshot() as read:
+        with self._held(copied=not before.entries) as read:
             return self._history_in(read, before)
 
     def _history_in(self, read: Transaction, before: History) -> History:
@@ -578,17 +495,10 @@ class Ledger:
         head : str, optional
             Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only with it is
             a ledger found out that was replaced by an older copy, or rewritten from some entry on.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `head` is no whole hash.
-        LedgerTamperedError
-            At the first thing that is wrong.
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
-        with self._snapshot() as read:
+        with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
         self._newest = last
         return LedgerState.of(self._opening, last, sums)
@@ -620,37 +530,26 @@ class Ledger:
             )
 
     @contextmanager
-    def _held(self, *, write: bool = False) -> Generator[Transaction]:
-        """Hold the file as `Store.transaction` does, once it is found to be the ledger that was opened."""
+    def _held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
+        """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
-        with self._store.transaction(write=write) as held:
-            self._check_same(held, newest)
+        with self._store.snapshot() if copied else self._store.transaction(write=write) as held:
+            if held.key() != self._key or held.hash_of(newest.number) != newest.hash:
+                raise LedgerTamperedError(
+                    f"{self._name} was replaced, by another or an older one, while it was in use."
+                )
             yield held
         self._newest = held.appended or self._newest
 
-    @contextmanager
-    def _snapshot(self) -> Generator[Transaction]:
-        """Hold a copy as `Store.snapshot` does, once it is found to be of the ledger that was opened."""
-        newest = self._newest
-        with self._store.snapshot() as read:
-            self._check_same(read, newest)
-            yield read
-
-    def _check_same(self, read: Transaction, newest: Entry) -> None:
-        if read.key() != self._key or read.hash_of(newest.number) != newest.hash:
-            raise LedgerTamperedError(f"{self._name} was replaced, by another or an older one, while it was in use.")
-
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
-        if spent + queries * self._filter.cost(event) > self._filter.capacity:
-            raise self._exceeded(event, queries, spent)
-
-    def _exceeded(self, event: Event, queries: int, spent: int) -> BudgetExceededError:
+        cost, share = self._filter.cost(event), self._filter.share
+        if spent + queries * cost <= self._filter.capacity:
+            return
         fitting = self._filter.fitting(event, spent)
-        share = self._filter.share
-        return BudgetExceededError(
+        raise BudgetExceededError(
             f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
             f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
-            f"{share(self._filter.cost(event)):.3g}. Ask fewer, or add more noise.",
+            f"{share(cost):.3g}. Ask fewer, or add more noise.",
             requested=queries,
             fitting=fitting,
         )
@@ -702,22 +601,20 @@ def _check_storable(event: Event) -> None:
 
 def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
     number = read.number_of_batch(batch)
-    if number is None:
-        return None
-    return _reservation(number, read.hash_of(number) or b"", read.text_of(number))
+    return None if number is None else _reservation(read, number)
 
 
-def _reservation(number: int, found: bytes, text: str | None) -> Reservation:
-    content = json.loads(text or "{}")
-    return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
+def _reservation(read: Transaction, number: int) -> Reservation:
+    content = json.loads(read.text_of(number) or "{}")
+    event = event_from_dict(content["event"])
+    return Reservation(number, read.hash_of(number) or b"", event, content["queries"], content["cost"])
 
 
 def _is_open(read: Transaction, reservation: Reservation) -> bool:
     """Return whether this very reservation is in the ledger and not settled yet."""
     if read.hash_of(reservation.number) != reservation.hash or read.is_settled(reservation.number):
         return False
-    stored = _reservation(reservation.number, reservation.hash, read.text_of(reservation.number))
-    return stored == reservation
+    return _reservation(read, reservation.number) == reservation
 
 
 def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:

@@ -21,14 +21,10 @@ class LedgerTerms:
     ----------
     where : path-like, Ledger or None
         The ledger; None for one that holds just this release and is forgotten.
-    event : Event
-        The most that one query can be.
-    queries : int
-        How many are to be asked.
-    epsilon : float or None
-        ε of the budget. Of a new ledger, None makes it just large enough; of an old one, any.
-    delta : float
-        δ of the budget.
+    event, queries : Event, int
+        The most that one query can be, and how many are to be asked.
+    epsilon, delta : float or None, float
+        The budget. As ε of a new ledger, None makes it just large enough; of an old one, any.
     unit : PrivacyUnit
         Whom it protects.
     """
@@ -44,11 +40,6 @@ class LedgerTerms:
         """Return the ledger, or where there is none yet one in memory, to find out whether a batch fits.
 
         A budget that turns out too small then leaves no file behind, in which it would be fixed.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If the ledger has another budget or unit.
         """
         if isinstance(self.where, Ledger):
             return self._checked(self.where)
@@ -58,15 +49,7 @@ class LedgerTerms:
         return Ledger.in_memory(epsilon=limit.epsilon, delta=self.delta, unit=self.unit, order=limit.order)
 
     def open_or_make(self) -> Ledger:
-        """Return the ledger, making its file if there is none.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If the ledger has another budget or unit.
-        LedgerStorageError
-            If it can neither be opened nor made.
-        """
+        """Return the ledger, making its file if there is none; one of another budget or unit is refused."""
         if self.where is None or isinstance(self.where, Ledger) or Path(self.where).exists():
             return self.existing_or_trial()
         limit = self._limit()

@@ -24,19 +24,7 @@ _ARRAY: Any = np.ndarray
 
 
 def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
-    """Return one keyed hash per query, of its row, what stands beside it, and the context.
-
-    Parameters
-    ----------
-    key : bytes
-        The ledger's key.
-    context : dict
-        Plain values that all queries share: the mechanism.
-    rows : array of shape (queries, ...)
-        Public rows.
-    *beside : arrays of shape (queries, ...)
-        More public values that the answer depends on: the student's predictions.
-    """
+    """Return one keyed hash per query, of its row, what stands beside it, and the context."""
     prefix = canonical(context).encode()
     columns = [row_bytes(rows), *(row_bytes(column) for column in beside)]
     return [_keyed(key, b"query", prefix, *parts) for parts in zip(*columns, strict=True)]
@@ -65,11 +53,6 @@ def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     """Return one string of bytes per row, equal for rows with equal cells and for no others.
 
     A cell is spelled by its own value, whatever stands beside it, so that a row is the same in every batch.
-
-    Raises
-    ------
-    InvalidDataError
-        If a cell is neither a number, text, bytes, nothing (None), nor an array of these.
     """
     array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:

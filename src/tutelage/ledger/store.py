@@ -15,15 +15,10 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
-from tutelage.exceptions import (
-    LedgerError,
-    LedgerLockedError,
-    LedgerStorageError,
-    LedgerTamperedError,
-)
+from tutelage.exceptions import LedgerError, LedgerLockedError, LedgerStorageError, LedgerTamperedError
 from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Checkpoint, Entry, canonical
 
@@ -112,27 +107,29 @@ class Transaction:
 
     def version(self) -> int:
         """Return the format of the file."""
-        return self._run("PRAGMA user_version").fetchone()[0]
+        return self._one("PRAGMA user_version")
 
     def number_of_batch(self, batch: str) -> int | None:
         """Return the number of the reservation that was named `batch`."""
         begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
-        row = self._run("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", (len(begins), begins)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
-        row = self._run("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT hash FROM entries WHERE number = ?", number)
 
     def text_of(self, number: int) -> str | None:
         """Return the text of the entry `number`."""
-        row = self._run("SELECT text FROM entries WHERE number = ?", (number,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT text FROM entries WHERE number = ?", number)
 
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
-        return self._run("SELECT 1 FROM entries WHERE settles = ?", (number,)).fetchone() is not None
+        return self._one("SELECT 1 FROM entries WHERE settles = ?", number) is not None
+
+    def _one(self, query: str, *given: object) -> Any:
+        """Return the one value that a query finds, or None."""
+        row = self._run(query, given).fetchone()
+        return None if row is None else row[0]
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
@@ -158,8 +155,7 @@ class Transaction:
 
     def recall(self, query: bytes) -> str | None:
         """Return the stored answer of a query."""
-        row = self._run("SELECT labels FROM answers WHERE query = ?", (query,)).fetchone()
-        return None if row is None else row[0]
+        return self._one("SELECT labels FROM answers WHERE query = ?", query)
 
     def answers(self, reservation: int | None = None) -> Iterator[tuple[int, bytes, str]]:
         """Yield reservation, query and labels of every stored answer, or those of one reservation, by query hash."""
@@ -177,17 +173,7 @@ class Transaction:
 
 @final
 class Store:
-    """An open ledger file, or one in memory.
-
-    Parameters
-    ----------
-    path : path or None
-        The file; None for one in memory, which only this process can use.
-    timeout : float
-        Seconds to wait for another process that holds the file.
-    read_only : bool
-        Open it for reading only, which works on a read-only disk.
-    """
+    """An open ledger file, or one in memory."""
 
     def __init__(self, path: Path | None, *, timeout: float, read_only: bool = False) -> None:
         self.path = path
@@ -205,15 +191,7 @@ class Store:
 
     @classmethod
     def create(cls, path: Path | None, first: Entry, key: bytes, *, timeout: float) -> "Store":
-        """Make the file, readable by its owner only, with its first entry.
-
-        Raises
-        ------
-        FileExistsError
-            If there is a file at `path`.
-        LedgerStorageError
-            If it cannot be made.
-        """
+        """Make the file, readable by its owner only, with its first entry."""
         if path is None:
             store = cls(None, timeout=timeout)
             if store._memory is not None:

@@ -62,27 +62,20 @@ _HASH_BYTES = 32
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
 
-class Terms(NamedTuple):
-    """What a ledger was made with: its budget and the unit of privacy that it protects."""
-
-    filter: RenyiFilter
-    unit: PrivacyUnit
-
-
-def terms_of(opening: Entry, key: bytes) -> Terms:
-    """Return what the first entry says, once it is found to be possible and to name this key."""
+def terms_of(opening: Entry, key: bytes) -> tuple[RenyiFilter, PrivacyUnit]:
+    """Return the budget and whom it protects, once the first entry is found to be possible and to name this key."""
     content = opening.content
     try:
         unit = PrivacyUnit.from_dict(content["unit"])
-        found = Terms(RenyiFilter(content["epsilon"], content["delta"], content["order"]), unit)
+        limit = RenyiFilter(content["epsilon"], content["delta"], content["order"])
         capacity, commitment = _whole(content["capacity"]), content["key"]
     except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
         raise LedgerTamperedError("Entry 0 is not in the form in which entries are written.") from None
-    if not _SLACK <= capacity / found.filter.capacity <= 1 / _SLACK:
+    if not _SLACK <= capacity / limit.capacity <= 1 / _SLACK:
         raise LedgerTamperedError("The budget does not hold what its epsilon and delta allow.")
     if hashlib.sha256(key).hexdigest() != commitment:
         raise LedgerTamperedError("The ledger's key is not the one it was made with.")
-    return found
+    return limit, unit
 
 
 def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
@@ -97,8 +90,7 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         found_head |= entry.hash.hex() == head
     if not found_head:
         raise LedgerTamperedError(
-            "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
-            "ledger, or rewritten."
+            "The ledger does not hold the entry with that hash: it was cut off, rewritten, or replaced by another copy."
         )
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
@@ -165,26 +157,16 @@ class _Book:
     def _change(self, entry: Entry) -> int:
         """Return by how many grains the entry changes what is spent."""
         match entry.kind:
-            case Kind.OPENED:
-                return 0
-            case Kind.BOUND:
-                return self._bound(entry)
-            case Kind.PROPOSED:
-                return self._proposed(entry)
             case Kind.RESERVED:
                 return self._reserved(entry)
             case Kind.ANSWERED:
                 return self._answered(entry)
-
-    def _bound(self, entry: Entry) -> int:
-        if type(entry.content["fingerprint"]) is not str:
-            raise TypeError
-        return 0
-
-    def _proposed(self, entry: Entry) -> int:
-        if self.sums.asked or type(entry.content["proposal"]) is not dict:
-            raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
-        return 0
+            case Kind.BOUND if type(entry.content["fingerprint"]) is not str:
+                raise TypeError
+            case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
+                raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
+            case Kind.OPENED | Kind.BOUND | Kind.PROPOSED:
+                return 0
 
     def _reserved(self, entry: Entry) -> int:
         event = event_from_dict(entry.content["event"])

@@ -86,11 +86,6 @@ class Mechanism(ABC):
 
         A class with a `key_name` of its own is known by it, and by the settings that differ from their defaults, so
         that a later version can add a setting: defaults of such a class never change. Any other is known by its `repr`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a setting of a class with a `key_name` is no number and no mechanism, or if the `repr` tells no settings.
         """
         kind = type(self)
         if "key_name" in vars(kind):  # never an inherited one
@@ -132,13 +127,7 @@ class Mechanism(ABC):
         """
 
     def check(self, votes: VoteHistogram, predictions: FloatArray | None = None) -> None:
-        """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it.
-
-        Raises
-        ------
-        InvalidDataError
-            If the votes have the wrong shape, or predictions are missing, unwanted or no probabilities.
-        """
+        """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it."""
         name = type(self).__name__
         if votes.n_queries % self.votes_per_query:
             raise InvalidDataError(
@@ -164,7 +153,6 @@ class Mechanism(ABC):
 
 
 def _spelled(setting: object) -> str:
-    """Return the one spelling of a setting."""
     match setting:
         case Mechanism():
             return setting.key()

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import noise_scale, number_of_votes, probability
-from tutelage.events import Check, Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
+from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource
@@ -19,9 +18,39 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 
+@dataclass(frozen=True, slots=True)
+class _Checked(Mechanism):
+    _check: ClassVar[type[ConfidenceCheck | InteractiveCheck]]
+    threshold: float
+    sigma_threshold: float
+    sigma_vote: float
+
+    def __post_init__(self) -> None:
+        checks = ("threshold", number_of_votes), ("sigma_threshold", noise_scale), ("sigma_vote", noise_scale)
+        for name, check in checks:
+            object.__setattr__(self, name, check(getattr(self, name), name, type(self).__name__))
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return the most that one query can be: a check and an answer."""
+        check = self._check(self.threshold, self.sigma_threshold, n_classes, unit, simulated)
+        return Composed((check, NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)))
+
+    def _release(self, votes: VoteHistogram, offsets: IntArray, noise: NoiseSource) -> Release:
+        """Check every query, where max_j (n_j − o_j) + Z ≥ T in whole votes, and answer those that pass."""
+        drawn = noise.discrete_gaussian(self.sigma_threshold, (votes.n_queries,))
+        passed = (votes.counts - offsets).max(axis=1) + drawn >= np.ceil(self.threshold)
+        labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
+        counts = votes.counts[passed]
+        labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(self.sigma_vote, counts.shape))
+        one = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated)
+        times = votes.n_queries, int(passed.sum())  # what was run, so what is paid
+        happened = tuple(Repeated(part.event, ran) for part, ran in zip(one.flatten(), times, strict=True))
+        return Release(labels, Composed(happened), by_vote=passed)
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class ConfidentGNMax(Mechanism):
+class ConfidentGNMax(_Checked):
     """Answer as `GNMax` does, but only where the noisy plurality reaches a threshold; elsewhere abstain.
 
     Parameters
@@ -41,30 +70,17 @@ class ConfidentGNMax(Mechanism):
 
     key_name: ClassVar[str] = "confident:v1"
     noises_votes_as_given = shows_every_answer = True
-    threshold: float
-    sigma_threshold: float
-    sigma_vote: float
-
-    def __post_init__(self) -> None:
-        _check_fields(self)
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
-        """Return the most that one query can be: a check and an answer."""
-        check = ConfidenceCheck(self.threshold, self.sigma_threshold, n_classes, unit, simulated)
-        return Composed((check, NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)))
+    _check = ConfidenceCheck
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Check every query of `votes` and answer those that pass; calling again is another release and costs again."""
         self.check(votes, predictions)
-        passed = _passes(votes, np.zeros_like(votes.counts), self.threshold, self.sigma_threshold, noise)
-        labels = _answer_where(passed, votes, self.sigma_vote, noise)
-        check = ConfidenceCheck(self.threshold, self.sigma_threshold, votes.n_classes, votes.unit, noise.simulated)
-        return Release(labels, _as_it_happened(check, self.sigma_vote, passed), by_vote=passed)
+        return self._release(votes, np.zeros_like(votes.counts), noise)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class InteractiveGNMax(Mechanism):
+class InteractiveGNMax(_Checked):
     """Ask the teachers only where they may contradict the student; confirm the student where it is sure.
 
     Where the votes, less those that the student's prediction accounts for, reach a threshold under noise, the teachers
@@ -75,10 +91,8 @@ class InteractiveGNMax(Mechanism):
     ----------
     threshold : float
         T: votes that some class must have, under noise, beyond the student's prediction of them.
-    sigma_threshold : float
-        Parameter σ₁ of the noise of the check, in votes.
-    sigma_vote : float
-        Parameter σ₂ of the noise on each count of an answer, in votes.
+    sigma_threshold, sigma_vote : float
+        As for `ConfidentGNMax`.
     confidence : float
         The student's probability from which on its own class is confirmed, between 0 and 1.
 
@@ -90,13 +104,11 @@ class InteractiveGNMax(Mechanism):
 
     key_name: ClassVar[str] = "interactive:v1"
     noises_votes_as_given = shows_every_answer = True
-    threshold: float
-    sigma_threshold: float
-    sigma_vote: float
+    _check = InteractiveCheck
     confidence: float
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        _Checked.__post_init__(self)
         object.__setattr__(self, "confidence", probability(self.confidence, "confidence", "InteractiveGNMax"))
 
     @property
@@ -104,37 +116,14 @@ class InteractiveGNMax(Mechanism):
         """Whether `release` needs the student's predictions: it does."""
         return True
 
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
-        """Return the most that one query can be: a check and an answer."""
-        check = InteractiveCheck(self.threshold, self.sigma_threshold, n_classes, unit, simulated)
-        return Composed((check, NoisyArgmaxGaussian(self.sigma_vote, n_classes, unit, simulated)))
-
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Check every query of `votes` against the predictions and answer those that pass.
-
-        Parameters
-        ----------
-        votes : VoteHistogram
-            Private votes.
-        noise : NoiseSource
-            Where the noise comes from.
-        predictions : array of shape (queries, classes)
-            The student's predicted probabilities; each row sums to 1.
-
-        Raises
-        ------
-        InvalidDataError
-            If there is not one row of probabilities per query.
-        """
+        """Check every query of `votes` against the predictions, which are needed, and answer those that pass."""
         self.check(votes, predictions)
         student = np.asarray(predictions, dtype=np.float64)
-        offsets = self.offsets(student, votes.n_teachers)
-        passed = _passes(votes, offsets, self.threshold, self.sigma_threshold, noise)
-        labels = _answer_where(passed, votes, self.sigma_vote, noise)
-        confirmed = ~passed & (student.max(axis=1) > self.confidence)
-        labels[confirmed] = student[confirmed].argmax(axis=1)
-        check = InteractiveCheck(self.threshold, self.sigma_threshold, votes.n_classes, votes.unit, noise.simulated)
-        return Release(labels, _as_it_happened(check, self.sigma_vote, passed), by_vote=passed)
+        release = self._release(votes, self.offsets(student, votes.n_teachers), noise)
+        confirmed = ~release.voted & (student.max(axis=1) > self.confidence)
+        release.labels[confirmed] = student[confirmed].argmax(axis=1)
+        return release
 
     @staticmethod
     def offsets(predictions: FloatArray, n_teachers: int) -> IntArray:
@@ -143,31 +132,3 @@ class InteractiveGNMax(Mechanism):
         Whole votes, so that the check compares integers and rounding cannot depend on the votes.
         """
         return np.rint(n_teachers * np.asarray(predictions, dtype=np.float64)).astype(np.int64)
-
-
-def _check_fields(mechanism: ConfidentGNMax | InteractiveGNMax) -> None:
-    owner = type(mechanism).__name__
-    checks = ("threshold", number_of_votes), ("sigma_threshold", noise_scale), ("sigma_vote", noise_scale)
-    for name, check in checks:
-        object.__setattr__(mechanism, name, check(getattr(mechanism, name), name, owner))
-
-
-def _passes(
-    votes: VoteHistogram, offsets: IntArray, threshold: float, sigma: float, noise: NoiseSource
-) -> npt.NDArray[np.bool_]:
-    """Return where max_j (n_j − o_j) + Z ≥ T, in whole votes; shape (queries,)."""
-    drawn = noise.discrete_gaussian(sigma, (votes.n_queries,))
-    return (votes.counts - offsets).max(axis=1) + drawn >= np.ceil(threshold)
-
-
-def _answer_where(passed: npt.NDArray[np.bool_], votes: VoteHistogram, sigma: float, noise: NoiseSource) -> IntArray:
-    labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
-    counts = votes.counts[passed]
-    labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(sigma, counts.shape))
-    return labels
-
-
-def _as_it_happened(check: Check, sigma: float, passed: npt.NDArray[np.bool_]) -> Event:
-    """Return a check for every query and an answer for those that passed: what was run, so what is paid."""
-    answer = NoisyArgmaxGaussian(sigma, check.classes, check.unit, check.simulated)
-    return Composed((Repeated(check, len(passed)), Repeated(answer, int(passed.sum()))))

@@ -73,13 +73,7 @@ class MultiLabel(Mechanism):
             )
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every finding of every query once with fresh `noise`; calling again costs again.
-
-        Raises
-        ------
-        InvalidDataError
-            If the votes have other than two classes, or other than `n_findings` rows per query.
-        """
+        """Answer every finding of every query once with fresh `noise`; calling again costs again."""
         self.check(votes, predictions)
         released = self.mechanism.release(votes, noise)
         labels = released.labels.reshape(votes.n_queries // self.n_findings, self.n_findings)

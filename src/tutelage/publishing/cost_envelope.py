@@ -7,25 +7,18 @@ because a neighbour changes at most one ballot of every query.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn, final
+from typing import final
 
 import numpy as np
 from scipy import ndimage
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, argmax_bound, data_independent
-from tutelage.accounting.argmax_bound import (
-    Noise,
-    Positions,
-    divergence,
-    excess_at,
-    excess_of_one_count,
-    excess_of_two,
-)
+from tutelage.accounting.argmax_bound import Noise, Positions, divergence, excess_at, excess_of_one_count, excess_of_two
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
-from tutelage.exceptions import NotPublishableError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.privacy import PrivacyUnit, Private
 from tutelage.votes import VoteHistogram
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
@@ -40,23 +33,10 @@ _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
 
 @final
-class PrivateReach:
-    """How far an exact cost can move with the ballots, guarded: it depends on the votes, opened by `reveal()` only."""
+class PrivateReach(Private[FloatArray]):
+    """How far an exact cost can move with the ballots, guarded: `reveal()` alone opens the bounds U_0 …, in nats."""
 
-    __slots__ = ("_values",)
-
-    def __init__(self, values: FloatArray) -> None:
-        self._values = values
-
-    def reveal(self) -> FloatArray:
-        """Return the private bounds U_0 …, in nats, for the eyes of the data's owner only."""
-        return self._values
-
-    def __repr__(self) -> str:
-        return "PrivateReach(<depends on the private votes; `.reveal()` opens it for the data's owner>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("A PrivateReach cannot be stored: it depends on the private votes.")
+    __slots__ = ()
 
 
 def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
@@ -70,13 +50,6 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
         Rényi order λ > 1.
     steps : int
         Most changed teachers looked at.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no such bound is known for something that was released.
-    InvalidDataError
-        If something was added to the accountant without votes.
     """
     parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()]
     return PrivateReach(np.sum(parts, axis=0))
@@ -85,33 +58,7 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
 def reach(
     event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
 ) -> FloatArray:
-    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers.
-
-    Parameters
-    ----------
-    event : Event
-        What was done for each query: one noisy argmax or one check.
-    votes : VoteHistogram
-        Private votes, one row per query.
-    order : float
-        Rényi order λ > 1.
-    steps : int
-        Most changed teachers looked at.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck` only: the public offsets o_j, in votes.
-
-    Returns
-    -------
-    array of shape (steps + 1,)
-        Nats, private.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If no such bound is known for the event.
-    InvalidDataError
-        If event and votes do not fit each other.
-    """
+    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers."""
     ExactCosts(event, votes, offsets)  # the same rules for what fits what
     if not votes.n_queries:
         return np.zeros(steps + 1)
@@ -129,13 +76,17 @@ def _per_query(
     if isinstance(event, Check):
         noise = argmax_bound.gaussian_noise(event.sigma, order)
         if noise is not None:
-            needed, repeats = np.unique(_needed(event, votes, offsets), return_counts=True)
+            needed, repeats = np.unique(noise_to_pass(event, votes, offsets), return_counts=True)
             return check_reach(noise, order, needed, steps), repeats
     elif votes.n_classes == _TWO_CLASSES and votes.n_teachers <= _MOST_TEACHERS:
         rows, repeats = np.unique(votes.counts, axis=0, return_counts=True)
         return reach_of_two_classes(event, votes.n_teachers, votes.unit, rows, order, steps), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
-        noise = _argmax_noise(event, order)
+        noise = (
+            argmax_bound.laplace_noise(event.scale, order)
+            if isinstance(event, NoisyArgmaxLaplace)
+            else argmax_bound.gaussian_noise(event.sigma, order)
+        )
         if noise is not None:
             rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
             envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
@@ -146,14 +97,8 @@ def _per_query(
     )
 
 
-def _argmax_noise(event: NoisyArgmaxLaplace | NoisyArgmaxGaussian, order: float) -> argmax_bound.Noise | None:
-    if isinstance(event, NoisyArgmaxLaplace):
-        return argmax_bound.laplace_noise(event.scale, order)
-    return argmax_bound.gaussian_noise(event.sigma, order)
-
-
-def _needed(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
-    """Return the noise, in votes, from which on each check passes."""
+def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None) -> IntArray:
+    """Return the noise, in votes, from which on each check passes; private."""
     shift = 0.0 if offsets is None else offsets
     return (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
 
@@ -191,17 +136,7 @@ class Envelope:
 
 @lru_cache(maxsize=4)
 def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
-    """Return the monotone bounds for one noise and order.
-
-    Parameters
-    ----------
-    noise : Noise
-        Law of the noise on every count.
-    positions : Positions
-        `argmax_bound.positions_of(noise)`.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return the monotone bounds for one noise and order."""
     last = positions.last
     places = np.arange(last + 1)
     three = np.stack([excess_at(positions, np.full(last + 1, x), places, order) for x in places])
@@ -219,23 +154,7 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
 
 
 def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray:
-    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    envelope : Envelope
-        From `envelope_of`.
-    counts : integer array of shape (queries, classes)
-        Vote counts.
-    steps : int
-        Most changed ballots looked at.
-
-    Returns
-    -------
-    array of shape (queries, steps + 1)
-        Nats, private. Column j at a histogram is at most column j + 1 at its neighbours, and column 0 is at least the
-        exact cost, in both directions.
-    """
+    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     ordered = -np.sort(-counts, axis=1)
     blocks = [ordered[start : start + _ROWS_AT_ONCE] for start in range(0, len(ordered), _ROWS_AT_ONCE)]
     excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
@@ -243,19 +162,7 @@ def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray
 
 
 def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
-    """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    noise : Noise
-        Law of the noise on the largest count.
-    order : float
-        Rényi order λ > 1.
-    needed : integer array of shape (queries,)
-        Noise, in votes, that makes the check pass: ⌈threshold⌉ minus the largest count.
-    steps : int
-        Most changed ballots looked at.
-    """
+    """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
@@ -327,28 +234,7 @@ def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
 def reach_of_two_classes(
     event: Event, n_teachers: int, unit: PrivacyUnit, counts: IntArray, order: float, steps: int
 ) -> FloatArray:
-    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1).
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax on two classes.
-    n_teachers : int
-        Ballots in all; those that are no vote are abstentions.
-    unit : PrivacyUnit
-        What moves one ballot.
-    counts : integer array of shape (queries, 2)
-        Vote counts.
-    order : float
-        Rényi order λ > 1.
-    steps : int
-        Most changed ballots looked at.
-
-    Returns
-    -------
-    array of shape (queries, steps + 1)
-        Nats, private. Column 0 is the exact cost, where both classes have votes to lose.
-    """
+    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     by_gap = _exact_by_gap(event, n_teachers, unit, order)
     at = counts[:, 0] - counts[:, 1] + n_teachers
     widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1

@@ -35,7 +35,8 @@ def proved_card(card: PrivacyCard, where: str, history: History | None = None) -
         _check_budget_of(card, where, paying)
         _check_paid(card, where, paying)
     _check_budget(card, where)
-    _check_alone(card, where)
+    if card.alone is not None and not card.covers_ledger:  # beside it must be the ε of everything in the ledger
+        raise _disagreement(where, "ε", card.epsilon.epsilon, card.budget["budget"], "its budget")
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
         if cost is not None:
             _check_cost(card, cost, name, where)
@@ -122,12 +123,6 @@ def _check_budget_of(card: PrivacyCard, where: str, history: History) -> None:
         same = isclose(stated, right, rel_tol=SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
         if not same:
             raise _disagreement(where, f"`{name}` of the budget", stated, right, "its ledger")
-
-
-def _check_alone(card: PrivacyCard, where: str) -> None:
-    """Refuse a card that has an ε of its release alone, and beside it not that of everything in the ledger."""
-    if card.alone is not None and not card.covers_ledger:
-        raise _disagreement(where, "ε", card.epsilon.epsilon, card.budget["budget"], "its budget")
 
 
 def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
@@ -231,7 +226,8 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
     refusal = InvalidDataError(
         f"{where} states what other numbers of queries would cost, and its event has no queries."
     )
-    for one in _ones(card.event) if paying is None else _asked(paying):
+    last_first = () if paying is None else dict.fromkeys(charge.event for charge in reversed(paying.asked))
+    for one in _ones(card.event) if paying is None else last_first:
         try:
             for point in card.frontier:
                 proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
@@ -274,11 +270,6 @@ def _ones(event: Event) -> Iterator[Event]:
         yield answer if check is None else Composed((check, answer))
     if len(checks) and len(answers) > 1:
         yield from answers
-
-
-def _asked(history: History) -> Iterator[Event]:
-    """Return what one query was at most, the last batch first."""
-    yield from dict.fromkeys(charge.event for charge in reversed(history.asked))
 
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:

@@ -29,7 +29,6 @@ PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, 
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
-_NO_PROPOSAL = "A Proposal could not be read: the text is not one that was written."
 _LEVELS = 96  # changed teachers looked at; a test is over long before
 _ORDERS = (0.5, 200.0)  # least and largest λ − 1
 _CERTAINLY_FOLLOWED = 0.0  # log(λ − 1) up to which a refusal is about the event and not the order
@@ -54,11 +53,6 @@ class Proposal:
         Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰; one more than `caps`. The last must be below δ/10.
     unit : PrivacyUnit
         What changes one teacher.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the numbers are no proposal.
     """
 
     delta: float
@@ -113,12 +107,9 @@ class Proposal:
         return PublicationTest(self.chances, self.delta, self.unit, simulated)
 
     def shortfall(self, reach: FloatArray) -> int:
-        """Return by how many teachers the cost misses what was proposed; private, and moved by one teacher by one.
+        """Return by how many teachers the cost, by its `reach` U_0, U_1, …, misses what was proposed.
 
-        Parameters
-        ----------
-        reach : array of shape (levels, …)
-            U_0, U_1, …, at least as many as there are caps; private.
+        Private, and moved by one teacher by one. There are at least as many U as caps.
         """
         # s is the least with U_j ≤ cap_{j+s} for all j; caps do not fall, so each U_j asks for the first cap above it.
         needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
@@ -138,13 +129,7 @@ class Proposal:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the proposal that `as_dict` was written of; its ε is proved anew.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the text is of no proposal.
-        """
+        """Return the proposal that `as_dict` was written of; its ε is proved anew."""
         caps: list[float]
         chances: list[int]
         try:
@@ -152,30 +137,17 @@ class Proposal:
             unit = PrivacyUnit.from_dict(fields["unit"])
             delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
             plain = type(caps) is list and type(chances) is list and fields["format"] == FORMAT
-            plain = plain and all(type(number) is float for number in (delta, order, *caps))
+            if not (plain and all(type(number) is float for number in (delta, order, *caps))):
+                raise TypeError
         except InvalidDataError as error:
             raise InvalidParameterError(f"A Proposal could not be read: {error}") from None
         except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
-            raise InvalidParameterError(_NO_PROPOSAL) from None
-        if not plain:
-            raise InvalidParameterError(_NO_PROPOSAL)
+            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.") from None
         return cls(delta=delta, order=order, caps=tuple(caps), chances=tuple(chances), unit=unit)
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
-    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none.
-
-    Parameters
-    ----------
-    caps : array of shape (levels,)
-        Allowed cost within 0, 1, … changed teachers, in nats.
-    order : float
-        Rényi order λ > 1.
-    delta : float
-        δ of the whole claim.
-    refusal : float
-        Chance to refuse although the cost is as proposed.
-    """
+    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none."""
     low, high = 0.0, 1.0
     while (found := _falling(caps, order, delta, refusal, high)) is None:
         low, high = high, 2 * high
@@ -237,14 +209,8 @@ def propose(
     Returns
     -------
     Proposal
-        Its `epsilon` is what will be published if the private votes pass.
-
-    Raises
-    ------
-    NothingToGainError
-        If no ε below the data-independent one can be proposed.
-    UnsupportedEventError
-        If the costs of something released cannot be bounded around the votes.
+        Its `epsilon` is what will be published if the private votes pass. If none is below the data-independent one,
+        `NothingToGainError` is raised.
     """
     probability(delta, "delta", "propose")
     number_between(margin, 1, 1e6, "margin", "propose")

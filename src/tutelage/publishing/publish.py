@@ -1,7 +1,6 @@
 """Publish an ε that rests on the votes: tested or noised, as chosen on public votes before anyone saw these."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import NamedTuple, final
 
@@ -9,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.events import Composed, Event, PublicationTest
+from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError, NothingToGainError, UnsupportedEventError
 from tutelage.ledger import Ledger
+from tutelage.ledger.history import Published
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
@@ -27,6 +27,7 @@ from tutelage.publishing.recording import (
 from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
 from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
+Road = Proposal | SmoothPlan
 _TESTED_METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
     "this outcome, test included"
@@ -87,12 +88,11 @@ def publish_epsilon(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has no room for the test. Nothing was spent or drawn.
+    BudgetExceededError, PublicationsExhaustedError
+        If the budget has no room for the test, or the ledger's δ none for that of the proposal beside those of earlier
+        publications. Nothing was spent or drawn.
     InvalidDataError
         If something was added to the accountant without votes, or `queries` is empty.
-    PublicationsExhaustedError
-        If the ledger's δ has no room for that of the proposal beside those of earlier publications.
     LedgerMismatchError
         If what was released is not what the ledger paid for, also where the test is remembered and labels were released
         since; if the ledger does not hold the proposal, or it protects another unit.
@@ -101,15 +101,15 @@ def publish_epsilon(
     """
     noise = known_noise(noise, "publish_epsilon")
     asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    passed = ledger.recall([asked.query]).get(asked.query)
+    passed = _recalled(asked, ledger)
     if passed is None:
-        history = ledger.history()
-        check_recorded(proposal, history)
-        check_covered(accounted_in(released), history)
+        _check_chargeable(proposal, released, ledger)
         reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        passed = (drawn_once(ledger, asked.test, asked.query, lambda: int(noise.happens(chance))),)
-    return _covering(asked, bool(passed[0]), released, ledger, proposal)
+        passed = drawn_once(ledger, asked.event, asked.query, lambda: int(noise.happens(chance)))
+    return publication_of(
+        proposal, bool(passed), asked.labels, asked.event, _earlier(asked, released, ledger), ledger.delta
+    )
 
 
 def recalled_publication(
@@ -121,52 +121,57 @@ def recalled_publication(
     ----------
     released, ledger, proposal, queries, question
         As for `publish_epsilon`.
-
-    Raises
-    ------
-    LedgerMismatchError
-        If the ledger paid for labels that the test was not about.
     """
     asked = _asked(released, ledger, proposal, queries, question, simulated=False)
-    passed = ledger.recall([asked.query]).get(asked.query)
-    return None if passed is None else _covering(asked, bool(passed[0]), released, ledger, proposal)
+    passed = _recalled(asked, ledger)
+    if passed is None:
+        return None
+    return publication_of(
+        proposal, bool(passed), asked.labels, asked.event, _earlier(asked, released, ledger), ledger.delta
+    )
 
 
 class _Asked(NamedTuple):
-    """What was released, the test as it is charged, and what it is remembered by; all of it public."""
+    """What was released, the publication as it is charged, and what it is remembered by; all of it public."""
 
     labels: Composed
-    test: PublicationTest
+    event: Published
     query: bytes
 
 
 def _asked(
-    released: Accountant,
-    ledger: Ledger,
-    proposal: Proposal,
-    queries: npt.ArrayLike,
-    question: str,
-    *,
-    simulated: bool,
+    released: Accountant, ledger: Ledger, road: Road, queries: npt.ArrayLike, question: str, *, simulated: bool
 ) -> _Asked:
-    labels = released.charged()
-    if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
-        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Propose again.")
-    test = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
-    about = {"proposal": proposal.as_dict(), "event": test.as_dict(), "released": labels.as_dict()}
-    return _Asked(labels, test, publication_key(ledger, {**about, "question": question}, queries))
+    labels, kind = released.charged(), "proposal" if isinstance(road, Proposal) else "plan"
+    if {part.event.unit for part in labels.flatten()} != {road.unit}:
+        raise LedgerMismatchError(f"The {kind} and what was released have different units of privacy. Make a new one.")
+    event = road.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
+    about = {kind: road.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
+    return _Asked(labels, event, publication_key(ledger, about, queries))
 
 
-def _covering(asked: _Asked, passed: bool, released: Accountant, ledger: Ledger, proposal: Proposal) -> Publication:
-    """Return what is claimed of a test that was drawn, once it is found to cover what the ledger paid for by now."""
+def _recalled(asked: _Asked, ledger: Ledger) -> int | None:
+    """Return what a publication came to if it was drawn before."""
+    remembered = ledger.recall([asked.query])
+    return remembered[asked.query][0] if remembered else None
+
+
+def _check_chargeable(road: Road, released: Accountant, ledger: Ledger) -> None:
+    """Refuse what was not recorded in advance, or does not cover what the ledger paid for."""
+    history = ledger.history()
+    check_recorded(road, history)
+    check_covered(accounted_in(released), history)
+
+
+def _earlier(asked: _Asked, released: Accountant, ledger: Ledger) -> tuple[Published, ...]:
+    """Return the other publications, once one that was drawn is found to cover what the ledger paid for by now."""
     history = ledger.history()
     check_covered(accounted_in(released), history)
-    earlier = all_but(history.publications, asked.test)
-    return publication_of(proposal, passed, asked.labels, asked.test, earlier, ledger.delta)
+    return all_but(history.publications, asked.event)
 
 
 def publication_of(
-    proposal: Proposal, passed: bool, labels: Event, test: PublicationTest, earlier: tuple[Event, ...], delta: float
+    proposal: Proposal, passed: bool, labels: Event, test: Event, earlier: tuple[Event, ...], delta: float
 ) -> Publication:
     """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
@@ -184,8 +189,11 @@ def publication_of(
 
 def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
-    before = data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0] if earlier else 0.0
-    return proposal.epsilon + float(before)
+    return proposal.epsilon + _cost_of(earlier, proposal.order)
+
+
+def _cost_of(earlier: tuple[Event, ...], order: float) -> float:
+    return float(data_independent.rdp(Composed(earlier), np.array([order])).values[0]) if earlier else 0.0
 
 
 _NOISED_METHOD = (
@@ -203,10 +211,8 @@ class SmoothedPublication:
     ----------
     released : int
         The noised cost, in steps of the plan's grid; it may be negative.
-    epsilon : PublicEpsilon
-        What may be claimed for this outcome, at most what holds for any votes.
-    data_independent : PublicEpsilon
-        What holds for any votes and any outcome, the release included; always to be shown beside the other.
+    epsilon, data_independent : PublicEpsilon
+        As for `Publication`.
     """
 
     released: int
@@ -230,54 +236,31 @@ def publish_smoothed(
 
     Parameters
     ----------
-    released : Accountant
-        What was released, with the private votes: `LabelingSession.accountant`.
-        One filled by hand must hold the very counts that noise was added to, or what is published is false.
-    ledger : Ledger
-        The ledger that paid for it.
+    released, ledger, queries, question, noise
+        As for `publish_epsilon`, which also says what is raised.
     plan : SmoothPlan
         From `plan_smooth_release` on public votes, recorded in the ledger (`record`) before the labels were asked.
-    queries : array of shape (queries, ...)
-        The public rows that were asked, in that order: what the publication is remembered by, beside the plan and the
-        events. Nothing private may decide whether a publication is remembered.
-    question : str, optional
-        What was voted on, as in `LabelingSession`.
-    noise : NoiseSource, optional
-        `SystemNoise()` by default.
 
     Raises
     ------
     InvalidParameterError
         If the plan is for fewer releases than there were. Nothing was spent or drawn.
-    BudgetExceededError
-        If the budget has no room for the release. Nothing was spent or drawn.
-    LedgerMismatchError
-        If votes, plan and ledger are not about the same unit of privacy; if what was released is not what the ledger
-        paid for, also where the release is remembered and labels were released since; if the ledger does not hold the
-        plan.
     UnsupportedEventError
         If the papers have no bound for something released, or no budget like this one could pay for the release.
-    InvalidDataError
-        If something was added to the accountant without votes, or `queries` is empty.
     """
     noise = known_noise(noise, "publish_smoothed")
-    labels = released.charged()
-    if {part.event.unit for part in labels.flatten()} != {plan.unit}:
-        raise LedgerMismatchError("The plan and what was released have different units of privacy. Plan again.")
-    _check_covered(released, plan)
-    event = plan.event(simulated=noise.simulated or labels.is_simulated or ledger.state().simulated)
-    about = {"plan": plan.as_dict(), "event": event.as_dict(), "released": labels.as_dict(), "question": question}
-    query = publication_key(ledger, about, queries)
-    remembered = ledger.recall([query]).get(query)
-    if remembered is None:
-        history = ledger.history()
-        check_recorded(plan, history)
-        check_covered(accounted_in(released), history)
+    asked = _asked(released, ledger, plan, queries, question, simulated=noise.simulated)
+    if most_sensitive(released, plan.order) > plan.most * (1 + 1e-9):
+        raise InvalidParameterError(
+            "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
+            "Publish the data-independent epsilon; next time, plan for the most that may be released."
+        )
+    noised = _recalled(asked, ledger)
+    if noised is None:
+        _check_chargeable(plan, released, ledger)
         costs = SmoothCosts(released, plan.order)  # before anything is spent: it may be refused
-        remembered = (drawn_once(ledger, event, query, lambda: _noised(costs, plan, noise)),)
-    history = ledger.history()  # newer than the release
-    check_covered(accounted_in(released), history)
-    return _claimed(remembered[0], plan, labels, event, all_but(history.publications, event), ledger.delta)
+        noised = drawn_once(ledger, asked.event, asked.query, lambda: _noised(costs, plan, noise))
+    return _claimed(noised, plan, asked, _earlier(asked, released, ledger), ledger.delta)
 
 
 def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
@@ -288,36 +271,18 @@ def _noised(costs: SmoothCosts, plan: SmoothPlan, noise: NoiseSource) -> int:
 
 
 def _claimed(
-    noised: int, plan: SmoothPlan, labels: Event, event: Event, earlier: tuple[Event, ...], delta: float
+    noised: int, plan: SmoothPlan, asked: _Asked, earlier: tuple[Event, ...], delta: float
 ) -> SmoothedPublication:
-    whole = Composed((labels, event, *earlier))
-    independent = data_independent.epsilon(whole, delta)
-    before = float(data_independent.rdp(Composed(earlier), np.array([plan.order])).values[0]) if earlier else 0.0
+    whole = Composed((asked.labels, asked.event, *earlier))
+    epsilon = plan.epsilon(noised, _cost_of(earlier, plan.order))
+    otherwise = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
+    method = f"{otherwise.method}; a noised cost was drawn and came out larger"
     claims = [
-        PublicEpsilon(
-            plan.epsilon(noised, before), delta, plan.unit, _NOISED_METHOD, plan.order, whole.is_simulated, True
-        ),
-        _otherwise(whole, plan, delta),
+        PublicEpsilon(epsilon, delta, plan.unit, _NOISED_METHOD, plan.order, whole.is_simulated, True),
+        replace(otherwise, delta=delta, method=method),
     ]
+    independent = data_independent.epsilon(whole, delta)
     return SmoothedPublication(noised, min(claims, key=lambda claim: claim.epsilon), independent)
-
-
-def _otherwise(whole: Event, plan: SmoothPlan, delta: float) -> PublicEpsilon:
-    """Return what is claimed where the noised cost comes out larger than what holds for any votes."""
-    found = data_independent.epsilon(whole, (1 - CLAIMED) * plan.delta)
-    method = f"{found.method}; a noised cost was drawn and came out larger"
-    return PublicEpsilon(found.epsilon, delta, plan.unit, method, found.order, whole.is_simulated)
-
-
-def _check_covered(released: Accountant, plan: SmoothPlan) -> None:
-    if most_sensitive(released, plan.order) > plan.most * (1 + 1e-9):
-        raise InvalidParameterError(
-            "`plan` was made for fewer or other releases than there were, so that its noise might be too little. "
-            "Publish the data-independent epsilon; next time, plan for the most that may be released."
-        )
-
-
-Road = Proposal | SmoothPlan
 
 
 def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> Road:
@@ -335,20 +300,14 @@ def choose_release(proxy: Accountant, delta: float, *, ledger_order: float | Non
     Returns
     -------
     Proposal or SmoothPlan
-        To be passed to `tutelage.publishing.publish` after the release.
-
-    Raises
-    ------
-    NothingToGainError
-        If neither would publish less than the data-independent ε: publish that one.
-    UnsupportedEventError
-        If neither knows a bound for something that is planned.
+        To be passed to `tutelage.publishing.publish` after the release. If neither would publish less than the
+        data-independent ε, `NothingToGainError` is raised: publish that one.
     """
     found: list[tuple[float, Road]] = []
     refusals: list[NothingToGainError | UnsupportedEventError] = []
-    for road in (_planned_tested, partial(_planned_noised, ledger_order=ledger_order)):
+    for planned in (_planned_tested, _planned_noised):
         try:
-            found.append(road(proxy, delta))
+            found.append(planned(proxy, delta, ledger_order))
         except (NothingToGainError, UnsupportedEventError) as refusal:
             refusals.append(refusal)
     if not found:
@@ -369,30 +328,17 @@ def publish(
 
     Parameters
     ----------
-    released : Accountant
-        What was released, with the private votes behind it.
-    ledger : Ledger
-        The ledger that paid for it, and pays for this.
+    released, ledger, queries, question, noise
+        As for `publish_epsilon`.
     road : Proposal or SmoothPlan
         From `choose_release`, `propose` or `plan_smooth_release` on public votes.
-    queries : array of shape (queries, ...)
-        The public rows that were asked, in that order.
-    question : str, optional
-        What was voted on, as in `LabelingSession`.
-    noise : NoiseSource, optional
-        `SystemNoise()` by default.
-
-    Raises
-    ------
-    TutelageError
-        What `publish_epsilon` and `publish_smoothed` raise.
     """
     if isinstance(road, Proposal):
         return publish_epsilon(released, ledger, road, queries, question=question, noise=noise)
     return publish_smoothed(released, ledger, road, queries, question=question, noise=noise)
 
 
-def _planned_tested(proxy: Accountant, delta: float) -> tuple[float, Road]:
+def _planned_tested(proxy: Accountant, delta: float, _ledger_order: float | None) -> tuple[float, Road]:
     proposal = propose(proxy, delta)
     return proposal.epsilon, proposal
 

@@ -70,14 +70,10 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
     road : Proposal or SmoothPlan
         From `propose`, `plan_smooth_release` or `choose_release` on public votes.
     ledger : Ledger
-        Nothing was asked through it yet.
+        Nothing was asked through it yet, or `LateProposalError` is raised.
 
     Raises
     ------
-    LateProposalError
-        If a label of the ledger was reserved before.
-    LedgerMismatchError
-        If the proposal and the ledger have different units of privacy.
     PublicationsExhaustedError
         If the ledger's δ has no room for that of the proposal; where proposals of several orders are recorded, for
         those of all of them, drawn or not, since labels may decide which is.

@@ -64,11 +64,6 @@ class SmoothPlan:
         What the smooth sensitivity is raised to where it is smaller, and what it cannot exceed, in nats.
     unit : PrivacyUnit
         What changes one teacher.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the numbers are no plan: smoothness and order too large for each other, most of them.
     """
 
     delta: float
@@ -106,12 +101,7 @@ class SmoothPlan:
     def epsilon(self, released: int, before: float = 0.0) -> float:
         """Return the ε that a released whole number is worth, labels and release together.
 
-        Parameters
-        ----------
-        released : int
-            Noised cost, in steps of `grid`.
-        before : float
-            Rényi cost at `order` of what else was published, in nats.
+        `before` is the Rényi cost at `order` of what else was published, in nats.
         """
         cost = max(0.0, released * self.grid) + self.margin.fixed + before
         found = RenyiCurve(np.array([self.order]), np.array([cost])).to_epsilon(CLAIMED * self.delta)
@@ -132,6 +122,8 @@ class SmoothPlan:
 def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> SmoothPlan:
     """Return a plan under which votes like the public ones would have about the smallest ε to publish.
 
+    If that is not below the data-independent ε, `NothingToGainError` is raised.
+
     Parameters
     ----------
     proxy : Accountant
@@ -141,13 +133,6 @@ def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float 
         δ of the whole claim, in (0, 1).
     ledger_order : float, optional
         Rényi order at which the ledger keeps its limit, `LedgerState.order`: the release is then one that it can hold.
-
-    Raises
-    ------
-    NothingToGainError
-        If votes like these would not publish less than the data-independent ε.
-    UnsupportedEventError
-        If the papers have no bound for something that is planned.
     """
     probability(delta, "delta", "plan_smooth_release")
     published = proxy.data_independent(delta)
@@ -160,18 +145,13 @@ def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float 
         raise NothingToGainError(
             f"Votes like these bear no smaller epsilon than the data-independent one, {published}. Publish that one."
         )
-    return min(found, key=lambda candidate: candidate.weight).plan
-
-
-class _Candidate(NamedTuple):
-    weight: float
-    plan: SmoothPlan
+    return min(found, key=lambda candidate: candidate[0])[1]
 
 
 def _best_at(
     proxy: Accountant, order: float, delta: float, ledger_order: float, published: PublicEpsilon
-) -> _Candidate | None:
-    """Return the best plan at one order, if it is expected to publish less than the data-independent ε."""
+) -> tuple[float, SmoothPlan] | None:
+    """Return the best plan at one order and its weight, if it is to publish less than the data-independent ε."""
     costs, most = SmoothCosts(proxy, order), most_sensitive(proxy, order)
     bare = float(RenyiCurve(np.array([order]), np.array([costs.cost()])).at(CLAIMED * delta)[0])
     best, at = None, np.array([ledger_order])
@@ -180,7 +160,7 @@ def _best_at(
         for noise in _NOISE.tolist():
             margin = margin_of(order, smoothness, noise)
             epsilon = bare + margin.of(noise * sensitivity) + margin.fixed
-            if epsilon >= published.epsilon or (best is not None and epsilon >= best.weight):
+            if epsilon >= published.epsilon or (best is not None and epsilon >= best[0]):
                 continue
             least = _LEAST_SHARE * sensitivity
             plan = SmoothPlan(
@@ -193,29 +173,14 @@ def _best_at(
                 unit=published.unit,
             )
             weight = epsilon + _LEDGER_WEIGHT * float(data_independent.rdp(plan.event(), at).values[0])
-            if best is None or weight < best.weight:
-                best = _Candidate(weight, plan)
+            if best is None or weight < best[0]:
+                best = weight, plan
     return best
 
 
 @lru_cache(maxsize=1024)
 def margin_of(order: float, smoothness: float, noise: float) -> Margin:
-    """Return what has to be added to a noised cost for its value to bound the cost of labels and release.
-
-    Parameters
-    ----------
-    order : float
-        Rényi order λ > 1.
-    smoothness : float
-        Smoothness β of the sensitivity.
-    noise : float
-        Standard deviation of the noise, as a multiple of the smooth sensitivity.
-
-    Returns
-    -------
-    Margin
-        Infinite where order and smoothness are too large for each other.
-    """
+    """Return what has to be added to a noised cost for its value to bound the cost of labels and release."""
     moment, shift = order - 1, 1 / noise + _ROUNDING
     none = Margin(inf, inf, inf)
     # square = μ/2 + 2λ sinh²(β)·square²

@@ -17,6 +17,7 @@ from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
+from tutelage.publishing.cost_envelope import noise_to_pass
 from tutelage.votes import VoteHistogram
 
 LEAST = -60.0  # log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote
@@ -32,36 +33,18 @@ _ROUNDING = 1e-12  # nats per query: above the rounding of either theorem, so th
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """Probability that the noise against the plurality reaches d votes.
+    """Probability that the noise against the plurality reaches d votes."""
 
-    Parameters
-    ----------
-    reach : int
-        Largest d that is told apart.
-    log : array of shape (2·reach + 1,)
-        log P(noise ≥ d) for d = −reach … reach.
-    moves : int
-        How far one changed ballot moves d: 2 for the gap between two counts, 1 for the largest count.
-    """
-
-    reach: int
-    log: FloatArray
-    moves: int
+    reach: int  # the largest d that is told apart
+    log: FloatArray  # log P(noise ≥ d) for d = −reach … reach
+    moves: int  # how far one ballot moves d: 2 for the gap between two counts, 1 for the largest count
 
     def at_least(self, needed: IntArray) -> FloatArray:
         """Return an upper bound on log P(noise ≥ needed)."""
         return self.log[np.clip(needed, -self.reach, self.reach) + self.reach]
 
     def after_one_ballot(self, log_q: FloatArray, terms: int) -> FloatArray:
-        """Return the most that log q can be once a ballot changed, given that q is a sum of `terms` such tails.
-
-        Parameters
-        ----------
-        log_q : array
-            Natural log of the sum of tails before.
-        terms : int
-            How many tails are summed: the classes other than the plurality, or 1 for a check.
-        """
+        """Return the most that log q can be once a ballot changed, given that q is a sum of `terms` such tails."""
         tail = np.exp(self.log[::-1])
         moved = np.concatenate([tail[self.moves :], np.ones(self.moves)])
         with np.errstate(divide="ignore"):
@@ -76,26 +59,10 @@ class Needed(NamedTuple):
 
 
 def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None = None) -> Needed:
-    """Return what the noise of each query must reach for another outcome than the likeliest.
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax or check.
-    votes : VoteHistogram
-        Private votes.
-    offsets : array of shape (queries, classes), optional
-        For `InteractiveCheck`: the public offsets o_j, in votes.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event, or its noise is too wide to be tabulated.
-    """
+    """Return what the noise of each query must reach for another outcome than the likeliest."""
     tail = tail_of(event)
     if isinstance(event, Check):
-        shift = 0.0 if offsets is None else offsets
-        passes = (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
+        passes = noise_to_pass(event, votes, offsets)
         return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"
     behind, wins_ties = pate2017.gaps(votes)
     return Needed(behind.astype(np.int64) + ~wins_ties, tail)
@@ -103,16 +70,13 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
 
 @lru_cache(maxsize=16)
 def tail_of(event: Event) -> Tail:
-    """Return the law of the noise that stands between the likeliest outcome and another.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event, or its noise is too wide to be tabulated.
-    """
+    """Return the law of the noise that stands between the likeliest outcome and another."""
     match event:
         case NoisyArgmaxLaplace(scale=scale) if scale <= _WIDEST:
-            return _laplace_difference(scale)
+            # The tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md.
+            reach = ceil(_LAPLACE_REACH * scale) + 1
+            log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+            return _of_upper_half(reach, log[:1], log[1:], 2)
         case NoisyArgmaxGaussian(sigma=sigma) if sigma <= _WIDEST:
             half = np.arange(-ceil(12 * sigma) - 1, ceil(12 * sigma) + 2)
             parity = [float(np.exp(-(((half + shift) / sigma) ** 2)).sum()) for shift in (0.0, 0.5)]
@@ -129,13 +93,6 @@ def unsupported(event: Event) -> UnsupportedEventError:
         f"No smooth sensitivity of this {type(event).__name__} is known: the papers have no bound for it, or its noise "
         f"is wider than {_WIDEST:g} votes. Publish the data-independent epsilon."
     )
-
-
-def _laplace_difference(scale: float) -> Tail:
-    """Return the tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md."""
-    reach = ceil(_LAPLACE_REACH * scale) + 1
-    log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
-    return _of_upper_half(reach, log[:1], log[1:], 2)
 
 
 def _gaussian(sigma: float, moves: int, parity: list[float]) -> Tail:
@@ -167,21 +124,10 @@ class CostTable:
 
 @lru_cache(maxsize=64)
 def cost_table(event: Event, order: float) -> CostTable:
-    """Return the tables of one event at one Rényi order; they depend on public parameters only.
-
-    Parameters
-    ----------
-    event : Event
-        One noisy argmax or check.
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for the event.
-    """
-    tail, terms = tail_of(event), _terms(event)
+    """Return the tables of one event at one Rényi order; they depend on public parameters only."""
+    tail = tail_of(event)
+    # q is the sum of the tails of all other classes, or of the one other outcome of a check.
+    terms = event.classes - 1 if isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian) else 1
     most = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
     # A theorem that holds for every q̃ ≥ q gives the smallest of its values from q upward: made monotone from the right.
     cost = np.minimum(_by_theorem(event, np.minimum(_GRID + _SLACK, 0.0), order) + _ROUNDING, most)
@@ -198,22 +144,7 @@ def cell(log_q: FloatArray) -> IntArray:
 
 @final
 class SmoothCosts:
-    """The private cost of everything released at one Rényi order, and what it could be within j changed teachers.
-
-    Parameters
-    ----------
-    released : Accountant
-        What was released, with the private votes.
-    order : float
-        Rényi order λ > 1.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If the papers have no bound for something that was released.
-    InvalidDataError
-        If something was added without votes.
-    """
+    """The private cost of everything released at one Rényi order, and what it could be within j changed teachers."""
 
     __slots__ = ("_cost", "_sensitivities")
 
@@ -236,13 +167,7 @@ class SmoothCosts:
         return self._sensitivities
 
     def smooth_sensitivity(self, beta: float) -> float:
-        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β.
-
-        Parameters
-        ----------
-        beta : float
-            Smoothness β > 0.
-        """
+        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β."""
         discount = np.exp(-beta * (1 - _SLACK) * np.arange(len(self._sensitivities)))
         return float(np.max(discount * self._sensitivities))
 
@@ -254,15 +179,7 @@ class SmoothCosts:
 
 
 def most_sensitive(released: Accountant, order: float) -> float:
-    """Return the largest sensitivity that any votes on the releases could have, in nats; public.
-
-    Parameters
-    ----------
-    released : Accountant
-        What was released.
-    order : float
-        Rényi order λ > 1.
-    """
+    """Return the largest sensitivity that any votes on the releases could have, in nats; public."""
     parts = released.charged().flatten()
     return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
 
@@ -283,7 +200,6 @@ def _costs_of(event: Event, votes: VoteHistogram, offsets: FloatArray | None, or
 
 
 def _log_sum(log_tails: FloatArray) -> FloatArray:
-    """Return the log of the sum of each row, at most 0."""
     return np.minimum(np.logaddexp.reduce(log_tails, axis=1), 0.0)
 
 
@@ -299,8 +215,3 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
             return pate2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
         case _:
             raise unsupported(event)
-
-
-def _terms(event: Event) -> int:
-    """Return how many tails q is a sum of: the other classes, or the one other outcome of a check."""
-    return event.classes - 1 if isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian) else 1

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidParameterError
 from tutelage.mechanisms.local.randomizers import ClassResponse, KRandomizedResponse, LocalGaussian, LocalMechanism
 
@@ -52,8 +52,6 @@ def decode(
 
     Raises
     ------
-    InvalidBallotError
-        If the reports cannot come from the mechanism.
     InvalidParameterError
         If the decoder is none for this mechanism, or is plurality where it elects the wrong class even of a unanimous
         vote, however many entities there are.
@@ -84,20 +82,8 @@ def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
         Outcome per entity and query, or −1.
     outcomes : int
         Number of outcomes: columns of the channel.
-
-    Raises
-    ------
-    InvalidBallotError
-        If a report is none of these.
     """
-    reports = np.asarray(reports)
-    if reports.ndim != 2 or not np.issubdtype(reports.dtype, np.integer):
-        raise InvalidBallotError(
-            "`reports` must be an integer array of shape (entities, queries). "
-            f"Got {reports.dtype} of shape {reports.shape}."
-        )
-    if reports.size and (reports.min() < ABSTAIN or reports.max() >= outcomes):
-        raise InvalidBallotError(f"A report must be {ABSTAIN} (not taking part) or an integer below {outcomes}.")
+    reports = ballots_between(reports, outcomes, "`reports`", "(entities, queries)")
     queries: int = reports.shape[1]
     places = reports.astype(np.int64) + np.arange(queries) * outcomes
     return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(queries, outcomes)
@@ -121,14 +107,8 @@ def maximise_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     """Return the shares of the classes that make the reports likeliest, of shape (queries, classes); rows sum to 1.
 
     Expectation maximisation from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
-    likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported.
-
-    Parameters
-    ----------
-    counts : integer array of shape (queries, outcomes)
-        Reports of each outcome.
-    channel : array of shape (classes, outcomes)
-        `ClassResponse.channel`.
+    likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
+    `invert_channel`.
     """
     shares = np.full((len(counts), len(channel)), 1 / len(channel))
     heard = np.flatnonzero(counts.sum(axis=1))

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from tutelage import events
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
+from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
-from tutelage.exceptions import AsPrintedWarning, InvalidBallotError
+from tutelage.exceptions import AsPrintedWarning
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import PrivacyUnit
 
@@ -47,34 +47,17 @@ class LocalMechanism(ABC):
         Parameters
         ----------
         ballots : integer array of shape (entities, queries)
-            Private class index per entity and query, or −1 where the entity does not take part.
-        n_classes : int
-            Number of classes.
-        noise : NoiseSource
-            Where the noise comes from.
+            Private class index below `n_classes` per entity and query, or −1 where the entity does not take part.
 
         Returns
         -------
         integer array of shape (entities, queries), or (entities, queries, classes) for `LocalGaussian`
             What may be sent; −1 where the entity does not take part, or 0 in every class for `LocalGaussian`, where −1
             is a report like others.
-
-        Raises
-        ------
-        InvalidBallotError
-            If the ballots are no matrix of integers between −1 and the last class.
         """
         integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
-        ballots = np.asarray(ballots)
-        if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
-            raise InvalidBallotError(
-                f"`ballots` of {type(self).__name__} must be an integer array of shape (entities, queries). "
-                f"Got {ballots.dtype} of shape {ballots.shape}."
-            )
-        if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
-            raise InvalidBallotError(
-                f"A ballot must be {ABSTAIN} (not taking part) or a class index below {n_classes}."
-            )
+        name = f"`ballots` of {type(self).__name__}"
+        ballots = ballots_between(ballots, n_classes, name, "(entities, queries)")
         taking_part = ballots != ABSTAIN
         drawn = self._respond(ballots[taking_part].astype(np.int64), n_classes, noise)
         reports = np.full((*ballots.shape, *drawn.shape[1:]), self._ABSENT, dtype=np.int64)
@@ -104,46 +87,35 @@ class ClassResponse(LocalMechanism):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class _OfEpsilon(ClassResponse):
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, type(self).__name__))
+
+    def pure_epsilon(self, n_classes: int) -> float:
+        """Return the largest privacy loss of one response, in nats."""
+        integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
+        return self.epsilon
+
+
 Number = TypeVar("Number", float, Fraction)
 
 
 def randomized_response(keep: Number, n_classes: int) -> list[list[Number]]:
-    """Return the channel that keeps a class with chance `keep`, or else reports any other, all equally likely.
-
-    Parameters
-    ----------
-    keep : float or Fraction
-        Chance that the report is the class itself.
-    n_classes : int
-        Number of classes.
-    """
+    """Return the channel that keeps a class with chance `keep`, or else reports any other, all equally likely."""
     other = (1 - keep) / (n_classes - 1)
     return [[keep if report == own else other for report in range(n_classes)] for own in range(n_classes)]
 
 
 def truncated_geometric(alpha: Number, n_classes: int) -> list[list[Number]]:
-    """Return the α-truncated geometric channel on the classes (Ghosh, Roughgarden and Sundararajan 2012).
-
-    Parameters
-    ----------
-    alpha : float or Fraction
-        α in (0, 1): chances of neighbouring reports differ by this factor.
-    n_classes : int
-        Number of classes.
-    """
+    """Return the α-truncated geometric channel on the classes (Ghosh, Roughgarden and Sundararajan 2012)."""
     return [_clamped(alpha, own, n_classes) for own in range(n_classes)]
 
 
 def truncated_geometric_as_printed(alpha: Number, n_classes: int) -> list[list[Number]]:
-    """Return the channel of Zhao's equation (2), which has one report too many, 0, that is no class: the last column.
-
-    Parameters
-    ----------
-    alpha : float or Fraction
-        α in (0, 1).
-    n_classes : int
-        Number of classes.
-    """
+    """Return the channel of Zhao's equation (2), whose report 0 is no class: here the last column."""
     rows = [_clamped(alpha, own, n_classes + 1) for own in range(1, n_classes + 1)]
     return [[*row[1:], row[0]] for row in rows]
 
@@ -156,7 +128,7 @@ def _clamped(alpha: Number, own: int, size: int) -> list[Number]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class KRandomizedResponse(ClassResponse):
+class KRandomizedResponse(_OfEpsilon):
     """Keep the class with probability e^ε/(e^ε + classes − 1), or else report any other; each response is ε-private.
 
     Parameters
@@ -170,19 +142,9 @@ class KRandomizedResponse(ClassResponse):
     Viswanath 2014). The chance to keep a class is a multiple of 2⁻⁶⁰, rounded downward, so no more than ε is spent.
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "KRandomizedResponse"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what one response of one entity is."""
         return events.RandomizedResponse(self.epsilon, n_classes, unit, simulated)
-
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats."""
-        integer_at_least(n_classes, 2, "n_classes", "KRandomizedResponse")
-        return self.epsilon
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
@@ -232,7 +194,7 @@ class LocalGaussian(LocalMechanism):
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometric(ClassResponse):
+class TruncatedGeometric(_OfEpsilon):
     """Add discrete Laplace noise of scale (classes − 1)/ε to the class and clamp it; each response is ε-private.
 
     Parameters
@@ -247,19 +209,9 @@ class TruncatedGeometric(ClassResponse):
     order, and the first and last class are reported too often: see `decode`.
     """
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "TruncatedGeometric"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what one response of one entity is."""
         return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
-
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats: of the first class against the last."""
-        integer_at_least(n_classes, 2, "n_classes", "TruncatedGeometric")
-        return self.epsilon
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
@@ -275,7 +227,7 @@ class TruncatedGeometric(ClassResponse):
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometricAsPrinted(ClassResponse):
+class TruncatedGeometricAsPrinted(_OfEpsilon):
     """Zhao's equation (2) to the letter, for comparison: each response is only ε(classes − 1)/classes-private.
 
     Classes are numbered 1, …, M there while reports are 0, …, M: report 0 is no class and is wasted. Here its index is
@@ -292,10 +244,8 @@ class TruncatedGeometricAsPrinted(ClassResponse):
         Always: `TruncatedGeometric` spends all of ε and reports classes only.
     """
 
-    epsilon: float
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, "TruncatedGeometricAsPrinted"))
+        _OfEpsilon.__post_init__(self)
         warnings.warn(
             "Equation (2) as printed reports a number that is no class, and its true loss is "
             "epsilon*(classes - 1)/classes. Use TruncatedGeometric, or KRandomizedResponse.",
