@@ -19,7 +19,7 @@ import pytest
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.mpc import Endpoint, connect, run_party
-from tutelage.federation.mpc.connect import Meeting
+from tutelage.federation.mpc.connect import Handshake
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.runtime import load_mpyc
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
@@ -397,7 +397,7 @@ def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
     waiting = [Running(party, greeting) for party in (two, three_)]
     until_it_listens(last)
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
-    right = Meeting(0, one.endpoints, one.key)._greeting(0)
+    right = Handshake(0, one.endpoints, one.key)._greeting(0)
     stranger, strangers_key = certificate("one")
     assert not plain_call(last)
     assert tls_call(last, stranger, strangers_key, trusted, right) == b""
@@ -458,14 +458,14 @@ def against_two(body, given, hostile):
     running = [Running(party, body, *given, room=ROOM) for party in others]
 
     async def attack():
-        meeting = Meeting(0, one.endpoints, one.key)
-        met = await meeting.everybody(BACKSTOP)
+        handshake = Handshake(0, one.endpoints, one.key)
+        met = await handshake.everybody(BACKSTOP)
         for connection in met.values():
             hostile(connection.writer)
         for connection in met.values():
             with suppress(OSError):
                 await connection.reader.read()  # until the other has left
-        meeting.abort()
+        handshake.abort()
 
     asyncio.run(attack())
     return [each.ended() for each in running]

@@ -155,13 +155,7 @@ class RunConfig:
 
 
 def load_config(path: Path) -> RunConfig:
-    """Read and check the configuration at `path`.
-
-    Raises
-    ------
-    ConfigError
-        In one sentence: which entry, what it must be, what it was, and the fix.
-    """
+    """Read and check the configuration at `path`."""
     table = read_settings(path)
     sections = {
         "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
@@ -185,13 +179,7 @@ def load_config(path: Path) -> RunConfig:
 
 
 def build_teacher(section: TeachersSection) -> Any:
-    """Return the teacher that `section` describes: a closed form of `tutelage.teachers`, or a scikit-learn classifier.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, or does not take the parameters.
-    """
+    """Return the teacher that `section` describes: a closed form of `tutelage.teachers`, or a scikit-learn one."""
     module, _, name = section.estimator.rpartition(".")
     if module != "tutelage.teachers":
         return build_estimator(section, "teachers")
@@ -202,13 +190,7 @@ def build_teacher(section: TeachersSection) -> Any:
 
 
 def build_student(section: StudentSection) -> Any:
-    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, or does not take the parameters.
-    """
+    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier."""
     if "." in section.estimator:
         return build_estimator(section, "student")
     # TOML has lists where the students take tuples, such as the shape of an image.
@@ -217,13 +199,7 @@ def build_student(section: StudentSection) -> Any:
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
-    """Return the scikit-learn classifier that `section` describes.
-
-    Raises
-    ------
-    ConfigError
-        If the dotted name is not a scikit-learn classifier, or it does not take the parameters.
-    """
+    """Return the scikit-learn classifier that `section` describes."""
     where = f"`estimator` in [{name}]"
     module, _, kind = section.estimator.rpartition(".")
     hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))

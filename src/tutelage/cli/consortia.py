@@ -17,7 +17,7 @@ from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed
-from tutelage.federation.mailbox import Standing
+from tutelage.federation.mailbox import BatchStatus
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
 from tutelage.privacy import PrivacyUnit, round_up
@@ -28,21 +28,7 @@ _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
 def read_terms(path: Path) -> Consortium:
-    """Return the consortium that a settings file describes; member files are relative to it.
-
-    Parameters
-    ----------
-    path : path
-        A TOML file with ``name``, ``classes``, ``members`` (public key files), ``quorum``, ``colluding`` (default 1,
-        for each entity that looks at the labels knows its own noise; 0 in the local model), ``teachers_per_entity``
-        (default 1), and tables ``[mechanism]`` (``name`` and its settings) and ``[unit]``
-        (``neighbours``, and ``name`` where the relation has none of its own).
-
-    Raises
-    ------
-    ConfigError
-        If it is no TOML, or an entry is missing, unknown or of the wrong type.
-    """
+    """Return the consortium that a settings file describes; member files are relative to it."""
     found = read_settings(path)
     check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
     members = found["members"]
@@ -80,7 +66,7 @@ def describe(consortium: Consortium) -> None:
     typer.echo(f"fingerprint of all of this\n  {in_groups(consortium.fingerprint)}")
 
 
-def describe_standings(consortium: Consortium, batches: Sequence[Standing]) -> None:
+def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> None:
     """Print how far the batches are, who is missing, and what comes next."""
     table = Table("batch", "queries", "entities answered", "computing parties done")
     for each in batches:
@@ -92,7 +78,7 @@ def describe_standings(consortium: Consortium, batches: Sequence[Standing]) -> N
         typer.echo(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
 
 
-def _next_step(consortium: Consortium, found: Standing) -> str:
+def _next_step(consortium: Consortium, found: BatchStatus) -> str:
     """Return who must do what before the labels of a batch are there."""
     parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
     if short > 0 and not found.computed:

@@ -14,7 +14,7 @@ import typer
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
-from tutelage.cli.consortia import describe, describe_standings, read_terms
+from tutelage.cli.consortia import describe, describe_status, read_terms
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.text import printable
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
@@ -30,7 +30,7 @@ from tutelage.federation import (
     Role,
 )
 from tutelage.federation.documents import member_name
-from tutelage.federation.mailbox import standing, standing_of
+from tutelage.federation.mailbox import batch_status, consortium_status
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 
@@ -238,8 +238,8 @@ def compute(
     party = ComputingParty(member)
     if transcript is not None:
         check_output(transcript, home, mailbox)
-    asked = _batch(box, party.consortium, batch, lambda each: standing_of(party.consortium, box, each).complete)
-    if not again and standing_of(party.consortium, box, asked).complete:
+    asked = _batch(box, party.consortium, batch, lambda each: batch_status(party.consortium, box, each).complete)
+    if not again and batch_status(party.consortium, box, asked).complete:
         raise FederationError(
             f"Batch {asked.identifier} is computed: all three computing parties have sent its labels, and "
             f"{party.consortium.aggregator.name} can run `tutelage federate collect`. To compute it again with the "
@@ -312,13 +312,13 @@ def status(
     """
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()
-    batches, refused = standing(consortium, box)
+    batches, refused = consortium_status(consortium, box)
     if as_json:
         found = {"fingerprint": consortium.fingerprint, "batches": [each._asdict() for each in batches]}
         typer.echo(json.dumps({**found, "refused": refused}, indent=2))
         return
     describe(consortium)
-    describe_standings(consortium, batches)
+    describe_status(consortium, batches)
     for identifier, reason in refused.items():
         typer.secho(f"{identifier[:8]} is refused: {printable(reason)}", fg=typer.colors.YELLOW)
 

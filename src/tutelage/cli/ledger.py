@@ -59,13 +59,7 @@ ledger = typer.Typer(
 
 
 def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
-    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it.
-
-    Raises
-    ------
-    ConfigError
-        If an owner's whole data are called otherwise.
-    """
+    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
     if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):

@@ -20,13 +20,7 @@ def printable(text: object) -> str:
 
 
 def require_printable(text: str, where: str) -> str:
-    """Return text that holds nothing that a terminal obeys.
-
-    Raises
-    ------
-    ConfigError
-        If it does.
-    """
+    """Return text that holds nothing that a terminal obeys."""
     if _OBEYED.search(text):
         raise ConfigError(f"{where} must have no control characters. Got {text!r}.")
     return text

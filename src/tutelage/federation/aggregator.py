@@ -24,7 +24,7 @@ from tutelage.federation.costs import event_of_query, require_size
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, standing_of
+from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import recombine
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -222,7 +222,7 @@ class Aggregator:
         if contradiction is not None:
             raise contradiction
         parties = [party.name for party in self._consortium.computing_parties]
-        sent = standing_of(self._consortium, mailbox, batch).computed
+        sent = batch_status(self._consortium, mailbox, batch).computed
         missing = [name for name in parties if name not in sent]
         who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(

@@ -16,7 +16,7 @@ from tutelage.federation.costs import event_of_query, require_size
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, standing_of
+from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import SPLIT_NAME_BYTES, SharedMechanism, share_sigmas, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -193,7 +193,7 @@ class Entity:
 
     def _require_in_time(self, batch: Batch, mailbox: Mailbox) -> None:
         """Refuse to pay for votes that nobody could use, or that could not be sent."""
-        computed = standing_of(self._consortium, mailbox, batch).computed
+        computed = batch_status(self._consortium, mailbox, batch).computed
         if computed:  # a party that signed labels has fixed, with the two others, whose votes are in them
             raise StaleBatchError(
                 f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
@@ -206,7 +206,7 @@ class Entity:
     def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
         terms = self._consortium
         if isinstance(terms.mechanism, LocalMechanism):
-            payloads = {terms.aggregator.name: self._perturbed(terms.mechanism, ballots, queries)}
+            payloads = {terms.aggregator.name: self._local_reports(terms.mechanism, ballots, queries)}
             kind = Kind.BALLOTS
         else:
             shares = self._shares(terms.mechanism, ballots)
@@ -221,7 +221,7 @@ class Entity:
             for recipient, payload in payloads.items()
         }
 
-    def _perturbed(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
+    def _local_reports(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
         taking_part = ballots[:, :queries]
         reports = mechanism.perturb(taking_part, self._consortium.n_classes, SystemNoise())
         return write_reports(reports[0])

@@ -16,7 +16,6 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, member_name, read_within, require_room, write_once
 from tutelage.federation.envelopes import MOST_BYTES, Header, Kind, sealed_by
-from tutelage.federation.keys import Member
 from tutelage.federation.sharing import ELEMENT_BYTES
 
 _RUN_DIGITS = 64
@@ -189,7 +188,7 @@ def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:
     return [found for name in names if (found := re.fullmatch(pattern, name))]
 
 
-class Standing(NamedTuple):
+class BatchStatus(NamedTuple):
     """How far one batch is; public."""
 
     batch: str
@@ -200,35 +199,30 @@ class Standing(NamedTuple):
     complete: bool
 
 
-class Standings(NamedTuple):
-    """How far all batches are; public."""
-
-    batches: list[Standing]
-    refused: dict[str, str]
-
-
-def standing(consortium: Consortium, mailbox: Mailbox) -> Standings:
-    """Return how far every batch in the mailbox is; a forged or damaged one says nothing about the others."""
-    found = Standings([], {})
+def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
+    """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
+    found: list[BatchStatus] = []
+    refused: dict[str, str] = {}
     for identifier in mailbox.batch_identifiers():
         try:
             batch = mailbox.batch(identifier, consortium)
         except (FederationError, InvalidDataError) as error:
-            found.refused[identifier] = str(error)
-            continue
-        found.batches.append(standing_of(consortium, mailbox, batch))
-    return found
+            refused[identifier] = str(error)
+        else:
+            found.append(batch_status(consortium, mailbox, batch))
+    return found, refused
 
 
-def standing_of(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> Standing:
+def batch_status(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> BatchStatus:
     """Return how far one batch is."""
-    entities, parties = _names(consortium.entities), _names(consortium.computing_parties)
-    answered = tuple(entity for entity in entities if mailbox.has_answered(batch, entity, parties))
-    missing = tuple(entity for entity in entities if entity not in answered)
+    parties = [party.name for party in consortium.computing_parties]
+    entities = {entity.name: mailbox.has_answered(batch, entity.name, parties) for entity in consortium.entities}
+    answered = tuple(name for name, has_answered in entities.items() if has_answered)
+    missing = tuple(name for name, has_answered in entities.items() if not has_answered)
     runs = _runs(consortium, mailbox, batch)
     computed = tuple(party for party in parties if runs[party])
     complete = bool(runs) and bool(set.intersection(*runs.values()))
-    return Standing(batch.identifier, batch.n_queries, answered, missing, computed, complete)
+    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
 
 def _runs(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> dict[str, set[str]]:
@@ -242,7 +236,3 @@ def _runs(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> dict[str, s
                 sealed_by(party, header, envelope)
                 signed.add(run)
     return found
-
-
-def _names(members: Sequence[Member]) -> list[str]:
-    return [member.name for member in members]

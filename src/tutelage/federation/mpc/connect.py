@@ -60,7 +60,7 @@ class Met(NamedTuple):
 
 
 @final
-class Meeting:
+class Handshake:
     """Connects one party to the two others: it calls those after it and is called by those before it.
 
     Each side greets with its own place and a digest of all certificates in order, so that all agree on who is who.
@@ -241,8 +241,8 @@ def run_party(
     _check_listen(listen)
     _outside_a_loop()
     with _ONE_AT_A_TIME, _Loop() as loop:
-        meeting = Meeting(me, endpoints, tls_key_pem, listen)
-        return loop.run(_Party(me, endpoints, meeting, timeout, deadline).run(body, waiting, transcript))
+        handshake = Handshake(me, endpoints, tls_key_pem, listen)
+        return loop.run(_Party(me, endpoints, handshake, timeout, deadline).run(body, waiting, transcript))
 
 
 class _Loop:
@@ -298,11 +298,11 @@ class _Party:
     """One party while it runs."""
 
     def __init__(
-        self, me: int, endpoints: Sequence[Endpoint], meeting: Meeting, timeout: float, deadline: float
+        self, me: int, endpoints: Sequence[Endpoint], handshake: Handshake, timeout: float, deadline: float
     ) -> None:
         self._me = me
         self._endpoints = endpoints
-        self._meeting = meeting
+        self._handshake = handshake
         self._timeout, self._deadline = timeout, deadline
 
     async def run(
@@ -315,7 +315,7 @@ class _Party:
         written = None if transcript is None else Transcript(transcript)
         failure = Failure()
         try:
-            met = await self._meeting.everybody(self._timeout, waiting)
+            met = await self._handshake.everybody(self._timeout, waiting)
             links = {
                 place: Link(place, self._endpoints[place].name, one.reader, one.writer, failure, written)
                 for place, one in met.items()
@@ -323,7 +323,7 @@ class _Party:
             keys = {place: one.key for place, one in met.items()}
             return await self._together(links, keys, failure, written, body)
         finally:
-            self._meeting.abort()
+            self._handshake.abort()
             if written is not None:
                 written.close()
 
