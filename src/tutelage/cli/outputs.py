@@ -54,7 +54,9 @@ def written_whole(output: Path) -> Iterator[Path]:
     with _blamed_on(output, target.parent), TemporaryDirectory(prefix=".tutelage-", dir=target.parent) as staging:
         part = Path(staging) / target.name
         yield part
-        _replace(part, target)
+        if target.exists():
+            shutil.copymode(target, part)
+        part.replace(target)
 
 
 @final
@@ -75,10 +77,11 @@ class ResultsFolder:
         for name in (*names, _LIST, _PRIVATE_LIST):
             if is_read(self.path / name, inputs):
                 raise ConfigError(f"{self.path / name} is read and would be replaced. Move it, or {self._way_out}.")
-        foreign = [str(self.path / name) for name in names if not self._may_replace(name)]
+        foreign = [name for name in names if not self._may_replace(name)]
         if foreign:
+            others = f" (and {', '.join(foreign[1:])})" * (len(foreign) > 1)
             raise ConfigError(
-                f"{foreign[0]}{_and_others(foreign[1:])} would be replaced, but was not written here by tutelage, or "
+                f"{self.path / foreign[0]}{others} would be replaced, but was not written here by tutelage, or "
                 f"has changed since. Move it away, or {self._way_out}."
             )
 
@@ -144,19 +147,9 @@ def _read_list(path: Path) -> dict[str, list[str]]:
     return {name: list(hashed) for name, hashed in hashes.items()}
 
 
-def _and_others(names: list[str]) -> str:
-    return f" (and {', '.join(Path(name).name for name in names)})" if names else ""
-
-
 def _hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _replace(part: Path, target: Path) -> None:
-    if target.exists():
-        shutil.copymode(target, part)
-    part.replace(target)
 
 
 @contextmanager

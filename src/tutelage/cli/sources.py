@@ -169,7 +169,7 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
-    known, spellings = _by_spelling(private), labels.astype(str).tolist()
+    known, spellings = {str(value): value for value in private.classes}, labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
@@ -181,20 +181,14 @@ def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    if labels is None:
-        return None
-    known = _by_spelling(private)
-    unknown = sorted(set(labels.astype(str).tolist()) - set(known))
+    known = [str(value) for value in private.classes]
+    unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
             f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: "
             f"{', '.join(known)}. Spell both alike."
         )
-    return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
-
-
-def _by_spelling(private: PrivateSection) -> dict[str, Any]:
-    return {str(value): value for value in private.classes}
+    return None if labels is None else _declared(labels, private)
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
@@ -203,7 +197,8 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     empty = {text for text in left if text.casefold() in _EMPTY}
     if empty:
         return ": some labels are missing. Remove these rows, or declare a class for them."
-    if left <= {str(value) for value in classes} or _folded(left) <= _folded(map(str, classes)):
+    spellings = {str(value) for value in classes}
+    if left <= spellings or {text.casefold() for text in left} <= {text.casefold() for text in spellings}:
         return ": some labels differ from a class by capital letters or blanks only. Spell both alike."
     numbers = [_number(text) for text in left]
     whole_classes = all(isinstance(value, int) for value in classes)
@@ -218,10 +213,6 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     if {round(number) for number in numbers if number is not None} <= set(classes):
         return ": it holds whole numbers with a decimal point. Write them without one, as integers."
     return ". Correct these rows, or list every class in `classes`."
-
-
-def _folded(texts: Iterable[str]) -> set[str]:
-    return {text.casefold() for text in texts}
 
 
 def _number(text: str) -> float | None:
