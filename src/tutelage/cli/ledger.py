@@ -76,12 +76,17 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
-    if member is None:
-        protects, query, owner = unit_of(_stated(neighbours), unit), None, None
-    elif neighbours is None and unit is None:
-        protects, query, owner = _agreed(member)
-    else:
+    if member is not None and (neighbours is not None or unit is not None):
         raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
+    if member is not None:
+        protects, query, owner = _agreed(member)
+    elif neighbours is not None:
+        protects, query, owner = unit_of(neighbours, unit), None, None
+    else:
+        raise ConfigError(
+            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
+            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
+        )
     suited = query if order is None else None
     made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited, owner=owner)
     _print(made.state(), file, as_json=as_json)
@@ -144,15 +149,6 @@ def export(
     else:
         with written_whole(output) as part:
             part.write_text(lines, encoding="utf-8")
-
-
-def _stated(neighbours: Neighbours | None) -> Neighbours:
-    if neighbours is None:
-        raise ConfigError(
-            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
-            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
-        )
-    return neighbours
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:

@@ -145,7 +145,7 @@ def _model(
         proxies = [ProxyVotes.load(path, rows_per_teacher=size) for path, size in zip(files, sizes, strict=True)]
         for path, proxy in zip(files, proxies, strict=True):
             if proxy.votes.n_classes != classes:
-                raise ConfigError(f"{path} must be on the {classes} classes of --classes. Got {proxy.votes.n_classes}.")
+                raise ConfigError(f"--proxy-votes must be on {classes} classes. Got {proxy.votes.n_classes} in {path}.")
         return TeacherModel.from_votes(proxies)
     if accuracies:
         return TeacherModel.from_accuracies(dict(map(_point, accuracies)), classes)

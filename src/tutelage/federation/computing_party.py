@@ -149,7 +149,10 @@ class ComputingParty:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._consortium = home.consortium_as(Role.COMPUTING)
-        self._mechanism = _shared(self._consortium)
+        mechanism = self._consortium.mechanism
+        if not isinstance(mechanism, SharedMechanism):
+            raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")
+        self._mechanism = mechanism
         names = [party.name for party in self._consortium.computing_parties]
         self._place = names.index(home.identity.member.name)
 
@@ -310,9 +313,3 @@ class ComputingParty:
         if not isinstance(self._mechanism, ConfidentGNMax):
             return await session.labels(totals[0], bits, None)
         return await session.labels(totals[0], bits, (totals[1], int(np.ceil(self._mechanism.threshold))))
-
-
-def _shared(terms: Consortium) -> SharedMechanism:
-    if not isinstance(terms.mechanism, SharedMechanism):
-        raise FederationError(f"{type(terms.mechanism).__name__} is a local mechanism: nothing is computed on shares.")
-    return terms.mechanism
