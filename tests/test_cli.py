@@ -389,7 +389,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ),
         ([], {"public": 'selection = "balanced"'}, "There is no rule 'balanced' to choose queries by"),
         ([], {"public": 'selection = "least-confident"'}, "set `rounds` to at least 2"),
-        ([], {"public": 'overlap = "off"'}, '`overlap` in [public] must be "checked" or "ignored". Got \'off\'.'),
+        ([], {"public": 'overlap = "off"'}, "`overlap` in [public] must be one of checked, ignored. Got 'off'."),
         ([], {"private": 'entity = "ill"'}, "`entity` and `silo` in [private] must be other columns than `label`"),
         ([], {"private": 'silo = "ill"'}, "must be other columns than `label`: they say whose row it is"),
         ([], {"public": "rounds = 0"}, "`rounds` of [public] must be an integer >= 1"),

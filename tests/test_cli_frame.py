@@ -126,7 +126,7 @@ def test_options_name_no_mechanism_that_the_command_does_not_take():
 def test_every_exit_code_is_on_the_page_of_the_command_line():
     page = (REPOSITORY / "docs" / "reference" / "command-line.md").read_text()
     sources = "".join(path.read_text() for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"))
-    codes = set(re.findall(r"typer\.Exit\((\d+)\)", sources)) | set(re.findall(r"^_FAILED = (\d+)", sources, re.M))
+    codes = set(re.findall(r"(?:typer\.Exit\(|^_FAILED = |^INTERRUPTED = )(\d+)", sources, re.MULTILINE))
     assert codes == {"1", "3", "130"}
     assert all(re.search(rf"\b{code} [a-z]", page) for code in codes)
 

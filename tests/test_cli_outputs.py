@@ -207,7 +207,7 @@ def test_labels_keep_links_and_modes_and_are_written_whole(tmp_path, called, mon
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(outputs, "_replace", full)
+        patched.setattr(outputs.shutil, "copymode", full)
         assert refusal(called(*given), 1) == "tutelage: labels.csv: No space left on device."
     assert (tmp_path / "real.csv").read_text() == "earlier"
     assert called(*given).returncode == 0

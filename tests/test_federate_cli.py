@@ -96,9 +96,9 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     with np.load(tmp_path / "labels.npz") as written:
         np.testing.assert_array_equal(written["labels"], labels)  # wrong once in 1e20
         assert written["rows"].shape == (5, 1)
-    standing = json.loads(run("status", "--mailbox", mail, "--json"))["batches"][0]
-    assert standing["answered"] == HOSPITALS
-    assert standing["computed"] == PARTIES
+    status = json.loads(run("status", "--mailbox", mail, "--json"))["batches"][0]
+    assert status["answered"] == HOSPITALS
+    assert status["computed"] == PARTIES
     assert "Every row was labeled before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
     card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path, "--json")
     findings = {found["code"]: found["reason"] for found in json.loads(card.stdout)["findings"]}

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +18,7 @@ import pytest
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.mpc import Endpoint, connect, run_party
-from tutelage.federation.mpc.connect import Meeting
+from tutelage.federation.mpc.connect import Handshake
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.runtime import load_mpyc
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
@@ -397,7 +396,7 @@ def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
     waiting = [Running(party, greeting) for party in (two, three_)]
     until_it_listens(last)
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
-    right = Meeting(0, one.endpoints, one.key)._greeting(0)
+    right = Handshake(0, one.endpoints, one.key)._greeting(0)
     stranger, strangers_key = certificate("one")
     assert not plain_call(last)
     assert tls_call(last, stranger, strangers_key, trusted, right) == b""
@@ -458,14 +457,14 @@ def against_two(body, given, hostile):
     running = [Running(party, body, *given, room=ROOM) for party in others]
 
     async def attack():
-        meeting = Meeting(0, one.endpoints, one.key)
-        met = await meeting.everybody(BACKSTOP)
+        handshake = Handshake(0, one.endpoints, one.key)
+        met = await handshake.everybody(BACKSTOP)
         for connection in met.values():
             hostile(connection.writer)
         for connection in met.values():
             with suppress(OSError):
                 await connection.reader.read()  # until the other has left
-        meeting.abort()
+        handshake.abort()
 
     asyncio.run(attack())
     return [each.ended() for each in running]
@@ -649,9 +648,9 @@ def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_comma
     script = """if True:
         import asyncio, os, sys, threading
         os.environ["MPYC_NOPRSS"] = "1"
-        sys.modules["tutelage.federation.mpc"] = type(sys)("tutelage.federation.mpc")  # whose import loads MPyC itself
-        sys.modules["tutelage.federation.mpc"].__path__ = [sys.argv[2]]
-        from tutelage.federation.mpc import loading
+        from tutelage.federation.mpc import runtime as loading
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mpyc"]:
+            del sys.modules[name]  # loaded by the line above, and now once more
         importing, first, second = loading._import, threading.Event(), threading.Event()
         loading._import = lambda: (first.set(), second.wait(), importing())
         def load_second():
@@ -666,6 +665,6 @@ def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_comma
         assert sys.argv[1] == "--VERSION", sys.argv
         assert os.environ["MPYC_NOPRSS"] == "1"
     """
-    command = [sys.executable, "-c", script, "--VERSION", str(Path(connect.__file__).parent)]
+    command = [sys.executable, "-c", script, "--VERSION"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

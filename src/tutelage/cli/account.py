@@ -1,6 +1,5 @@
 """``tutelage account``: what answering these votes costs, by every analysis there is."""
 
-import json
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
-from tutelage.cli.text import plain_console
+from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
@@ -22,7 +21,6 @@ from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.votes import VoteHistogram
 
 _RUNS = 20
-
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
@@ -34,18 +32,17 @@ def account(
     ],
     released_by: Chosen,
     delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
-    array: Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")] = None,
+    array: Array = None,
     first: Annotated[int | None, typer.Option(help="Count only this many queries, from the first.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
+    teachers: Teachers = None,
     runs: Annotated[
         int | None,
         typer.Option(help="confident: number of simulated runs to average private costs over.  [default: 20]"),
     ] = None,
     reveal_private: Annotated[
-        bool,
-        typer.Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them."),
+        bool, typer.Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compute the epsilon of labeling every query in VOTES once.
 
@@ -62,10 +59,19 @@ def account(
     costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
     shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
     title = str(released_by.mechanism)
-    if as_json:
-        _print_json(shown, histogram, title, delta)
-    else:
+    if not as_json:
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
+        return
+    about = {
+        "queries": histogram.n_queries,
+        "classes": histogram.n_classes,
+        "teachers": histogram.n_teachers,
+        "delta": delta,
+        "mechanism": title,
+        "unit": histogram.unit.name,
+        "neighboring": histogram.unit.neighboring.value,
+    }
+    print_json({**shown, **about})
 
 
 def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:
@@ -76,7 +82,9 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
     costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
     match events:
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
-            passed = np.array([_passes(check, votes, SimulationNoise(seed)) for seed in range(runs)])
+            noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(runs))
+            largest = votes.counts.max(axis=1)
+            passed = np.array([largest + drawn >= check.threshold for drawn in noise])
             found = confident_runs(check, answer, votes, delta, passed, progress=progress)
             costs |= {"data_independent_realised": found.data_independent, "bound_2017": None}
             return costs | {"bound_2018": found.bound_2018, "bound_two_sided": None, "exact": found.exact}
@@ -86,10 +94,6 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
         except UnsupportedEventError:
             costs[name] = None
     return costs
-
-
-def _passes(check: ConfidenceCheck, votes: VoteHistogram, noise: SimulationNoise) -> np.ndarray:
-    return votes.counts.max(axis=1) + noise.discrete_gaussian(check.sigma, (votes.n_queries,)) >= check.threshold
 
 
 def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
@@ -107,19 +111,6 @@ def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
         if isinstance(cost, list):
             opened |= {"runs": len(runs), "largest_epsilon": by_size[-1].reveal()}
     return opened
-
-
-def _print_json(shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float) -> None:
-    about = {
-        "queries": votes.n_queries,
-        "classes": votes.n_classes,
-        "teachers": votes.n_teachers,
-        "delta": delta,
-        "mechanism": title,
-        "unit": votes.unit.name,
-        "neighboring": votes.unit.neighboring.value,
-    }
-    typer.echo(json.dumps({**shown, **about}, indent=2))
 
 
 def _print_table(

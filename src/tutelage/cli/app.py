@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from tutelage.cli.text import printable, require_printable
+from tutelage.cli.text import INTERRUPTED, interruption_says, printable, remark, require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
@@ -49,7 +49,6 @@ _FIRST_STEPS = (
 )
 _EPILOG = "Run `tutelage VERB --help` for the options of a verb. The documentation starts at docs/index.md."
 
-_INTERRUPTED = 130  # exit codes as a shell reports a signal: 128 and its number
 _TERMINATED = 143
 
 _show_as_python_does = warnings.showwarning
@@ -99,15 +98,9 @@ class _Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        # Of an interruption typer itself says nothing.
+        with interruption_says("what was not written yet is lost, and what a ledger was charged stays spent."):
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # of which typer itself says nothing
-            typer.secho(
-                "tutelage: interrupted; what was not written yet is lost, and what a ledger was charged stays spent.",
-                err=True,
-                fg=typer.colors.YELLOW,
-            )
-            raise typer.Exit(_INTERRUPTED) from None
 
 
 def _load(verb: str) -> Any:
@@ -159,7 +152,7 @@ def root(
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     if category.__module__.startswith("tutelage."):
-        typer.secho(f"tutelage: warning: {printable(str(message))}", err=True, fg=typer.colors.YELLOW)
+        remark(f"warning: {printable(str(message))}")
     else:
         _show_as_python_does(message, category, *place, **more)
 
@@ -185,7 +178,7 @@ def _sigterm_interrupts() -> Iterator[None]:
     try:
         yield
     except SystemExit as left:
-        if received and left.code == _INTERRUPTED:
+        if received and left.code == INTERRUPTED:
             raise SystemExit(_TERMINATED) from None
         raise
     finally:

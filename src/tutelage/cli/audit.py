@@ -1,6 +1,5 @@
 """``tutelage audit``: attack what a configuration would run, before anything is released."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import plain_console
+from tutelage.cli.text import plain_console, print_json
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
 from tutelage.noise import SimulationNoise
@@ -109,7 +108,7 @@ def _print(found: list[Checked], *, as_json: bool) -> None:
     passed = all(one.verdict != "fail" for one in found)
     if as_json:
         shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        print_json(shown, ascii_only=False)
         return
     table = Table("check", "verdict", "for", "what was seen", title="Audit", title_justify="left")
     for one in found:

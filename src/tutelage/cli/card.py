@@ -1,7 +1,5 @@
 """``tutelage card``: the page that a privacy officer files, from the results of a run, a ledger, or both."""
 
-import json
-import os
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,24 +11,29 @@ import typer
 
 from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.typing import IntArray
+from tutelage.accounting import data_independent
+from tutelage.cli.ledger import opened
 from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.settings import read_settings
-from tutelage.cli.text import batches_of, frontier_of
-from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
+from tutelage.cli.text import Teachers, print_json
+from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, Repeated, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
-from tutelage.ledger import History, Ledger, LedgerState
+from tutelage.ledger import History, LedgerState
 from tutelage.privacy import PublicEpsilon
 from tutelage.private_report import write_private_report
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
-from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
+from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
+from tutelage.reporting.evidence import merged
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
 _ANOTHER = "name another folder with --output"
+_MOST_BATCHES = 200
+_FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
 
 
 def card(
@@ -61,7 +64,7 @@ def card(
         typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead of a card. Never publish it."),
     ] = None,
     array: Annotated[str | None, typer.Option(help="Array of the private votes, if the file contains several.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
+    teachers: Teachers = None,
     labels: Annotated[
         Path | None, typer.Option(help="npz file with the true class index of each query. For the private report only.")
     ] = None,
@@ -98,7 +101,7 @@ def card(
     with folder.replacing() as staging:
         paths = [folder.path / path.name for path in made.save(staging)]
     if as_json:
-        typer.echo(json.dumps(made.as_dict(), indent=2, ensure_ascii=False))
+        print_json(made.as_dict(), ascii_only=False)
         return
     typer.echo("Card: " + ", ".join(str(path) for path in paths))
     missing = [topic for topic in STATEMENTS if topic not in made.statements]
@@ -162,6 +165,22 @@ def _from_ledger(history: History) -> PrivacyCard:
     )
 
 
+def batches_of(history: History) -> tuple[Batch, ...]:
+    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
+    batches = []
+    for charge in history.charges:
+        share = history.limit.share(charge.cost)
+        checks = share * history.share_of_checks(charge)
+        batches.append(Batch(charge.reserved.content["written"], charge.queries, checks, share - checks))
+    return merged(batches, _MOST_BATCHES)
+
+
+def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
+    """Return what other numbers of queries would cost by themselves, every one of them answered."""
+    numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
+    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
+
+
 def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:
     """Return the card with an ε that was published since, and what holds for any votes, the test included."""
     if history is None:
@@ -218,7 +237,7 @@ def _settings(event: Event) -> str:
 
 def _history_of(path: Path) -> History:
     """Return what a ledger says was done, after checking every entry and every answer."""
-    ledger = Ledger.open(path, read_only=not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)))
+    ledger = opened(path)
     verified = ledger.verify()
     return ledger.history().until(verified.entries - 1)
 

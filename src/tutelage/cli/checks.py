@@ -30,15 +30,7 @@ def say(findings: tuple[Finding, ...]) -> None:
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
-    """Return what is wrong with the settings before anything is spent, for the data's owner only.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        What is to be done.
-    data : RunData
-        On which rows; how many people are behind them decides about δ, and may be private.
-    """
+    """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
     teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
     people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
     return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
@@ -47,21 +39,7 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
 def objections_on_card(
     settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int, scores: tuple[ClassAccuracy, ...]
 ) -> tuple[Finding, ...]:
-    """Return what may stand on the card: nothing that was counted on rows whose number is no public fact.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        What was done.
-    data : RunData
-        On which rows.
-    epsilon : PublicEpsilon
-        The publishable ε.
-    teachers : int
-        Teachers entitled to vote.
-    scores : tuple of ClassAccuracy
-        How good the student is on public labelled rows.
-    """
+    """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
     people = len(data.X_private) if public else None
     return _of(settings, data, epsilon.epsilon, teachers, people, unit=epsilon.unit, scores=scores)
@@ -119,13 +97,6 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
     """Yield warnings about the private rows, which name columns and quote no cell.
 
     They depend on private rows, and are therefore text and no `Finding`, which a card would take.
-
-    Parameters
-    ----------
-    settings : RunConfig
-        Settings of the run.
-    data : RunData
-        Its rows.
     """
     yield from _odd_cells(data)
     if settings.private is not None:

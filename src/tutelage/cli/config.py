@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
-from tutelage._internal.validation import integer_at_least, probability
+from tutelage._internal.validation import probability
 from tutelage.cli.mechanisms import read_mechanism
-from tutelage.cli.settings import read_section, read_settings, refuse_unknown
+from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
@@ -50,11 +50,11 @@ class PublicSection:
 
     file: str | None = None
     label: str | None = None
-    queries: int | None = None
+    queries: Annotated[int | None, Whole(1)] = None
     selection: str = "first"
-    rounds: int = 1
-    evaluate_last: int | None = None
-    overlap: str = "checked"
+    rounds: Annotated[int, Whole(1)] = 1
+    evaluate_last: Annotated[int | None, Whole(1)] = None
+    overlap: Annotated[str, OneOf(["checked", "ignored"])] = "checked"
 
 
 @final
@@ -62,9 +62,9 @@ class PublicSection:
 class FeaturesSection:
     """``[features]``: what teachers and student see instead of the rows, learned from the public rows."""
 
-    map: str
+    map: Annotated[str, OneOf(FEATURE_MAPS)]
     image_shape: list | None = None
-    components: int = 64
+    components: Annotated[int, Whole(1)] = 64
 
 
 @final
@@ -72,10 +72,10 @@ class FeaturesSection:
 class TeachersSection:
     """``[teachers]``: how many, and which scikit-learn classifier or closed form."""
 
-    number: int = 250
+    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 250
     estimator: str = _FOREST
     parameters: dict = field(default_factory=dict)
-    seed: int = 0
+    seed: Annotated[int, Whole(0)] = 0
     jobs: int = -1
 
 
@@ -86,7 +86,7 @@ class StudentSection:
 
     estimator: str = _FOREST
     parameters: dict = field(default_factory=dict)
-    sees: str = "features"
+    sees: Annotated[str, OneOf(["features", "rows"])] = "features"
 
 
 @final
@@ -98,7 +98,7 @@ class PrivacySection:
     epsilon: float | None = None
     ledger: str | None = None
     proposal: str | None = None
-    tuned_on: str | None = None
+    tuned_on: Annotated[str | None, OneOf(TUNED_ON)] = None
 
 
 @final
@@ -155,13 +155,7 @@ class RunConfig:
 
 
 def load_config(path: Path) -> RunConfig:
-    """Read and check the configuration at `path`.
-
-    Raises
-    ------
-    ConfigError
-        In one sentence: which entry, what it must be, what it was, and the fix.
-    """
+    """Read and check the configuration at `path`."""
     table = read_settings(path)
     sections = {
         "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
@@ -177,7 +171,8 @@ def load_config(path: Path) -> RunConfig:
     read["mechanism"] = read_mechanism(table.get("mechanism", {}), CENTRAL)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
-    _check_output(config)
+    if config.folder.exists() and not config.folder.is_dir():
+        raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
     _check_ranges(config)
     build_teacher(config.teachers)
     build_student(config.student)
@@ -185,13 +180,7 @@ def load_config(path: Path) -> RunConfig:
 
 
 def build_teacher(section: TeachersSection) -> Any:
-    """Return the teacher that `section` describes: a closed form of `tutelage.teachers`, or a scikit-learn classifier.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, or does not take the parameters.
-    """
+    """Return the teacher that `section` describes: a closed form of `tutelage.teachers`, or a scikit-learn one."""
     module, _, name = section.estimator.rpartition(".")
     if module != "tutelage.teachers":
         return build_estimator(section, "teachers")
@@ -202,13 +191,7 @@ def build_teacher(section: TeachersSection) -> Any:
 
 
 def build_student(section: StudentSection) -> Any:
-    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, or does not take the parameters.
-    """
+    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier."""
     if "." in section.estimator:
         return build_estimator(section, "student")
     # TOML has lists where the students take tuples, such as the shape of an image.
@@ -217,13 +200,7 @@ def build_student(section: StudentSection) -> Any:
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
-    """Return the scikit-learn classifier that `section` describes.
-
-    Raises
-    ------
-    ConfigError
-        If the dotted name is not a scikit-learn classifier, or it does not take the parameters.
-    """
+    """Return the scikit-learn classifier that `section` describes."""
     where = f"`estimator` in [{name}]"
     module, _, kind = section.estimator.rpartition(".")
     hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
@@ -266,35 +243,35 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
 
 
 def _check_sources(config: RunConfig) -> None:
+    private, public = config.private, config.public
     if config.dataset is not None:
         if config.dataset not in list(DATASETS):
             raise ConfigError(f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}.")
-        if config.private or config.public.file or config.public.label:
+        if private or public.file or public.label:
             raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
-    elif config.private is None or config.public.file is None:
+    elif private is None or public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
-    if config.private and config.private.label in (config.private.entity, config.private.silo):
+    if public.evaluate_last is not None and not (config.dataset or public.label):
+        raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+    if private is None:
+        return
+    if private.label in (private.entity, private.silo):
         raise ConfigError(
             "`entity` and `silo` in [private] must be other columns than `label`: they say whose row it is, and where "
-            f"it lies. Got {config.private.label!r} for both."
+            f"it lies. Got {private.label!r} for both."
         )
-    if config.public.overlap not in ("checked", "ignored"):
-        raise ConfigError(f'`overlap` in [public] must be "checked" or "ignored". Got {config.public.overlap!r}.')
-    if config.private and len(config.private.classes) < 2:
-        raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
-    if config.private and len(set(map(repr, config.private.classes))) < len(config.private.classes):
-        raise ConfigError("`classes` in [private] must list each class value once.")
-    if config.private and config.public.file and _same(config.base, config.private.file, config.public.file):
+    if public.file and _same(config.base / private.file, config.base / public.file):
         raise ConfigError("`file` in [public] must be another file than in [private]: public rows are not protected.")
-    if config.private:
-        _check_classes(config.private.classes)
-        if not all(isinstance(name, str) for name in config.private.ignore):
-            raise ConfigError("`ignore` in [private] must be a list of column names.")
-    if config.public.evaluate_last is not None and not (config.dataset or config.public.label):
-        raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+    _check_classes(private.classes)
+    if not all(isinstance(name, str) for name in private.ignore):
+        raise ConfigError("`ignore` in [private] must be a list of column names.")
 
 
 def _check_classes(classes: list) -> None:
+    if len(classes) < 2:
+        raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
+    if len(set(map(repr, classes))) < len(classes):
+        raise ConfigError("`classes` in [private] must list each class value once.")
     if {type(value) for value in classes} not in ({str}, {int}):
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     for value in classes:
@@ -313,13 +290,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _check_output(config: RunConfig) -> None:
-    if config.folder.exists() and not config.folder.is_dir():
-        raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
-
-
-def _same(base: Path, first: str, second: str) -> bool:
-    one, other = base / first, base / second
+def _same(one: Path, other: Path) -> bool:
     return one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
 
 
@@ -327,11 +298,6 @@ def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
     if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
-    if config.privacy.tuned_on is not None and config.privacy.tuned_on not in TUNED_ON:
-        raise ConfigError(
-            f"`tuned_on` in [privacy] must be {', '.join(TUNED_ON[:-1])} or {TUNED_ON[-1]}. "
-            f"Got {config.privacy.tuned_on!r}."
-        )
     if config.mechanism.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
             "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
@@ -339,26 +305,9 @@ def _check_ranges(config: RunConfig) -> None:
         )
     if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
         raise ConfigError(
-            f"`selection` in [public] goes by earlier answers; set `rounds` to at least 2. Got "
-            f"{config.public.selection!r} and 1."
+            f"{config.public.selection!r} in [public] goes by earlier labels: set `rounds` to at least 2."
         )
-    if config.features is not None:
-        if config.features.map not in FEATURE_MAPS:
-            known = ", ".join(FEATURE_MAPS)
-            raise ConfigError(f"`map` in [features] must be one of {known}. Got {config.features.map!r}.")
-        integer_at_least(config.features.components, 1, "components", "[features]")
-    if config.student.sees not in ("features", "rows"):
-        raise ConfigError(f'`sees` in [student] must be "features" or "rows". Got {config.student.sees!r}.')
-    integer_at_least(config.teachers.number, 1, "number", "[teachers]")
-    if config.teachers.number > _MOST_TEACHERS:
-        raise ConfigError(f"`number` in [teachers] must be at most {_MOST_TEACHERS:,}. Got {config.teachers.number:,}.")
-    integer_at_least(config.teachers.seed, 0, "seed", "[teachers]")
     if config.teachers.jobs == 0:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
     if abs(config.teachers.jobs) > _MOST_JOBS:
         raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
-    public = config.public
-    limits = (("queries", public.queries), ("evaluate_last", public.evaluate_last), ("rounds", public.rounds))
-    for name, value in limits:
-        if value is not None:
-            integer_at_least(value, 1, name, "[public]")

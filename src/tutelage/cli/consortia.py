@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -11,44 +11,32 @@ from rich.text import Text
 
 from tutelage.cli.ledger import Neighbours, unit_of
 from tutelage.cli.mechanisms import read_mechanism
-from tutelage.cli.settings import check_entries, read_settings
+from tutelage.cli.settings import OneOf, check_entries, read_settings
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError
 from tutelage.federation import Consortium, Member
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed
-from tutelage.federation.mailbox import Standing
+from tutelage.federation.mailbox import BatchStatus
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
-from tutelage.privacy import PrivacyUnit, round_up
+from tutelage.privacy import round_up
 
 _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
 _OPTIONAL = {"teachers_per_entity": int, "colluding": int}
+_UNIT = {"neighbours": Annotated[str, OneOf(Neighbours)], "name": str}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
 def read_terms(path: Path) -> Consortium:
-    """Return the consortium that a settings file describes; member files are relative to it.
-
-    Parameters
-    ----------
-    path : path
-        A TOML file with ``name``, ``classes``, ``members`` (public key files), ``quorum``, ``colluding`` (default 1,
-        for each entity that looks at the labels knows its own noise; 0 in the local model), ``teachers_per_entity``
-        (default 1), and tables ``[mechanism]`` (``name`` and its settings) and ``[unit]``
-        (``neighbours``, and ``name`` where the relation has none of its own).
-
-    Raises
-    ------
-    ConfigError
-        If it is no TOML, or an entry is missing, unknown or of the wrong type.
-    """
+    """Return the consortium that a settings file describes; member files are relative to it."""
     found = read_settings(path)
     check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
-    members = found["members"]
+    members, unit = found["members"], found["unit"]
     if not all(isinstance(name, str) for name in members):
         raise ConfigError("`members` in the terms must be a list of public key files.")
     answers = read_mechanism(found["mechanism"], FEDERATED)
+    check_entries(unit, _UNIT, ["neighbours"], "[unit]")
     return Consortium(
         name=found["name"],
         members=tuple(Member.load(path.parent / name) for name in members),
@@ -57,7 +45,7 @@ def read_terms(path: Path) -> Consortium:
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
         colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
-        unit=_unit(found["unit"]),
+        unit=unit_of(Neighbours(unit["neighbours"]), unit.get("name")),
     )
 
 
@@ -80,7 +68,7 @@ def describe(consortium: Consortium) -> None:
     typer.echo(f"fingerprint of all of this\n  {in_groups(consortium.fingerprint)}")
 
 
-def describe_standings(consortium: Consortium, batches: Sequence[Standing]) -> None:
+def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> None:
     """Print how far the batches are, who is missing, and what comes next."""
     table = Table("batch", "queries", "entities answered", "computing parties done")
     for each in batches:
@@ -92,7 +80,7 @@ def describe_standings(consortium: Consortium, batches: Sequence[Standing]) -> N
         typer.echo(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
 
 
-def _next_step(consortium: Consortium, found: Standing) -> str:
+def _next_step(consortium: Consortium, found: BatchStatus) -> str:
     """Return who must do what before the labels of a batch are there."""
     parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
     if short > 0 and not found.computed:
@@ -105,10 +93,3 @@ def _next_step(consortium: Consortium, found: Standing) -> str:
 def in_groups(digits: str) -> str:
     """Return digits in groups of four, as people read them to each other."""
     return " ".join(re.findall(".{1,4}", digits))
-
-
-def _unit(found: Any) -> PrivacyUnit:
-    check_entries(found, {"neighbours": str, "name": str}, ["neighbours"], "[unit]")
-    if found["neighbours"] not in list(Neighbours):
-        raise ConfigError(f"`neighbours` in [unit] must be one of {', '.join(Neighbours)}.")
-    return unit_of(Neighbours(found["neighbours"]), found.get("name"))

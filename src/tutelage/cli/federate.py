@@ -1,7 +1,6 @@
 """``tutelage federate``: teachers at different owners, over files that may travel by any means."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,23 +13,13 @@ import typer
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
-from tutelage.cli.consortia import describe, describe_standings, read_terms
+from tutelage.cli.consortia import describe, describe_status, read_terms
 from tutelage.cli.outputs import check_output, written_whole
-from tutelage.cli.text import printable
+from tutelage.cli.text import AsJson, print_json, printable, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
-from tutelage.federation import (
-    Aggregator,
-    Batch,
-    ComputingParty,
-    Consortium,
-    Entity,
-    Home,
-    Identity,
-    Mailbox,
-    Role,
-)
+from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import member_name
-from tutelage.federation.mailbox import standing, standing_of
+from tutelage.federation.mailbox import batch_status, consortium_status
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder
 
@@ -45,15 +34,9 @@ _FIX = "Run `tutelage federate init`, or check --mailbox."
 KeysChangedOption = Annotated[
     bool, typer.Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ArrayOption = Annotated[str | None, typer.Option("--array", help="Array to read, if an npz file contains several.")]
 
-federate = typer.Typer(
-    help="Run PATE between several hospitals without sharing votes. See docs/federation.md for the steps.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+federate = verb_group("Run PATE between several hospitals without sharing votes. See docs/federation.md for the steps.")
 
 
 @federate.command()
@@ -92,7 +75,7 @@ def init(
         raise ConfigError(f"Another consortium is in {mailbox}. Take an empty folder.")
     box.put_consortium(consortium)
     if as_json:
-        typer.echo(json.dumps({"fingerprint": consortium.fingerprint, **consortium.as_dict()}, indent=2))
+        print_json({"fingerprint": consortium.fingerprint, **consortium.as_dict()})
         return
     describe(consortium)
     typer.echo("Read the fingerprint to every member; each joins with `tutelage federate join`.")
@@ -128,7 +111,7 @@ def ask(
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")
     ] = None,
-    array: Annotated[str | None, typer.Option(help="Array to read, if an npz file contains several.")] = None,
+    array: ArrayOption = None,
     anew: Annotated[
         bool,
         typer.Option(
@@ -147,7 +130,7 @@ def ask(
         asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
-        typer.echo(json.dumps({**found, "ledger": None if budget is None else budget.state().as_dict()}, indent=2))
+        print_json({**found, "ledger": budget and budget.state().as_dict()})
     elif asked.batch is None:
         typer.echo("Every row was labeled before. No query was sent, and nothing was spent.")
     else:
@@ -165,7 +148,7 @@ def vote(
     mailbox: MailboxOption,
     ledger: Annotated[Path, typer.Option(help="Ledger of this hospital's own data.")],
     batch: BatchOption = None,
-    array: Annotated[str | None, typer.Option(help="Array to read, if an npz file contains several.")] = None,
+    array: ArrayOption = None,
     data: Annotated[
         Path | None, typer.Option(help="File of the private rows, to bind the ledger to. Only a keyed hash is stored.")
     ] = None,
@@ -186,7 +169,9 @@ def vote(
     entity = Entity(member, budget, keys_changed=keys_changed)
     # Never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many queries.
     asked = _batch(box, entity.consortium, batch, None)
-    _check_made_for(ballots, asked)
+    arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
+    if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
+        raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
@@ -195,8 +180,7 @@ def vote(
         cast = entity.vote(asked, votes, box)
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
-        found["repeated"] = cast.repeated
-        typer.echo(json.dumps({**found, "ledger": budget.state().as_dict()}, indent=2))
+        print_json({**found, "repeated": cast.repeated, "ledger": budget.state().as_dict()})
         return
     if cast.repeated:
         typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
@@ -216,8 +200,7 @@ def compute(
         float, typer.Option(help="Seconds to wait for the other parties to connect, and for each of their messages.")
     ] = 600.0,
     listen: Annotated[
-        str | None,
-        typer.Option(help="host:port to listen at, if it differs from the address in the terms."),
+        str | None, typer.Option(help="host:port to listen at, if it differs from the address in the terms.")
     ] = None,
     transcript: Annotated[
         Path | None, typer.Option(help="Also write all data received from the other parties to this file.")
@@ -238,8 +221,8 @@ def compute(
     party = ComputingParty(member)
     if transcript is not None:
         check_output(transcript, home, mailbox)
-    asked = _batch(box, party.consortium, batch, lambda each: standing_of(party.consortium, box, each).complete)
-    if not again and standing_of(party.consortium, box, asked).complete:
+    asked = _batch(box, party.consortium, batch, lambda each: batch_status(party.consortium, box, each).complete)
+    if not again and batch_status(party.consortium, box, asked).complete:
         raise FederationError(
             f"Batch {asked.identifier} is computed: all three computing parties have sent its labels, and "
             f"{party.consortium.aggregator.name} can run `tutelage federate collect`. To compute it again with the "
@@ -248,7 +231,7 @@ def compute(
     done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
         found = {"batch": asked.identifier, "queries": done.queries, "entities": done.entities}
-        typer.echo(json.dumps({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent}, indent=2))
+        print_json({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent})
         return
     _print_left_out(done.left_out)
     typer.echo(
@@ -288,9 +271,8 @@ def collect(
     answered = int(np.sum(found.labels != ABSTAIN))
     if as_json:
         counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
-        state = None if budget is None else budget.state().as_dict()
-        whose = {"entities": found.entities, "left_out": found.left_out}
-        typer.echo(json.dumps({**counts, **whose, "labels": str(output), "ledger": state}, indent=2))
+        whose = {"entities": found.entities, "left_out": found.left_out, "labels": str(output)}
+        print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
         return
     _print_left_out(found.left_out)
     typer.echo(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
@@ -312,13 +294,13 @@ def status(
     """
     box = _mailbox(mailbox)
     consortium = _terms_in(box) if home is None else Home(home).consortium()
-    batches, refused = standing(consortium, box)
+    batches, refused = consortium_status(consortium, box)
     if as_json:
         found = {"fingerprint": consortium.fingerprint, "batches": [each._asdict() for each in batches]}
-        typer.echo(json.dumps({**found, "refused": refused}, indent=2))
+        print_json({**found, "refused": refused})
         return
     describe(consortium)
-    describe_standings(consortium, batches)
+    describe_status(consortium, batches)
     for identifier, reason in refused.items():
         typer.secho(f"{identifier[:8]} is refused: {printable(reason)}", fg=typer.colors.YELLOW)
 
@@ -390,13 +372,6 @@ def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
 def _print_left_out(left_out: dict[str, str]) -> None:
     for name, reason in sorted(left_out.items()):
         typer.secho(f"{name} was left out: {printable(reason)}", err=True, fg=typer.colors.YELLOW)
-
-
-def _check_made_for(ballots: Path, asked: Batch) -> None:
-    """Refuse ballots whose file says, in an array called batch, that they were cast on another batch."""
-    arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
-    if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
-        raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
 
 
 def _batch(

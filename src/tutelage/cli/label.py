@@ -1,7 +1,6 @@
 """``tutelage label``: released labels for public rows that were voted on, charged to a ledger."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.sources import read_predictions, read_rows
+from tutelage.cli.text import AsJson, PublicArray, Teachers, interruption_says, print_json
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
@@ -43,11 +43,9 @@ def label(
         str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
     ] = "",
     array: Annotated[str | None, typer.Option(help="Array of the votes, if their file contains several.")] = None,
-    public_array: Annotated[
-        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
-    ] = None,
-    teachers: Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    public_array: PublicArray = None,
+    teachers: Teachers = None,
+    as_json: AsJson = False,
 ) -> None:
     """Label public rows from existing votes.
 
@@ -67,16 +65,10 @@ def label(
     budget = Ledger.open(ledger)
     noise = SystemNoise(progress=not as_json)
     session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
-    try:
+    with interruption_says(
+        "no labels were written. What had been reserved stays spent, and labels that had been stored are remembered."
+    ):
         release = session.ask(rows, student)
-    except KeyboardInterrupt:
-        typer.secho(
-            "tutelage: interrupted; no labels were written. What had been reserved stays spent, and labels that had "
-            "been stored are remembered.",
-            err=True,
-            fg=typer.colors.YELLOW,
-        )
-        raise typer.Exit(130) from None
     _write(output, release)
     _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
 
@@ -95,7 +87,7 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
     asked, answered = release.labels.size, int(np.sum(release.answered))
     if as_json:
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
-        typer.echo(json.dumps({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()}, indent=2))
+        print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
         return
     others = "" if answered == asked else " The mechanism abstained from the others."
     typer.echo(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage.cli.outputs import check_output, written_whole
-from tutelage.cli.text import plain_console, require_printable
+from tutelage.cli.text import AsJson, plain_console, print_json, require_printable, verb_group
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
@@ -31,46 +31,26 @@ class Neighbours(StrEnum):
     OWNER = "owner"
 
 
-RELATIONS = {
-    Neighbours.ENTITY: NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
-    Neighbours.ROW: NeighboringRelation.CHANGE_ONE_ROW,
-    Neighbours.SILO: NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
-    Neighbours.BALLOT: NeighboringRelation.CHANGE_ONE_BALLOT,
-    Neighbours.OWNER: ONE_ENTITY.neighboring,
-}
 _UNITS = {
-    Neighbours.ENTITY: "entity",
-    Neighbours.ROW: "row",
-    Neighbours.SILO: "entity",
-    Neighbours.BALLOT: ONE_TEACHER.name,
-    Neighbours.OWNER: ONE_ENTITY.name,
+    Neighbours.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
+    Neighbours.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
+    Neighbours.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
+    Neighbours.BALLOT: ONE_TEACHER,
+    Neighbours.OWNER: ONE_ENTITY,
 }
 
 File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-ledger = typer.Typer(
-    help="Create, show, verify and export the privacy budget of a data set.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
 
 def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
-    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it.
-
-    Raises
-    ------
-    ConfigError
-        If an owner's whole data are called otherwise.
-    """
+    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
     if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):
         raise ConfigError(f"The unit of neighbours = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
-    return PrivacyUnit(name or _UNITS[neighbours], RELATIONS[neighbours])
+    return PrivacyUnit(name or _UNITS[neighbours].name, _UNITS[neighbours].neighboring)
 
 
 @ledger.command()
@@ -81,8 +61,7 @@ def init(
         float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
     ],
     neighbours: Annotated[
-        Neighbours | None,
-        typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]"),
+        Neighbours | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbours]")
@@ -97,12 +76,17 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
-    if member is None:
-        protects, query, owner = unit_of(_stated(neighbours), unit), None, None
-    elif neighbours is None and unit is None:
-        protects, query, owner = _agreed(member)
-    else:
+    if member is not None and (neighbours is not None or unit is not None):
         raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
+    if member is not None:
+        protects, query, owner = _agreed(member)
+    elif neighbours is not None:
+        protects, query, owner = unit_of(neighbours, unit), None, None
+    else:
+        raise ConfigError(
+            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
+            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
+        )
     suited = query if order is None else None
     made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited, owner=owner)
     _print(made.state(), file, as_json=as_json)
@@ -111,7 +95,7 @@ def init(
 @ledger.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Print the spent and the remaining budget. All printed values are public."""
-    _print(_opened(file).state(), file, as_json=as_json)
+    _print(opened(file).state(), file, as_json=as_json)
 
 
 @ledger.command()
@@ -125,9 +109,9 @@ def verify(
     """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
-    state = _opened(file).verify(head)
+    state = opened(file).verify(head)
     if as_json:
-        typer.echo(json.dumps({"verified": True, **state.as_dict()}, indent=2))
+        print_json({"verified": True, **state.as_dict()})
         return
     typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is None:
@@ -139,10 +123,10 @@ def verify(
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
     """Print the budget spent since each change of the data. It is a share of the budget, not an epsilon."""
-    opened = _opened(file)
-    found, budget = opened.history().exposures(), opened.epsilon
+    kept = opened(file)
+    found, budget = kept.history().exposures(), kept.epsilon
     if as_json:
-        typer.echo(json.dumps([{**one._asdict(), "share": round_up(one.share)} for one in found], indent=2))
+        print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
     table = Table("data since", "queries", "share of the budget", title=str(file), title_justify="left")
     for one in found:
@@ -159,21 +143,12 @@ def export(
     """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
     if output is not None:
         check_output(output, file)
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in _opened(file).export())
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
     if output is None:
         typer.echo(lines, nl=False)
     else:
         with written_whole(output) as part:
             part.write_text(lines, encoding="utf-8")
-
-
-def _stated(neighbours: Neighbours | None) -> Neighbours:
-    if neighbours is None:
-        raise ConfigError(
-            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
-            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
-        )
-    return neighbours
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
@@ -187,14 +162,14 @@ def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
     return terms.unit, event_of_query(terms), owner_name(home.identity.member)
 
 
-def _opened(file: Path) -> Ledger:
+def opened(file: Path) -> Ledger:
     """Open a ledger to look at it; where it may be written, so that a write that a crash cut short is undone first."""
     return Ledger.open(file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)))
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(state.as_dict(), indent=2))
+        print_json(state.as_dict())
         return
     table = Table("", "", title=str(file), title_justify="left", show_header=False)
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")

@@ -86,37 +86,30 @@ def _build(
 
 def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
+    names = [*known]
+
+    def named(text: str) -> str:
+        if text not in names:
+            raise ConfigError(f"--mechanism must be one of {', '.join(names)}. Got {text!r}.{_meant(text, names)}")
+        return text
+
+    def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
+        annotation = Annotated[kind, typer.Option(**shown)]
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
     takers: dict[str, list[str]] = {}
     meanings: dict[str, tuple[Any, str]] = {}
     for entry in known.values():
         for setting in entry.settings:
             takers.setdefault(setting.name, []).append(entry.name)
             meanings[setting.name] = entry.type_of(setting), setting.help
-    chosen = Parameter("mechanism", Parameter.KEYWORD_ONLY, annotation=Annotated[str, _mechanism_option([*known])])
+    said = {"help": "How labels are released from the votes.", "metavar": f"[{'|'.join(names)}]"}
+    chosen = option("mechanism", str, Parameter.empty, parser=named, autocompletion=lambda: names, **said)
     settings = [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(help=f"{', '.join(takers[name])}: {said}.")],
-        )
-        for name, (kind, said) in meanings.items()
+        option(name, kind | None, None, help=f"{', '.join(takers[name])}: {meaning}.")
+        for name, (kind, meaning) in meanings.items()
     ]
     return [chosen, *settings]
-
-
-def _mechanism_option(names: list[str]) -> Any:
-    def named(text: str) -> str:
-        if text not in names:
-            raise ConfigError(f"--mechanism must be one of {', '.join(names)}. Got {text!r}.{_meant(text, names)}")
-        return text
-
-    return typer.Option(
-        help="How labels are released from the votes.",
-        parser=named,
-        metavar=f"[{'|'.join(names)}]",
-        autocompletion=lambda: names,
-    )
 
 
 def _as_option(setting: str) -> str:

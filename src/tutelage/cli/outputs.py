@@ -20,20 +20,7 @@ _BESIDE_LEDGERS = ("-journal", "-wal", "-shm")
 
 
 def check_output(output: Path, *inputs: Path) -> None:
-    """Refuse, before anything is spent, to write where no file can be made or over one of the files that are read.
-
-    Parameters
-    ----------
-    output : path
-        Where results are to go.
-    *inputs : paths
-        Files that must stay, by whatever name; of folders, every file in them.
-
-    Raises
-    ------
-    ConfigError
-        If it is one of them, or not a file in a folder that can be written to.
-    """
+    """Refuse, before anything is spent, to write where no file can be made or over one of the files that are read."""
     if not output.parent.is_dir() or (output.exists() and not output.is_file()):
         raise ConfigError(f"--output must be a file in a folder that exists. Got {output}.")
     if is_read(output, inputs):
@@ -42,13 +29,7 @@ def check_output(output: Path, *inputs: Path) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder in which no file can be made.
-
-    Raises
-    ------
-    ConfigError
-        If it is one.
-    """
+    """Refuse a folder in which no file can be made."""
     try:
         with TemporaryFile(dir=folder):
             pass
@@ -57,15 +38,7 @@ def require_writable(folder: Path) -> None:
 
 
 def is_read(output: Path, inputs: Iterable[Path]) -> bool:
-    """Whether a path leads to one of these files, to one in these folders, or to what SQLite puts beside a ledger.
-
-    Parameters
-    ----------
-    output : path
-        What would be written.
-    inputs : iterable of paths
-        What is read; need not be there yet.
-    """
+    """Whether a path leads to one of these files, to one in these folders, or to what SQLite puts beside a ledger."""
     kept: set[object] = set()
     for path in inputs:
         inside = path.rglob("*") if path.is_dir() else ()
@@ -81,26 +54,16 @@ def written_whole(output: Path) -> Iterator[Path]:
     with _blamed_on(output, target.parent), TemporaryDirectory(prefix=".tutelage-", dir=target.parent) as staging:
         part = Path(staging) / target.name
         yield part
-        _replace(part, target)
+        if target.exists():
+            shutil.copymode(target, part)
+        part.replace(target)
 
 
 @final
 class ResultsFolder:
     """A folder of results with a list in it of what was written there: nothing else is ever replaced or removed.
 
-    Parameters
-    ----------
-    folder : path
-        The folder; need not be there yet.
-    way_out : str
-        How to name another folder, after "or".
-    own : function of path
-        Whether a file that is on no list was written by the caller all the same.
-
-    Raises
-    ------
-    InvalidDataError
-        If a list in it was not written here, or by a later version.
+    `way_out` ends a refusal after "or"; `own` tells a file that is on no list but was written by the caller.
     """
 
     def __init__(self, folder: Path, way_out: str, own: Callable[[Path], bool] = lambda _: False) -> None:
@@ -109,28 +72,16 @@ class ResultsFolder:
         self._hashes = {**_read_list(folder / _LIST), **_read_list(folder / _PRIVATE_LIST)}
 
     def check(self, names: Iterable[str], inputs: Iterable[Path]) -> None:
-        """Refuse, before anything is read, to replace what is read or what was not written here.
-
-        Parameters
-        ----------
-        names : iterable of str
-            Files that would be written or removed.
-        inputs : iterable of paths
-            Files and folders that must stay, by whatever name.
-
-        Raises
-        ------
-        ConfigError
-            If one of them would be replaced.
-        """
+        """Refuse, before anything is read, to replace what is read or what was not written here."""
         names, inputs = list(names), list(inputs)
         for name in (*names, _LIST, _PRIVATE_LIST):
             if is_read(self.path / name, inputs):
                 raise ConfigError(f"{self.path / name} is read and would be replaced. Move it, or {self._way_out}.")
-        foreign = [str(self.path / name) for name in names if not self._may_replace(name)]
+        foreign = [name for name in names if not self._may_replace(name)]
         if foreign:
+            others = f" (and {', '.join(foreign[1:])})" * (len(foreign) > 1)
             raise ConfigError(
-                f"{foreign[0]}{_and_others(foreign[1:])} would be replaced, but was not written here by tutelage, or "
+                f"{self.path / foreign[0]}{others} would be replaced, but was not written here by tutelage, or "
                 f"has changed since. Move it away, or {self._way_out}."
             )
 
@@ -141,13 +92,7 @@ class ResultsFolder:
 
     @contextmanager
     def replacing(self, *removed: str) -> Iterator[Path]:
-        """Yield an empty folder; once the block ends well, what is in it takes the place of the files of these names.
-
-        Parameters
-        ----------
-        *removed : str
-            Files of an earlier time that go unless they are replaced.
-        """
+        """Yield an empty folder; once the block ends well, its files replace those of their names, and `removed` go."""
         self.path.mkdir(parents=True, exist_ok=True)
         with _blamed_on(self.path, self.path), TemporaryDirectory(prefix="private-", dir=self.path) as staging:
             part = Path(staging)
@@ -202,19 +147,9 @@ def _read_list(path: Path) -> dict[str, list[str]]:
     return {name: list(hashed) for name, hashed in hashes.items()}
 
 
-def _and_others(names: list[str]) -> str:
-    return f" (and {', '.join(Path(name).name for name in names)})" if names else ""
-
-
 def _hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _replace(part: Path, target: Path) -> None:
-    if target.exists():
-        shutil.copymode(target, part)
-    part.replace(target)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from tutelage._internal.validation import integer_at_least, positive
 from tutelage.cli.outputs import ResultsFolder, require_writable
-from tutelage.cli.text import plain_console
+from tutelage.cli.text import AsJson, plain_console
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.planning import Plan, ProxyVotes, TeacherModel
 from tutelage.planning import plan as make_plan
@@ -52,7 +52,7 @@ def plan(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recommend teachers, noise and queries for a target epsilon. No private row or vote is read."""
     try:
@@ -145,9 +145,7 @@ def _model(
         proxies = [ProxyVotes.load(path, rows_per_teacher=size) for path, size in zip(files, sizes, strict=True)]
         for path, proxy in zip(files, proxies, strict=True):
             if proxy.votes.n_classes != classes:
-                raise ConfigError(
-                    f"--proxy-votes must be on {classes} classes, by --classes. Got {proxy.votes.n_classes} in {path}."
-                )
+                raise ConfigError(f"--proxy-votes must be on {classes} classes. Got {proxy.votes.n_classes} in {path}.")
         return TeacherModel.from_votes(proxies)
     if accuracies:
         return TeacherModel.from_accuracies(dict(map(_point, accuracies)), classes)

@@ -16,6 +16,7 @@ from tutelage.cli.config import RunConfig
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.sources import read_rows
+from tutelage.cli.text import Array, AsJson, PublicArray, Teachers, print_json, verb_group
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -95,8 +96,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
         return found
     if max((part.times for part in model.release_.event.flatten()), default=0) < len(once):
         raise ConfigError(
-            "`proposal` in [privacy] cannot be tested: an earlier run released these labels, perhaps by other "
-            "teachers. Leave it out."
+            "`proposal` in [privacy] cannot be tested: an earlier run released these labels. Leave it out."
         )
     return publish_epsilon(released, ledger, proposal, rows, question=question)
 
@@ -104,23 +104,10 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
 def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
     """Refuse a proposal for another unit of privacy than what it is to be tested on."""
     if proposal.unit != unit:
-        raise ConfigError(
-            f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again with the --ledger that "
-            "will pay."
-        )
+        raise ConfigError(f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again.")
 
 
-Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
-Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-publish = typer.Typer(
-    help="Publish an epsilon below the worst case: propose it on public votes, then test it once.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+publish = verb_group("Publish an epsilon below the worst case: propose it on public votes, then test it once.")
 
 
 @publish.command()
@@ -202,9 +189,7 @@ def put_to_the_test(
     ],
     question: Annotated[str, typer.Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
     array: Array = None,
-    public_array: Annotated[
-        str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")
-    ] = None,
+    public_array: PublicArray = None,
     teachers: Teachers = None,
     output: Annotated[
         Path | None, typer.Option(help="File to write the claim to, for `tutelage card --sanitised`.")
@@ -240,7 +225,7 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
             for name, value in (("published", claim), ("data_independent", independent))
         }
         about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
-        typer.echo(json.dumps({**about, **shown, "ledger": ledger.state().as_dict()}, indent=2))
+        print_json({**about, **shown, "ledger": ledger.state().as_dict()})
         return
     typer.echo(f"The test {'passed' if publication.passed else 'refused'}. Publish: {claim}")
     typer.echo(f"Proved by: {claim.method}.")

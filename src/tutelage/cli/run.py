@@ -1,7 +1,6 @@
 """``tutelage run``: from a configuration to a student, its released labels and a privacy card."""
 
 import csv
-import json
 import warnings
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,13 +13,14 @@ from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
 from tutelage.accounting import pate2017
+from tutelage.cli.card import batches_of, frontier_of
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
 from tutelage.cli.pipeline import build_classifier, describe_features
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import batches_of, frontier_of, plain_console
+from tutelage.cli.text import interruption_says, plain_console, print_json, remark
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
@@ -50,8 +50,7 @@ def run(
         ),
     ] = False,
     reveal_private: Annotated[
-        bool,
-        typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it."),
+        bool, typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
@@ -62,7 +61,7 @@ def run(
     check_public_rows(settings, data)
     say(objections_before(settings, data))
     for warning in private_warnings(settings, data):
-        typer.secho(f"tutelage: warning: {warning}", err=True, fg=typer.colors.YELLOW)
+        remark(f"warning: {warning}")
     proposal, ledger = _proposal(settings, data)
     checkpoints = settings.folder / _CHECKPOINTS
     model = build_classifier(
@@ -74,47 +73,41 @@ def run(
         checkpoints=checkpoints,
         progress=not as_json,
     )
-    _make_folders(settings)
+    for folder in (settings.folder, settings.ledger.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    require_writable(settings.folder)  # before anything is spent
     results.claim(_CHECKPOINTS)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
-            model.fit(
-                data.X_private,
-                data.y_private,
-                X_public=pool_of(settings, data),
-                entity_ids=data.entity_ids,
-                silos=data.silos,
-                whole_rows=data.whole_rows,
-            )
-    except KeyboardInterrupt:
-        typer.secho(
-            "tutelage: interrupted; no results were written. The teachers trained so far are kept in "
-            f"{_shown(checkpoints)}; run the same command again to continue. Labels that were drawn already are "
-            "remembered, and no budget is spent on them again.",
-            err=True,
-            fg=typer.colors.YELLOW,
+    if_interrupted = (
+        f"no results were written. The teachers trained so far are kept in {_shown(checkpoints)}; run the same command "
+        "again to continue. Labels that were drawn already are remembered, and no budget is spent on them again."
+    )
+    with interruption_says(if_interrupted), warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
+        model.fit(
+            data.X_private,
+            data.y_private,
+            X_public=pool_of(settings, data),
+            entity_ids=data.entity_ids,
+            silos=data.silos,
+            whole_rows=data.whole_rows,
         )
-        raise typer.Exit(130) from None
     if data_changed and model.remembered_:
         _say_unused(model)
     card = _card(settings, data, model, proposal)
     with results.replacing(_VOTES) as folder:
         _write(folder, settings, data, model, card)
     if as_json:
-        typer.echo(json.dumps(card.as_dict(), indent=2, ensure_ascii=False))
+        print_json(card.as_dict(), ascii_only=False)
     else:
         _print_summary(settings, model, card, reveal_private)
 
 
 def _say_unused(model: PATEClassifier) -> None:
     which = "All queries" if model.release_.cost == 0 else f"{model.remembered_:,} of the queries"
-    typer.secho(
-        f"tutelage: warning: {which} were labeled by an earlier run. They keep their labels, and the changed rows did "
-        "not vote on them. To use the changed rows, ask about other public rows or choose another label column. Both "
-        "spend from the budget.",
-        err=True,
-        fg=typer.colors.YELLOW,
+    remark(
+        f"warning: {which} were labeled by an earlier run. They keep their labels, and the changed rows did not vote "
+        "on them. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
+        "the budget."
     )
 
 
@@ -133,13 +126,6 @@ def _results_folder(settings: RunConfig, config: Path, *, overwrite: bool) -> Re
             "spends from the same budget; name another folder, or pass --overwrite."
         )
     return results
-
-
-def _make_folders(settings: RunConfig) -> None:
-    """Make the folders, and fail before anything is spent where results could not be written."""
-    for folder in (settings.folder, settings.ledger.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    require_writable(settings.folder)
 
 
 def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path | Ledger]:
@@ -171,6 +157,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     scores = _score(settings, data, model)
     evaluated = sum(entry.rows for entry in scores)
     unit, history = independent.unit, model.open_ledger_.history()
+    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     one = settings.mechanism.event_of_one(len(model.classes_), unit, simulated=False)
     return PrivacyCard(
         epsilon=independent,
@@ -180,7 +167,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         mechanism=str(settings.mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
-        selection=_selection(settings, model),
+        selection=f"{settings.public.selection}, in {rounds}; by public rows and released labels alone",
         answered=int(release.answered.sum()),
         teachers=model.votes_.n_teachers,
         classes=tuple(str(value) for value in model.classes_),
@@ -210,11 +197,6 @@ def _claims(
     if model.epsilon_ != model.ledger_.guarantee():
         return claim.data_independent, claim.sanitised
     return model.epsilon_, claim.sanitised  # the budget holds the test already
-
-
-def _selection(settings: RunConfig, model: PATEClassifier) -> str:
-    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
-    return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 
 
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:

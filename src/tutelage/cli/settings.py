@@ -1,12 +1,13 @@
-"""TOML files and their tables: read, then checked by name and type; everything that the command line reads as TOML."""
+"""TOML files and their tables: read, then checked by name, type and range; all that the command line reads as TOML."""
 
 import difflib
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from tutelage._internal.validation import integer_at_least
 from tutelage.cli.text import require_printable
 from tutelage.exceptions import ConfigError
 
@@ -20,6 +21,19 @@ _NAMED = {
     bool: "true or false",
 }
 Section = TypeVar("Section")
+
+
+class Whole(NamedTuple):
+    """Which whole numbers an entry may be, beside its type in `Annotated`."""
+
+    least: int
+    most: int = _MOST
+
+
+class OneOf(tuple[str, ...]):
+    """Which names an entry may be, beside its type in `Annotated`."""
+
+    __slots__ = ()
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -47,13 +61,15 @@ def read_section(kind: type[Section], table: Any, name: str) -> Section:
 
 
 def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str], where: str) -> None:
-    """Refuse a table with unknown, missing or ill-typed entries."""
+    """Refuse a table with unknown or missing entries, or with an entry of another type or range than it must have."""
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
     refuse_unknown(table, types, where)
     for key, annotation in types.items():
         if key in table:
             _check_type(table[key], annotation, f"`{key}` in {where}")
+            for allowed in getattr(annotation, "__metadata__", ()):
+                _check_range(table[key], allowed, key, where)
         elif key in required:
             raise ConfigError(f"{where} needs `{key}`. Add it.")
 
@@ -67,7 +83,16 @@ def refuse_unknown(table: Mapping[str, Any], known: Collection[str], where: str)
             raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
 
 
+def _check_range(value: Any, allowed: Whole | OneOf, name: str, where: str) -> None:
+    if isinstance(allowed, OneOf):
+        if value not in allowed:
+            raise ConfigError(f"`{name}` in {where} must be one of {', '.join(allowed)}. Got {value!r}.")
+    elif integer_at_least(value, allowed.least, name, where) > allowed.most:
+        raise ConfigError(f"`{name}` in {where} must be at most {allowed.most:,}. Got {value:,}.")
+
+
 def _check_type(value: Any, annotation: Any, where: str) -> None:
+    annotation = annotation.__origin__ if hasattr(annotation, "__metadata__") else annotation
     allowed = getattr(annotation, "__args__", (annotation,))
     if float in allowed:
         allowed = (*allowed, int)

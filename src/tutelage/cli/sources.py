@@ -25,31 +25,7 @@ _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunData:
-    """Rows as a run uses them.
-
-    Parameters
-    ----------
-    X_private, y_private : arrays of shape (rows, features) and (rows,)
-        Sensitive rows and their class values.
-    X_public : array of shape (public rows, features)
-        Public rows.
-    y_public : array of shape (public rows,) or None
-        Their class values, to score the student only.
-    classes : tuple
-        Declared class values.
-    entity_ids, silos : arrays of shape (rows,) or None
-        Whose row it is, and where it lies.
-    features : tuple of str
-        Names of the feature columns, in the order in which the student takes them.
-    numbers, texts : tuple of str
-        Names of the number columns, which come first in the matrices, and of the text columns, whose codes follow.
-    columns : PublicColumns or None
-        How named columns became numbers, learned from public rows; None where columns have no names.
-    cells : dict of str to list of str
-        Every private column that has a name, used or not, as it was read; empty for the bundled example.
-    whole_rows : array of shape (rows, all columns) or None
-        The private rows as they were read, by which a ledger knows them; None where `X_private` is all there is.
-    """
+    """Rows as a run uses them, and their names, which are public; of both, number columns come first, then texts."""
 
     X_private: Matrix
     y_private: Matrix
@@ -61,19 +37,13 @@ class RunData:
     texts: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    columns: PublicColumns | None = None
-    cells: dict[str, list[str]] = field(default_factory=dict, repr=False)
-    whole_rows: Matrix | None = None
+    columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
+    cells: dict[str, list[str]] = field(default_factory=dict, repr=False)  # every named private column, used or not
+    whole_rows: Matrix | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
 
 
 def load_sources(config: RunConfig) -> RunData:
-    """Read the rows that `config` names.
-
-    Raises
-    ------
-    ConfigError, InvalidDataError
-        If a file, column or array is missing or malformed; messages quote no private cell.
-    """
+    """Read the rows that `config` names; refusals quote no private cell."""
     if config.dataset is not None:
         return _bundled(config.dataset)
     if config.private is None or config.public.file is None:
@@ -88,20 +58,7 @@ def load_sources(config: RunConfig) -> RunData:
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
-    """Refuse, before anything is spent, to ask about or to score on public rows that are not there.
-
-    Parameters
-    ----------
-    config : RunConfig
-        What is to be done.
-    data : RunData
-        On which rows.
-
-    Raises
-    ------
-    ConfigError
-        If there are too few public rows for `queries` or `evaluate_last`.
-    """
+    """Refuse, before anything is spent, to ask about or to score on public rows that are not there."""
     public = len(data.X_public)
     queries, last = config.public.queries, config.public.evaluate_last or 0
     if queries is not None and queries > public:
@@ -113,15 +70,7 @@ def check_public_rows(config: RunConfig, data: RunData) -> None:
 
 
 def pool_of(config: RunConfig, data: RunData) -> Matrix:
-    """Return the public rows that features, choice of queries and student may see: not those kept for scoring.
-
-    Parameters
-    ----------
-    config : RunConfig
-        How many are kept.
-    data : RunData
-        Of which rows.
-    """
+    """Return the public rows that features, choice of queries and student may see: not those kept for scoring."""
     return data.X_public[: len(data.X_public) - (config.public.evaluate_last or 0)]
 
 
@@ -204,13 +153,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
 
 
 def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
-    """Refuse, before anything is unpacked, arrays that are no rows of numbers, and columns that do not belong to them.
-
-    Raises
-    ------
-    InvalidDataError
-        If one is missing, or of another shape or type.
-    """
+    """Refuse, before anything is unpacked, arrays that are no rows of numbers, and columns that do not fit them."""
     file = arrays.path.name
     for name in ("X", *filter(None, columns)):
         if name not in arrays:
@@ -226,7 +169,7 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
-    known, spellings = _by_spelling(private), labels.astype(str).tolist()
+    known, spellings = {str(value): value for value in private.classes}, labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
@@ -238,37 +181,24 @@ def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    if labels is None:
-        return None
-    known = _by_spelling(private)
-    unknown = sorted(set(labels.astype(str).tolist()) - set(known))
+    known = [str(value) for value in private.classes]
+    unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
             f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: "
             f"{', '.join(known)}. Spell both alike."
         )
-    return np.array([known[spelling] for spelling in labels.astype(str).tolist()])
-
-
-def _by_spelling(private: PrivateSection) -> dict[str, Any]:
-    return {str(value): value for value in private.classes}
+    return None if labels is None else _declared(labels, private)
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
-    """Return the end of a refusal of labels that are no classes: the likely mistake and its remedy, without a label.
-
-    Parameters
-    ----------
-    unknown : iterable of str
-        The labels, private; only their kind decides what is returned.
-    classes : list
-        The declared classes, all text or all whole numbers.
-    """
+    """Return the end of a refusal of private labels that are no classes: the likely mistake, without a label."""
     left = {text.strip() for text in unknown}
     empty = {text for text in left if text.casefold() in _EMPTY}
     if empty:
         return ": some labels are missing. Remove these rows, or declare a class for them."
-    if left <= {str(value) for value in classes} or _folded(left) <= _folded(map(str, classes)):
+    spellings = {str(value) for value in classes}
+    if left <= spellings or {text.casefold() for text in left} <= {text.casefold() for text in spellings}:
         return ": some labels differ from a class by capital letters or blanks only. Spell both alike."
     numbers = [_number(text) for text in left]
     whole_classes = all(isinstance(value, int) for value in classes)
@@ -285,10 +215,6 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     return ". Correct these rows, or list every class in `classes`."
 
 
-def _folded(texts: Iterable[str]) -> set[str]:
-    return {text.casefold() for text in texts}
-
-
 def _number(text: str) -> float | None:
     """Return the finite number that a text spells, if it does."""
     try:
@@ -299,24 +225,7 @@ def _number(text: str) -> float | None:
 
 
 def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
-    """Return public rows as they are asked, and the question with the names of their columns, where they have any.
-
-    Parameters
-    ----------
-    path : path
-        A csv file, or an npz file.
-    array : str, optional
-        Which array of an npz file.
-    question : str
-        What is voted on.
-
-    Raises
-    ------
-    ConfigError
-        If an array of a csv file is named.
-    InvalidDataError
-        If the file holds no such rows.
-    """
+    """Return public rows as they are asked, and the question with the names of their columns, where they have any."""
     if path.suffix.lower() != ".csv":
         arrays = read_arrays(path)
         return arrays[name_in(arrays, path, array, "X")], question
@@ -328,22 +237,7 @@ def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str
 
 
 def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:
-    """Return a student's probabilities from an npz file, one row per public row.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    array : str, optional
-        Which array.  By default the one called X, or the only one.
-    rows : int
-        Number of public rows.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is not there, or no matrix of numbers with so many rows.
-    """
+    """Return a student's probabilities from an npz file, one row per public row."""
     arrays = read_arrays(path)
     name = name_in(arrays, path, array, "X")
     form = arrays.form(name)

@@ -1,14 +1,21 @@
-"""Text from users and files, escaped where it is printed; and what costs for any votes say about a release."""
+"""What the verbs share: text that is escaped where it is printed, JSON, options, and what they say when interrupted."""
 
+import json
 import re
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
-from tutelage.accounting import data_independent
-from tutelage.events import Event, Repeated
+import typer
+
 from tutelage.exceptions import ConfigError
-from tutelage.ledger import History
-from tutelage.reporting import Batch, FrontierPoint
-from tutelage.reporting.evidence import merged
+
+INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
+PublicArray = Annotated[str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")]
+Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
 # Control characters but tab and newline, separators of lines, and what turns the direction of writing.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -20,16 +27,37 @@ def printable(text: object) -> str:
 
 
 def require_printable(text: str, where: str) -> str:
-    """Return text that holds nothing that a terminal obeys.
-
-    Raises
-    ------
-    ConfigError
-        If it does.
-    """
+    """Return text that holds nothing that a terminal obeys."""
     if _OBEYED.search(text):
         raise ConfigError(f"{where} must have no control characters. Got {text!r}.")
     return text
+
+
+def print_json(content: object, *, ascii_only: bool = True) -> None:
+    """Print plain values as indented JSON."""
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=ascii_only))
+
+
+def remark(text: str) -> None:
+    """Print on standard error what is no result and no refusal."""
+    typer.secho(f"tutelage: {text}", err=True, fg=typer.colors.YELLOW)
+
+
+@contextmanager
+def interruption_says(what: str) -> Iterator[None]:
+    """End on Ctrl-C with a sentence on what became of the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark(f"interrupted; {what}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def verb_group(purpose: str) -> typer.Typer:
+    """Return a verb that has verbs of its own."""
+    return typer.Typer(
+        help=purpose, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
 
 
 def plain_console() -> Any:
@@ -42,23 +70,3 @@ def plain_console() -> Any:
             return super().render_str(printable(text), **options)
 
     return PlainConsole(markup=False, emoji=False)
-
-
-_MOST_BATCHES = 200
-_FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
-
-
-def batches_of(history: History) -> tuple[Batch, ...]:
-    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
-    batches = []
-    for charge in history.charges:
-        share = history.limit.share(charge.cost)
-        checks = share * history.share_of_checks(charge)
-        batches.append(Batch(charge.reserved.content["written"], charge.queries, checks, share - checks))
-    return merged(batches, _MOST_BATCHES)
-
-
-def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
-    """Return what other numbers of queries would cost by themselves, every one of them answered."""
-    numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
-    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)

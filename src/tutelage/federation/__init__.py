@@ -22,22 +22,17 @@ if TYPE_CHECKING:
     from tutelage.federation.keys import Role as Role
     from tutelage.federation.mailbox import Mailbox as Mailbox
 
-_HOME = {
-    "Aggregator": "aggregator",
-    "Asked": "aggregator",
-    "Batch": "batches",
-    "Collected": "aggregator",
-    "Computed": "computing_party",
-    "ComputingParty": "computing_party",
-    "Consortium": "consortium",
-    "Entity": "entity",
-    "Home": "home",
-    "Identity": "keys",
-    "Mailbox": "mailbox",
-    "Member": "keys",
-    "Role": "keys",
-    "Vote": "entity",
+_NAMES = {
+    "aggregator": ("Aggregator", "Asked", "Collected"),
+    "batches": ("Batch",),
+    "computing_party": ("Computed", "ComputingParty"),
+    "consortium": ("Consortium",),
+    "entity": ("Entity", "Vote"),
+    "home": ("Home",),
+    "keys": ("Identity", "Member", "Role"),
+    "mailbox": ("Mailbox",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 

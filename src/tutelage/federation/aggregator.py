@@ -24,7 +24,7 @@ from tutelage.federation.costs import event_of_query, require_size
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, standing_of
+from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import recombine
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -79,20 +79,12 @@ class Aggregator:
     Parameters
     ----------
     home : Home
-        Its folder.
+        The folder of the aggregator of a consortium.
     ledger : Ledger or None
-        The consortium's budget for everything that is ever opened; None in the local model.
+        The consortium's budget for everything that is ever opened, of the unit that the terms protect; None in the
+        local model. One that belongs to another member is refused (`LedgerMismatchError`).
     keys_changed : bool
         The ledger is this aggregator's own and was used with earlier keys of it.
-
-    Raises
-    ------
-    FederationError
-        If the home's member is not the aggregator of a consortium.
-    InvalidParameterError
-        If there is a ledger in the local model, or none in the secure one.
-    LedgerMismatchError
-        If the ledger protects another unit than the consortium's terms, or belongs to another member.
     """
 
     def __init__(self, home: Home, ledger: Ledger | None, *, keys_changed: bool = False) -> None:
@@ -128,10 +120,10 @@ class Aggregator:
         Raises
         ------
         BudgetExceededError
-            If they do not all fit. Nothing was spent and nothing announced.
+            If they do not all fit. Nothing was spent and nothing announced; the same holds for the next.
         InvalidDataError
             If the rows are no plain array, or more than can be computed at once; if the mailbox cannot take the batch,
-            or holds it already and it was paid from another ledger. Nothing was spent.
+            or holds it already and it was paid from another ledger.
         """
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
@@ -151,10 +143,8 @@ class Aggregator:
 
         Parameters
         ----------
-        batch : Batch
-            The batch.
-        mailbox : Mailbox
-            Where envelopes lie.
+        batch, mailbox : Batch and Mailbox
+            What was asked, and where the answers lie.
         decoder : Decoder, optional
             How perturbed ballots become labels, in the local model. Default: as for `mechanisms.local.decode`.
 
@@ -194,18 +184,15 @@ class Aggregator:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {rows.shape}.")
         if self._ledger is None:
             return rows
-        hashes = self._hashes(rows)
+        hashes = self._hashes(self._ledger, rows)
         answered, fresh = self._ledger.recall(hashes), {}
         for place, query in enumerate(hashes):
             if query not in answered:
                 fresh.setdefault(query, place)
         return rows[list(fresh.values())]
 
-    def _hashes(self, rows: npt.NDArray[Any]) -> list[bytes]:
-        if self._ledger is None:
-            return []
-        terms = {"consortium": self._consortium.fingerprint}
-        return self._ledger.query_hashes(terms, rows)
+    def _hashes(self, ledger: Ledger, rows: npt.NDArray[Any]) -> list[bytes]:
+        return ledger.query_hashes({"consortium": self._consortium.fingerprint}, rows)
 
     def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:
         contradiction = None
@@ -222,8 +209,8 @@ class Aggregator:
         if contradiction is not None:
             raise contradiction
         parties = [party.name for party in self._consortium.computing_parties]
-        sent = standing_of(self._consortium, mailbox, batch).computed
-        missing = [name for name in parties if name not in sent]
+        computed = batch_status(self._consortium, mailbox, batch).computed
+        missing = [name for name in parties if name not in computed]
         who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(
             "The labels of this batch are not complete: all computing parties must have sent theirs of one and the "
@@ -253,7 +240,7 @@ class Aggregator:
         ledger, reservation = self._ledger, self._reserved(batch)
         if ledger is None or reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
-        hashes = self._hashes(batch.rows)
+        hashes = self._hashes(ledger, batch.rows)
         if not ledger.is_settled(reservation):
             answers = {query: (label,) for query, label in zip(hashes, labels.tolist(), strict=True)}
             ledger.settle(reservation, answers, self._happened(len(labels), int(np.sum(labels != ABSTAIN))))

@@ -47,11 +47,6 @@ class Batch:
         SHA-256 over the rows' type, shape and bytes.
     signature : str
         The aggregator's Ed25519 signature of all of that, 128 hexadecimal digits.
-
-    Raises
-    ------
-    InvalidParameterError
-        If an identifier, hash or signature is no such number of hexadecimal digits.
     """
 
     consortium: str
@@ -80,14 +75,7 @@ class Batch:
         consortium : Consortium
             Who is asked.
         rows : array of shape (queries, ...)
-            Public rows: numbers or booleans.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `identity` is not the aggregator's.
-        InvalidDataError
-            If the rows are no numbers, none, NaN or infinite, or more than 1 GiB.
+            Public rows: numbers or booleans, finite, at least one row and at most 1 GiB.
         """
         if identity.member != consortium.aggregator:
             raise InvalidParameterError(
@@ -135,28 +123,12 @@ class Batch:
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the batch to a file; another batch is never overwritten.
-
-        Raises
-        ------
-        InvalidDataError
-            If the file is there with other content, or cannot be written.
-        """
+        """Write the batch to a file; another batch is never overwritten."""
         write_once(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], consortium: Consortium) -> Self:
-        """Read what `save` wrote, after checking that `consortium`'s aggregator signed all of it.
-
-        Raises
-        ------
-        ForgedMessageError
-            If the aggregator did not sign exactly this.
-        StaleBatchError
-            If it is another consortium's.
-        InvalidDataError
-            If the file is missing, too long, or of another format.
-        """
+        """Read what `save` wrote, checked as by `from_bytes`."""
         return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
 
 
@@ -169,13 +141,10 @@ def _plain(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     if not 1 <= given.ndim <= _MOST_AXES or given.size == 0:
         raise InvalidDataError(f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}.")
     if given.nbytes > _MOST_BYTES:
-        raise InvalidDataError(
-            f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}. Split it."
-        )
+        raise InvalidDataError(f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}.")
     if kind.kind == "f" and not np.isfinite(given).all():
         raise InvalidDataError(
-            "`rows` of a batch must be finite numbers, and some are NaN or infinite, which no teacher can answer. "
-            "Leave these rows out, or fill them in."
+            "`rows` of a batch must be finite, and some are NaN or infinite. Leave these rows out, or fill them in."
         )
     plain = np.array(given, dtype=kind, order="C")
     plain.setflags(write=False)
@@ -214,7 +183,7 @@ def _rows_from(dtype: object, shape: object, body: bytes, damaged: ForgedMessage
     return np.frombuffer(body, dtype=kind).reshape(shape)
 
 
-_BYTES = 8
+_BYTES = 8  # of one number in a report
 
 
 def write_reports(reports: IntArray) -> bytes:

@@ -21,7 +21,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.home import Home
-from tutelage.federation.keys import Member, Role
+from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.sharing import (
@@ -36,7 +36,8 @@ from tutelage.federation.sharing import (
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
 
-AGREED = "entities.json"
+_BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
+_MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
 class EntityShares(NamedTuple):
@@ -50,24 +51,9 @@ class EntityShares(NamedTuple):
 Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the hash of each party's shares of it
 
 
-def files_of(pins: Pins) -> dict[str, bytes]:
-    """Return the file in which a party keeps what a batch was begun with."""
-    return {AGREED: plain(pins)}
-
-
-def pins_in(kept: dict[str, bytes] | None) -> Pins | None:
-    """Return what `files_of` wrote, or None where nothing was kept."""
-    return None if kept is None else json.loads(kept[AGREED])
-
-
-def plain(content: object) -> bytes:
-    """Return plain values in their one spelling."""
-    return canonical(content).encode()
-
-
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
     """Return what a party tells the others of what it holds; public, for shares and so their hashes are random."""
-    content = {
+    statement = {
         "consortium": consortium.fingerprint,
         "batch": batch.identifier,
         "queries": batch.query_hash,
@@ -75,7 +61,7 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
         "held": {name: [shares.split, shares.digest] for name, shares in held.items()},
         "begun": begun,
     }
-    return plain(content)
+    return canonical(statement).encode()
 
 
 def read_statement(message: bytes) -> dict[str, Any]:
@@ -107,7 +93,13 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
         raise StaleBatchError("The computing parties have begun this batch with different votes. Ask it anew.")
     held = [statement["held"] for statement in statements]
     if not begun:
-        return _held_by_all(held)
+        common = sorted(set(held[0]).intersection(*held[1:]))
+        pairs = {name: [mine[name] for mine in held] for name in common}
+        return {
+            name: [found[0][0], *(digest for _, digest in found)]
+            for name, found in pairs.items()
+            if len({split for split, _ in found}) == 1
+        }
     for place, mine in enumerate(held):
         if any(mine.get(name) != [pin[0], pin[1 + place]] for name, pin in begun[0].items()):
             raise StaleBatchError(
@@ -115,20 +107,6 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
                 "Restore them; a batch is never computed twice with different votes."
             )
     return begun[0]
-
-
-def _held_by_all(held: list[dict[str, list[str]]]) -> Pins:
-    names = sorted(set(held[0]).intersection(*held[1:]))
-    pairs = {name: [mine[name] for mine in held] for name in names}
-    return {
-        name: [found[0][0], *(digest for _, digest in found)]
-        for name, found in pairs.items()
-        if len({split for split, _ in found}) == 1
-    }
-
-
-_BEGUN = "computed"
-_MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
 @final
@@ -154,15 +132,6 @@ class Computed:
     bytes_sent: int
 
 
-class _Outcome(NamedTuple):
-    """One party's share of the labels, private, of whose votes it is, and what it took."""
-
-    entities: tuple[str, ...]
-    run: str
-    labels: bytes
-    bytes_sent: int
-
-
 @final
 class ComputingParty:
     """One of three parties that add shares, compare them under multi-party computation, and open nothing but labels.
@@ -174,18 +143,16 @@ class ComputingParty:
     Parameters
     ----------
     home : Home
-        Its folder.
-
-    Raises
-    ------
-    FederationError
-        If the home's member is no computing party of a consortium.
+        The folder of a member that is a computing party of a consortium.
     """
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._consortium = home.consortium_as(Role.COMPUTING)
-        self._mechanism = _shared(self._consortium)
+        mechanism = self._consortium.mechanism
+        if not isinstance(mechanism, SharedMechanism):
+            raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")
+        self._mechanism = mechanism
         names = [party.name for party in self._consortium.computing_parties]
         self._place = names.index(home.identity.member.name)
 
@@ -211,10 +178,8 @@ class ComputingParty:
 
         Parameters
         ----------
-        batch : Batch
-            The aggregator's queries.
-        mailbox : Mailbox
-            Where envelopes lie.
+        batch, mailbox : Batch and Mailbox
+            The aggregator's queries, and where envelopes lie.
         timeout : float
             Seconds to wait for the other parties to connect, and then for any message of theirs.
         listen : tuple of str and int, optional
@@ -237,22 +202,23 @@ class ComputingParty:
         FederationError
             If the parties' messages do not fit together. Nothing was opened.
         """
-        begun = pins_in(self._home.kept(_BEGUN, batch.identifier, [AGREED]))
+        kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
+        begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])
         held, left_out = self._held(batch, mailbox)
         self._consortium.require_quorum(held, left_out)  # the others can add nobody whose shares this party lacks
 
-        async def body(session: Session) -> _Outcome | FederationError:
+        async def body(session: Session) -> tuple[Computed, str, bytes] | FederationError:
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
-                blocks = {name: held[name].blocks for name in entities}
-                labels = await self._labels(session, blocks)
+                labels = await self._labels(session, [held[name].blocks for name in entities])
             except PartyLostError:
                 raise
             except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
                 return refusal
-            return _Outcome(entities, run, labels, session.bytes_sent)
+            return Computed(entities, left_out, batch.n_queries, session.bytes_sent), run, labels
 
-        endpoints = [_endpoint(party) for party in self._consortium.computing_parties]
+        parties = self._consortium.computing_parties
+        endpoints = [Endpoint(each.name, *host_and_port(each.address), str(each.certificate)) for each in parties]
         found = run_party(
             self._place,
             endpoints,
@@ -265,14 +231,12 @@ class ComputingParty:
         )
         if isinstance(found, FederationError):
             raise found
-        self._send(found, batch, mailbox)
-        return Computed(found.entities, left_out, batch.n_queries, found.bytes_sent)
-
-    def _send(self, found: _Outcome, batch: Batch, mailbox: Mailbox) -> None:
+        computed, run, labels = found
         me, aggregator = self._home.identity, self._consortium.aggregator
         header = Header.of(self._consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = plain({"run": found.run, "entities": found.entities}) + b"\n" + found.labels
-        mailbox.put_labels(batch, me.member.name, found.run, seal(me, aggregator, header, content))
+        content = canonical({"run": run, "entities": computed.entities}).encode() + b"\n" + labels
+        mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
+        return computed
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
@@ -317,9 +281,11 @@ class ComputingParty:
                 raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
         self._consortium.require_quorum(pins, left_out)
-        if self._home.keep(_BEGUN, batch.identifier, files_of(pins)) != files_of(pins):
+        begun_with = {_AGREED: canonical(pins).encode()}
+        if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
-        run = hashlib.sha256(plain([batch.identifier, pins, [each["nonce"] for each in everyones]])).hexdigest()
+        about = canonical([batch.identifier, pins, [each["nonce"] for each in everyones]])
+        run = hashlib.sha256(about.encode()).hexdigest()
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)
@@ -340,23 +306,10 @@ class ComputingParty:
         left_out |= dict.fromkeys(large, reason)
         return large
 
-    async def _labels(self, session: Session, blocks: dict[str, Any]) -> bytes:
-        terms, totals = self._consortium, np.stack(list(blocks.values())).sum(axis=0) % MODULUS
+    async def _labels(self, session: Session, blocks: list[Any]) -> bytes:
+        terms, totals = self._consortium, np.stack(blocks).sum(axis=0) % MODULUS
         entities, teachers, queries = len(terms.entities), terms.teachers_per_entity, totals.shape[1]
         bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes, queries)
         if not isinstance(self._mechanism, ConfidentGNMax):
             return await session.labels(totals[0], bits, None)
         return await session.labels(totals[0], bits, (totals[1], int(np.ceil(self._mechanism.threshold))))
-
-
-def _shared(terms: Consortium) -> SharedMechanism:
-    if not isinstance(terms.mechanism, SharedMechanism):
-        raise FederationError(
-            f"Nothing is computed on shares with {type(terms.mechanism).__name__}, a local mechanism."
-        )
-    return terms.mechanism
-
-
-def _endpoint(party: Member) -> Endpoint:
-    host, _, port = str(party.address).rpartition(":")
-    return Endpoint(party.name, host.strip("[]"), int(port), str(party.certificate))

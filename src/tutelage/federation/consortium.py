@@ -67,11 +67,6 @@ class Consortium:
         32 hexadecimal digits. Default: random.
     format : int
         Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a value is not as said, or the parts do not fit together.
     """
 
     name: str
@@ -89,7 +84,9 @@ class Consortium:
         object.__setattr__(self, "members", tuple(self.members))
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
-        _check_unit(self.unit)
+        if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
+            raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got {type(self.unit).__name__}.")
+        _check_text(self.unit.name, "unit")
         _check_members(self.members)
         _check_mechanism(self.mechanism)
         self._check_numbers()
@@ -126,13 +123,7 @@ class Consortium:
         return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
 
     def member(self, name: str) -> Member:
-        """Return the member called `name`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there is none.
-        """
+        """Return the member called `name`."""
         for member in self.members:
             if member.name == name:
                 return member
@@ -151,25 +142,13 @@ class Consortium:
             "teachers_per_entity": self.teachers_per_entity,
             "quorum": self.quorum,
             "colluding": self.colluding,
-            "unit": self._unit_as_dict(),
+            "unit": self.unit.as_dict() | ({KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}),
         }
 
-    def _unit_as_dict(self) -> dict[str, str]:
-        relation = {KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}
-        return self.unit.as_dict() | relation
-
     def require_unit(self, ledger: Ledger) -> None:
-        """Refuse a ledger that protects another unit than these terms.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If it does.
-        """
+        """Refuse a ledger that protects another unit than these terms."""
         if ledger.unit != self.unit:
-            raise LedgerMismatchError(
-                f"The ledger protects one {ledger.unit}, the consortium one {self.unit}. Make a ledger for that."
-            )
+            raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
 
     def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:
         """Refuse to open anything where too few entities answered, naming those that did not.
@@ -180,11 +159,6 @@ class Consortium:
             Entities whose answers can be used.
         left_out : mapping of str to str
             Entities whose answers cannot, and why.
-
-        Raises
-        ------
-        QuorumError
-            If they are fewer than the terms ask for.
         """
         if len(answered) >= self.quorum:
             return
@@ -197,26 +171,12 @@ class Consortium:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the agreement to a JSON file; another agreement is never overwritten.
-
-        Raises
-        ------
-        InvalidDataError
-            If the file is there with other content, or cannot be written.
-        """
+        """Write the agreement to a JSON file; another agreement is never overwritten."""
         write_once(Path(path), canonical(self.as_dict()).encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote, checking every value.
-
-        Raises
-        ------
-        InvalidDataError
-            If the file is missing, damaged, or of another format.
-        InvalidParameterError
-            If what it says is no consortium.
-        """
+        """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
         content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", _FORMAT, damaged, (1,))
         if set(content) != set(cls.__dataclass_fields__) or not isinstance(content["members"], list):
@@ -250,8 +210,7 @@ class Consortium:
             )
         if self.honest < 1:
             raise InvalidParameterError(
-                f"`colluding` of Consortium must be below `quorum`, so that some noise stays unknown. "
-                f"Got {self.colluding} of {self.quorum}."
+                f"`colluding` of Consortium must be below `quorum`. Got {self.colluding} of {self.quorum}."
             )
 
     def _check_roles(self) -> None:
@@ -273,12 +232,6 @@ class Consortium:
 def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
         raise InvalidParameterError(f"`{name}` of Consortium must be 1 to 200 printable characters.")
-
-
-def _check_unit(unit: object) -> None:
-    if not isinstance(unit, PrivacyUnit) or not isinstance(unit.neighboring, NeighboringRelation):
-        raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got a {type(unit).__name__}.")
-    _check_text(unit.name, "unit")
 
 
 def _check_members(members: Sequence[object]) -> None:

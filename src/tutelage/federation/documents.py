@@ -30,9 +30,7 @@ def member_name(value: object, name: str, owner: str) -> str:
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     """Return `value` if it is a string of so many lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must be {digits} lower-case hexadecimal digits. Got {_short(value)}."
-        )
+        raise InvalidParameterError(f"`{name}` of {owner} must be {digits} lower-case hex digits. Got {_short(value)}.")
     return value
 
 
@@ -138,18 +136,15 @@ def _place(part: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError from None
         part.rename(path)
-    _sync_folder(path.parent)
+    with suppress(OSError):  # the new name survives a power cut, where the system can make it
+        sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where the system can."""
+def sync_folder(folder: Path) -> None:
+    """Put a folder's list of names on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

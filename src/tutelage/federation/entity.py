@@ -16,7 +16,7 @@ from tutelage.federation.costs import event_of_query, require_size
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, standing_of
+from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import SPLIT_NAME_BYTES, SharedMechanism, share_sigmas, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -57,18 +57,12 @@ class Entity:
     Parameters
     ----------
     home : Home
-        Its folder.
+        The folder of an entity of a consortium.
     ledger : Ledger
-        The budget of this entity's own data.
+        The budget of this entity's own data, of the unit that the terms protect. One that belongs to another member is
+        refused (`LedgerMismatchError`).
     keys_changed : bool
         The ledger is this entity's own and was used with earlier keys of it.
-
-    Raises
-    ------
-    FederationError
-        If the home's member is no entity of a consortium.
-    LedgerMismatchError
-        If the ledger protects another unit than the consortium's terms, or belongs to another member.
     """
 
     def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
@@ -92,12 +86,8 @@ class Entity:
         digest : bytes
             Of the private rows, `tutelage.ledger.data_digest` or a hash of their file; only a keyed hash of it is kept.
         changed : bool
-            The data have changed (people came or left) and are still those of this budget.
-
-        Raises
-        ------
-        LedgerMismatchError
-            If the data are others, and nobody says that they changed.
+            The data have changed (people came or left) and are still those of this budget. Without this, other data
+            are refused (`LedgerMismatchError`).
         """
         self._ledger.bind(digest, changed=changed)
 
@@ -127,7 +117,7 @@ class Entity:
             voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
-        name, recipients = _name(batch), self._recipients()
+        name, recipients = f"{batch.identifier}-{batch.query_hash[:32]}", self._recipients()
         stored = self._home.kept(_VOTES, name, recipients)
         repeated = stored is not None
         if stored is None:
@@ -144,14 +134,11 @@ class Entity:
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for recipient, envelope in stored.items():
-            self._send(batch, recipient, envelope, mailbox)
+            if self._consortium.is_local:
+                mailbox.put_ballots(batch, self._member.name, envelope)
+            else:
+                mailbox.put_shares(batch, self._member.name, recipient, envelope)
         return Vote(stored, reservation.queries, repeated)
-
-    def _send(self, batch: Batch, recipient: str, envelope: bytes, mailbox: Mailbox) -> None:
-        if self._consortium.is_local:
-            mailbox.put_ballots(batch, self._member.name, envelope)
-        else:
-            mailbox.put_shares(batch, self._member.name, recipient, envelope)
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
         if batch.consortium != self._consortium.fingerprint:
@@ -165,13 +152,10 @@ class Entity:
                 f"batch. Got {found.dtype} of shape {found.shape}."
             )
         if not 1 <= len(found) <= most:
-            raise InvalidDataError(
-                f"`ballots` must be of {_up_to(most)}, as the consortium's terms say. Got {len(found)}."
-            )
+            teachers = "one teacher" if most == 1 else f"1 to {most} teachers"
+            raise InvalidDataError(f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(found)}.")
         if found.min(initial=0) < ABSTAIN or found.max(initial=0) >= self._consortium.n_classes:
-            raise InvalidDataError(
-                f"A ballot must be {ABSTAIN} (abstain) or a class index below {self._consortium.n_classes}."
-            )
+            raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {self._consortium.n_classes}.")
         if self._consortium.is_local and np.any(found == ABSTAIN):
             raise InvalidDataError("No ballot may abstain in the local model: silence is not perturbed, and tells.")
         return found.astype(np.int64)
@@ -193,7 +177,7 @@ class Entity:
 
     def _require_in_time(self, batch: Batch, mailbox: Mailbox) -> None:
         """Refuse to pay for votes that nobody could use, or that could not be sent."""
-        computed = standing_of(self._consortium, mailbox, batch).computed
+        computed = batch_status(self._consortium, mailbox, batch).computed
         if computed:  # a party that signed labels has fixed, with the two others, whose votes are in them
             raise StaleBatchError(
                 f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
@@ -206,7 +190,7 @@ class Entity:
     def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
         terms = self._consortium
         if isinstance(terms.mechanism, LocalMechanism):
-            payloads = {terms.aggregator.name: self._perturbed(terms.mechanism, ballots, queries)}
+            payloads = {terms.aggregator.name: self._local_reports(terms.mechanism, ballots, queries)}
             kind = Kind.BALLOTS
         else:
             shares = self._shares(terms.mechanism, ballots)
@@ -221,9 +205,8 @@ class Entity:
             for recipient, payload in payloads.items()
         }
 
-    def _perturbed(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
-        taking_part = ballots[:, :queries]
-        reports = mechanism.perturb(taking_part, self._consortium.n_classes, SystemNoise())
+    def _local_reports(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
+        reports = mechanism.perturb(ballots[:, :queries], self._consortium.n_classes, SystemNoise())
         return write_reports(reports[0])
 
     def _shares(self, mechanism: SharedMechanism, ballots: IntArray) -> list[bytes]:
@@ -236,12 +219,3 @@ class Entity:
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
         name = secrets.token_bytes(SPLIT_NAME_BYTES)
         return [name + shares for shares in split(np.stack(blocks))]
-
-
-def _name(batch: Batch) -> str:
-    """Return the name of what is kept of a batch: of its identifier and its rows."""
-    return f"{batch.identifier}-{batch.query_hash[:32]}"
-
-
-def _up_to(most: int) -> str:
-    return "one teacher" if most == 1 else f"1 to {most} teachers"

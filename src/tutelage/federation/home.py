@@ -9,7 +9,7 @@ from typing import final
 
 from tutelage.exceptions import FederationError, StaleBatchError
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.documents import read_within, write_new
+from tutelage.federation.documents import read_within, sync_folder, write_new
 from tutelage.federation.keys import Identity, Role
 
 _CONSORTIUM = "consortium.json"
@@ -23,12 +23,7 @@ class Home:
     Parameters
     ----------
     path : path-like
-        A folder that holds the member's private key file, as `Identity.save` writes it.
-
-    Raises
-    ------
-    FederationError
-        If there is no private key in it, or several.
+        A folder that holds one private key file, as `Identity.save` writes it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -50,12 +45,6 @@ class Home:
             Its terms, as found in the mailbox.
         fingerprint : str
             `Consortium.fingerprint` as the members read it to each other; not taken from the mailbox.
-
-        Raises
-        ------
-        FederationError
-            If the terms are others than those of the fingerprint, do not name this member with its own keys, or another
-            consortium was joined before.
         """
         if consortium.fingerprint != "".join(fingerprint.split()).lower():
             raise FederationError(
@@ -74,31 +63,17 @@ class Home:
             consortium.save(joined)
 
     def consortium(self) -> Consortium:
-        """Return the consortium that was joined.
-
-        Raises
-        ------
-        FederationError
-            If none was.
-        """
+        """Return the consortium that was joined."""
         joined = self._path / _CONSORTIUM
         if not joined.exists():
             raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage federate join`.")
         return Consortium.load(joined)
 
     def consortium_as(self, role: Role) -> Consortium:
-        """Return the consortium that was joined, once this member is found to have `role` in it.
-
-        Raises
-        ------
-        FederationError
-            If it has another role, or other keys than it joined with.
-        """
+        """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""
         consortium, member = self.consortium(), self.identity.member
         if member not in consortium.members:
-            raise FederationError(
-                f"The keys in {self._path} are not those that {member.name} joined with. Restore them."
-            )
+            raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
         if member.role is not role:
             raise FederationError(
                 f"{member.name} is {_WITH_ARTICLE[member.role]}, and this is for {_WITH_ARTICLE[role]}."
@@ -108,19 +83,15 @@ class Home:
     def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
         """Return what `keep` stored under these names, or None where nothing was.
 
-        Raises
-        ------
-        StaleBatchError
-            If some of it is gone, or there is more: it cannot be told any more what was done for the batch.
+        If some of it is gone, or there is more, it cannot be told any more what was done for the batch:
+        `StaleBatchError`.
         """
         folder = self._path / kind / batch
         if not folder.exists():
             return None
         found = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
         if set(found) != set(names):
-            raise StaleBatchError(
-                f"{folder} does not hold what was stored there. Restore it; what was made for a batch is not made anew."
-            )
+            raise StaleBatchError(f"{folder} does not hold what was stored there. Restore it; it is not made anew.")
         return {name: read_within(path, _MOST_BYTES) for name, path in found.items()}
 
     def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:
@@ -128,10 +99,8 @@ class Home:
 
         Parameters
         ----------
-        kind : str
-            What they are: a folder's name.
-        batch : str
-            Identifier of the batch.
+        kind, batch : str
+            What they are, and the identifier of the batch: names of folders.
         files : dict of str to bytes
             Content by file name.
 
@@ -147,13 +116,13 @@ class Home:
         try:
             for name, content in files.items():
                 write_new(draft / name, content, 0o600)
-            _sync(draft)
+            sync_folder(draft)
             draft.rename(final_place)  # refused where a folder with files is there already
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             if not final_place.is_dir():
                 raise
-        _sync(final_place.parent)
+        sync_folder(final_place.parent)
         stored = self.kept(kind, batch, files)
         if stored is None:
             raise StaleBatchError(f"What was stored of batch {batch} is gone.")
@@ -161,12 +130,3 @@ class Home:
 
 
 _WITH_ARTICLE = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party", Role.AGGREGATOR: "the aggregator"}
-
-
-def _sync(folder: Path) -> None:
-    """Put a folder's list of names on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -75,11 +75,6 @@ class Member:
         ``"host:port"`` where a computing party listens; nobody else has one.
     certificate : str, optional
         Its self-signed TLS certificate, PEM; a computing party's only.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a value is not as said, a key is no usable one, or the certificate was not made for this name.
     """
 
     name: str
@@ -98,7 +93,7 @@ class Member:
             hexadecimal(getattr(self, name), _KEY_DIGITS, name, "Member")
         _check_sealing_key(self.sealing_key)
         if self.role is Role.COMPUTING:
-            _check_address(self.address)
+            host_and_port(self.address)
             _check_certificate(self.certificate, self.name)
         elif self.address is not None or self.certificate is not None:
             raise InvalidParameterError(
@@ -117,28 +112,14 @@ class Member:
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
-        """Return the member that `as_dict` described.
-
-        Raises
-        ------
-        InvalidDataError
-            If an entry is missing or unknown.
-        InvalidParameterError
-            If a value is no member's.
-        """
+        """Return the member that `as_dict` described, checking every value."""
         if not isinstance(content, dict) or set(content) != set(cls.__dataclass_fields__):
             raise InvalidDataError(f"A member must have the entries {', '.join(cls.__dataclass_fields__)}.")
         return cls(**content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read the public file that `Identity.save` wrote.
-
-        Raises
-        ------
-        InvalidDataError
-            If it is missing or no such file.
-        """
+        """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
         return cls.from_dict(parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged))
 
@@ -158,13 +139,7 @@ class Member:
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Identity:
-    """A member with its private keys; private. Make one with `generate` or `load`.
-
-    Raises
-    ------
-    InvalidDataError
-        If the private keys do not belong to the public ones.
-    """
+    """A member with the private keys that belong to its public ones; private. Make one with `generate` or `load`."""
 
     member: Member
     _signing: Ed25519PrivateKey
@@ -186,12 +161,8 @@ class Identity:
 
         Parameters
         ----------
-        name : str
-            1 to 40 letters, digits, '-' and '_'.
-        role : Role
-            What it will do.
-        address : str, optional
-            ``"host:port"`` where a computing party will listen.
+        name, role, address : str, Role and str, optional
+            As for `Member`.
         """
         member_name(name, "name", "Identity.generate")
         signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
@@ -204,13 +175,7 @@ class Identity:
 
     @property
     def tls_key_pem(self) -> bytes:
-        """A computing party's private TLS key, unencrypted PKCS#8 in PEM.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the member is no computing party.
-        """
+        """A computing party's private TLS key, unencrypted PKCS#8 in PEM; nobody else has one."""
         if self._tls_key_pem is None:
             raise InvalidParameterError(f"Only a computing party has a TLS key. {self.member.name} is not one.")
         return self._tls_key_pem
@@ -220,27 +185,16 @@ class Identity:
         return self._signing.sign(message)
 
     def unseal(self, ciphertext: bytes, info: bytes) -> bytes:
-        """Decrypt what was sealed to this member with the same `info`.
-
-        Raises
-        ------
-        ForgedMessageError
-            If it was sealed to another member, with other `info`, or was damaged.
-        """
+        """Decrypt what was sealed to this member with the same `info`; anything else is a `ForgedMessageError`."""
         try:
             return _SUITE.decrypt(ciphertext, self._sealing, info=info)
         except (InvalidTag, ValueError):
-            raise ForgedMessageError(
-                f"A message to {self.member.name} does not open: it was sealed to other keys, or damaged."
-            ) from None
+            raise ForgedMessageError(f"A message to {self.member.name} does not open with these keys.") from None
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.
 
-        Raises
-        ------
-        InvalidDataError
-            If one of them is there already: keys are never overwritten.
+        Keys are never overwritten.
         """
         private, public = (Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public"))
         try:
@@ -257,13 +211,7 @@ class Identity:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read the private file that `save` wrote.
-
-        Raises
-        ------
-        InvalidDataError
-            If it is missing, no such file, or others than its owner may read it.
-        """
+        """Read the private file that `save` wrote; one that others than its owner may read is refused."""
         path = Path(path)
         data = read_within(path, MOST_BYTES_OF_A_DOCUMENT)
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -308,13 +256,15 @@ def _check_sealing_key(key: str) -> None:
         raise InvalidParameterError("`sealing_key` of Member is no usable X25519 key. Generate another.") from None
 
 
-def _check_address(address: object) -> None:
+def host_and_port(address: object) -> tuple[str, int]:
+    """Return what an address says, without the brackets of an IPv6 host."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
     if found is None or int(found[2]) > 65535:
         raise InvalidParameterError(
             "`address` of a computing party must be 'host:port' with a port from 1 to 65535, "
             f"for example 'mpc.example.org:7001'. Got {address!r}."
         )
+    return found[1].strip("[]"), int(found[2])
 
 
 def _certified_name(name: str) -> str:

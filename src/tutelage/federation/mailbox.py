@@ -16,7 +16,6 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, member_name, read_within, require_room, write_once
 from tutelage.federation.envelopes import MOST_BYTES, Header, Kind, sealed_by
-from tutelage.federation.keys import Member
 from tutelage.federation.sharing import ELEMENT_BYTES
 
 _RUN_DIGITS = 64
@@ -36,8 +35,9 @@ class Mailbox:
     -----
     What lies where: ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
     ``ballots/<id>/<entity>.sealed`` and ``labels/<id>/<party>.<run>.sealed``. Writing the same bytes again changes
-    nothing; other bytes in the same place are refused. What is read is opened and checked elsewhere: `Batch.from_bytes`
-    and `envelopes.unseal`.
+    nothing; other bytes in the same place, and files that are missing, damaged or no plain files, are refused by
+    `InvalidDataError` or `ForgedMessageError`. What is read is opened and checked elsewhere: `Batch.from_bytes` and
+    `envelopes.unseal`.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -49,23 +49,11 @@ class Mailbox:
         return self.folder / "consortium.json"
 
     def put_consortium(self, consortium: Consortium) -> None:
-        """Lay down the agreement.
-
-        Raises
-        ------
-        InvalidDataError
-            If another one lies there, or it cannot be written. The same holds for all that is put here.
-        """
+        """Lay down the agreement."""
         consortium.save(self.consortium_path)
 
     def consortium(self) -> Consortium:
-        """Return the agreement as it lies there; compare its fingerprint with the others' before joining it.
-
-        Raises
-        ------
-        InvalidDataError
-            If it is missing or damaged.
-        """
+        """Return the agreement as it lies there; compare its fingerprint with the others' before joining it."""
         return Consortium.load(self.consortium_path)
 
     def batch_path(self, identifier: str) -> Path:
@@ -77,17 +65,7 @@ class Mailbox:
         batch.save(self.batch_path(batch.identifier))
 
     def batch(self, identifier: str, consortium: Consortium) -> Batch:
-        """Return the batch of that identifier, once `consortium`'s aggregator is found to have signed it.
-
-        Raises
-        ------
-        ForgedMessageError
-            If the aggregator did not sign exactly this, or the file holds another batch than its name says.
-        StaleBatchError
-            If it is another consortium's.
-        InvalidDataError
-            If it is missing.
-        """
+        """Return the batch of that identifier, checked as by `Batch.from_bytes`, and against the name of its file."""
         found = Batch.load(self.batch_path(identifier), consortium)
         if found.identifier != identifier:
             raise ForgedMessageError(f"The file of batch {identifier} holds batch {found.identifier}.")
@@ -102,13 +80,7 @@ class Mailbox:
         write_once(self._shares_path(batch, entity, party), envelope)
 
     def shares(self, batch: Batch, entity: str, party: str) -> bytes | None:
-        """Return an entity's sealed shares for one computing party, or None where there are none yet.
-
-        Raises
-        ------
-        ForgedMessageError
-            If what lies there is no plain file or too long. The same holds for the other messages.
-        """
+        """Return an entity's sealed shares for one computing party, or None where there are none yet."""
         return _message(self._shares_path(batch, entity, party))
 
     def put_ballots(self, batch: Batch, entity: str, envelope: bytes) -> None:
@@ -141,13 +113,7 @@ class Mailbox:
         return all(place.exists() for place in self._answer_paths(batch, entity, parties))
 
     def require_room_for_answer(self, batch: Batch, entity: str, parties: Sequence[str]) -> None:
-        """Refuse, before anything is paid, to answer where an answer lies already or none can be written.
-
-        Raises
-        ------
-        InvalidDataError
-            If that is so. The same holds for `require_room_for_batch`.
-        """
+        """Refuse, before anything is paid, to answer where an answer lies already or none can be written."""
         for path in self._answer_paths(batch, entity, parties):
             require_room(path)
 
@@ -175,9 +141,7 @@ def _message(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
-        raise ForgedMessageError(
-            f"{path} is no plain file of at most {MOST_BYTES} bytes. Its sender must send it again."
-        )
+        raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
     return read_within(path, MOST_BYTES)
 
 
@@ -189,7 +153,7 @@ def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:
     return [found for name in names if (found := re.fullmatch(pattern, name))]
 
 
-class Standing(NamedTuple):
+class BatchStatus(NamedTuple):
     """How far one batch is; public."""
 
     batch: str
@@ -200,35 +164,30 @@ class Standing(NamedTuple):
     complete: bool
 
 
-class Standings(NamedTuple):
-    """How far all batches are; public."""
-
-    batches: list[Standing]
-    refused: dict[str, str]
-
-
-def standing(consortium: Consortium, mailbox: Mailbox) -> Standings:
-    """Return how far every batch in the mailbox is; a forged or damaged one says nothing about the others."""
-    found = Standings([], {})
+def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
+    """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
+    found: list[BatchStatus] = []
+    refused: dict[str, str] = {}
     for identifier in mailbox.batch_identifiers():
         try:
             batch = mailbox.batch(identifier, consortium)
         except (FederationError, InvalidDataError) as error:
-            found.refused[identifier] = str(error)
-            continue
-        found.batches.append(standing_of(consortium, mailbox, batch))
-    return found
+            refused[identifier] = str(error)
+        else:
+            found.append(batch_status(consortium, mailbox, batch))
+    return found, refused
 
 
-def standing_of(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> Standing:
+def batch_status(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> BatchStatus:
     """Return how far one batch is."""
-    entities, parties = _names(consortium.entities), _names(consortium.computing_parties)
-    answered = tuple(entity for entity in entities if mailbox.has_answered(batch, entity, parties))
-    missing = tuple(entity for entity in entities if entity not in answered)
+    parties = [party.name for party in consortium.computing_parties]
+    entities = {entity.name: mailbox.has_answered(batch, entity.name, parties) for entity in consortium.entities}
+    answered = tuple(name for name, has_answered in entities.items() if has_answered)
+    missing = tuple(name for name, has_answered in entities.items() if not has_answered)
     runs = _runs(consortium, mailbox, batch)
     computed = tuple(party for party in parties if runs[party])
     complete = bool(runs) and bool(set.intersection(*runs.values()))
-    return Standing(batch.identifier, batch.n_queries, answered, missing, computed, complete)
+    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
 
 def _runs(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> dict[str, set[str]]:
@@ -242,7 +201,3 @@ def _runs(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> dict[str, s
                 sealed_by(party, header, envelope)
                 signed.add(run)
     return found
-
-
-def _names(members: Sequence[Member]) -> list[str]:
-    return [member.name for member in members]

@@ -122,7 +122,7 @@ def _elements(encoded: npt.NDArray[Any]) -> ElementArray:
 
 
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in nobody's δ
-MOST_BITS = 26  # of what the computing parties compare
+MOST_BITS = 26  # of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p
 
 SharedMechanism = GNMax | ConfidentGNMax
 
@@ -192,8 +192,7 @@ def projection_bound(
 def _shared(mechanism: SharedMechanism) -> SharedMechanism:
     if not isinstance(mechanism, SharedMechanism):
         raise InvalidParameterError(
-            f"`mechanism` of a consortium that sums its noise must be a GNMax or ConfidentGNMax. "
-            f"Got a {type(mechanism).__name__}."
+            f"`mechanism` must be a GNMax or ConfidentGNMax to sum its noise. Got a {type(mechanism).__name__}."
         )
     return mechanism
 

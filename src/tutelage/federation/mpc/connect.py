@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from tutelage.federation.mpc.links import (
     Link,
     Transcript,
     certificate_bytes,
-    certificate_of,
     context_for,
     watch,
 )
@@ -48,6 +47,9 @@ class Endpoint:
     certificate_pem: str
 
 
+Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
+
+
 class Met(NamedTuple):
     """A connection to a party that has proven who it is, and the key that the two share; private."""
 
@@ -60,7 +62,7 @@ class Met(NamedTuple):
 
 
 @final
-class Meeting:
+class Handshake:
     """Connects one party to the two others: it calls those after it and is called by those before it.
 
     Each side greets with its own place and a digest of all certificates in order, so that all agree on who is who.
@@ -70,26 +72,25 @@ class Meeting:
     def __init__(
         self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, listen: tuple[str, int] | None = None
     ) -> None:
-        self._me = me
+        self.me = me
         self._here = listen or (endpoints[me].host, endpoints[me].port)
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._certificates = [certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints]
         pems = [endpoint.certificate_pem for endpoint in endpoints]
         self._calling = context_for(pems[me], tls_key_pem, pems, server=False)
         self._called = context_for(pems[me], tls_key_pem, pems, server=True)
-        self._agreement = hashlib.sha256(_VERSION + b"".join(map(_digest, self._certificates))).digest()
+        digests = [hashlib.sha256(certificate).digest() for certificate in self._certificates]
+        self._agreement = hashlib.sha256(_VERSION + b"".join(digests)).digest()
         self._met: dict[int, asyncio.Future[Met]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
         self._seen = dict.fromkeys(range(len(endpoints)), _NOBODY)  # what became of the last call, by place
 
-    async def everybody(
-        self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None = None
-    ) -> dict[int, Met]:
+    async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, Met]:
         """Return the connections to the other parties, by place, once all stand."""
-        others = [place for place in range(len(self._endpoints)) if place != self._me]
+        others = [place for place in range(len(self.endpoints)) if place != self.me]
         self._met = {place: asyncio.get_running_loop().create_future() for place in others}
-        server = await self._listen() if self._me else None
-        calls = [asyncio.create_task(self._call(place)) for place in others if place > self._me]
+        server = await self._listen() if self.me else None
+        calls = [asyncio.create_task(self._call(place)) for place in others if place > self.me]
         try:
             await self._all_met(timeout, waiting)
         finally:
@@ -105,7 +106,7 @@ class Meeting:
             )
         return {place: found.result() for place, found in self._met.items()}
 
-    async def _all_met(self, timeout: float, waiting: Callable[[tuple[str, ...]], object] | None) -> None:
+    async def _all_met(self, timeout: float, waiting: Waiting | None) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while (left := end - loop.time()) > 0 and self._missing():
@@ -114,15 +115,15 @@ class Meeting:
                 waiting(missing)
 
     def _missing(self) -> tuple[str, ...]:
-        return tuple(self._endpoints[place].name for place in self._absent())
+        return tuple(self.endpoints[place].name for place in self._absent())
 
     def _absent(self) -> list[int]:
         return [place for place, found in self._met.items() if not found.done()]
 
     def _reason(self, place: int) -> str:
         """Return why there is no connection to a party, as far as it can be seen from here."""
-        there, (host, port) = self._endpoints[place], self._here
-        if place < self._me:
+        there, (host, port) = self.endpoints[place], self._here
+        if place < self.me:
             return f"{there.name} did not connect to {host}:{port}."
         return f"{there.name} {self._seen[place]} at {there.host}:{there.port}."
 
@@ -144,7 +145,7 @@ class Meeting:
 
     async def _call(self, place: int) -> None:
         """Call a party again and again until it is the right one that answers."""
-        there = self._endpoints[place]
+        there = self.endpoints[place]
         while True:
             seen = _NOBODY
             try:
@@ -154,7 +155,7 @@ class Meeting:
                 seen = _OTHER_KEYS
                 self._writers.add(writer)
                 if self._place_of(writer) == place:
-                    writer.write(self._greeting(self._me))
+                    writer.write(self._greeting(self.me))
                     if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
                         key = secrets.token_bytes(KEY_BYTES)
                         writer.write(key)
@@ -173,10 +174,10 @@ class Meeting:
         self._writers.add(writer)
         with suppress(OSError, EOFError, TimeoutError):
             place = self._place_of(writer)
-            if place is not None and place < self._me:
+            if place is not None and place < self.me:
                 greeting = self._greeting(place)
                 if await self._heard(reader, len(greeting)) == greeting:
-                    writer.write(self._greeting(self._me))
+                    writer.write(self._greeting(self.me))
                     key = await self._heard(reader, KEY_BYTES)
                     if not self._met[place].done():
                         self._met[place].set_result(Met(reader, writer, key))
@@ -192,7 +193,7 @@ class Meeting:
 
     def _place_of(self, writer: asyncio.StreamWriter) -> int | None:
         """Return whose certificate the other end has shown."""
-        shown = certificate_of(writer.get_extra_info("ssl_object"))
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return self._certificates.index(shown) if shown in self._certificates else None
 
     def _greeting(self, place: int) -> bytes:
@@ -204,10 +205,6 @@ def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or error.errno is None:
         return error.strerror or "no such address here"
     return os.strerror(error.errno)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 Result = TypeVar("Result")
@@ -226,7 +223,7 @@ def run_party(
     timeout: float,
     deadline: float = A_DAY,
     listen: tuple[str, int] | None = None,
-    waiting: Callable[[tuple[str, ...]], object] | None = None,
+    waiting: Waiting | None = None,
     transcript: Path | None = None,
 ) -> Result:
     """Connect to the two other computing parties, run `body` with them, and return what it returns.
@@ -237,12 +234,11 @@ def run_party(
     """
     timeout = validation.positive(timeout, "timeout", "run_party")
     deadline = validation.positive(deadline, "deadline", "run_party")
-    _check(me, endpoints)
-    _check_listen(listen)
+    _check(me, endpoints, listen)
     _outside_a_loop()
     with _ONE_AT_A_TIME, _Loop() as loop:
-        meeting = Meeting(me, endpoints, tls_key_pem, listen)
-        return loop.run(_Party(me, endpoints, meeting, timeout, deadline).run(body, waiting, transcript))
+        handshake = Handshake(me, endpoints, tls_key_pem, listen)
+        return loop.run(_run(handshake, body, timeout, deadline, waiting, transcript))
 
 
 class _Loop:
@@ -280,71 +276,47 @@ def _outside_a_loop() -> None:
     raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
 
 
-def _check(me: int, endpoints: Sequence[Endpoint]) -> None:
+def _check(me: int, endpoints: Sequence[Endpoint], listen: tuple[str, int] | None) -> None:
     if len(endpoints) != PARTIES:
         raise InvalidParameterError(f"`endpoints` of run_party must be {PARTIES}. Got {len(endpoints)}.")
     if validation.integer_at_least(me, 0, "me", "run_party") >= PARTIES:
         raise InvalidParameterError(f"`me` of run_party must be 0, 1 or 2. Got {me}.")
     if len({certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints}) != PARTIES:
         raise InvalidParameterError("`endpoints` of run_party must have a certificate each. Two have the same.")
-
-
-def _check_listen(listen: tuple[str, int] | None) -> None:
     if listen is not None and not 1 <= validation.integer_at_least(listen[1], 1, "listen", "run_party") <= _LAST_PORT:
         raise InvalidParameterError(f"`listen` of run_party must have a port of at most {_LAST_PORT}. Got {listen[1]}.")
 
 
-class _Party:
-    """One party while it runs."""
-
-    def __init__(
-        self, me: int, endpoints: Sequence[Endpoint], meeting: Meeting, timeout: float, deadline: float
-    ) -> None:
-        self._me = me
-        self._endpoints = endpoints
-        self._meeting = meeting
-        self._timeout, self._deadline = timeout, deadline
-
-    async def run(
-        self,
-        body: Callable[[Session], Awaitable[Result]],
-        waiting: Callable[[tuple[str, ...]], object] | None,
-        transcript: Path | None,
-    ) -> Result:
-        """Connect, run the body, and see to it that the others are through as well."""
-        written = None if transcript is None else Transcript(transcript)
-        failure = Failure()
-        try:
-            met = await self._meeting.everybody(self._timeout, waiting)
-            links = {
-                place: Link(place, self._endpoints[place].name, one.reader, one.writer, failure, written)
-                for place, one in met.items()
-            }
-            keys = {place: one.key for place, one in met.items()}
-            return await self._together(links, keys, failure, written, body)
-        finally:
-            self._meeting.abort()
-            if written is not None:
-                written.close()
-
-    async def _together(
-        self,
-        links: Mapping[int, Link],
-        keys: Mapping[int, bytes],
-        failure: Failure,
-        transcript: Transcript | None,
-        body: Callable[[Session], Awaitable[Result]],
-    ) -> Result:
-        background = [asyncio.create_task(link.listen()) for link in links.values()]
-        watching = watch(list(links.values()), failure, self._timeout, self._deadline)
-        background.append(asyncio.create_task(watching))
-        try:
-            result = await failure.unless(body(Session(self._me, links, keys, failure, transcript)))
-            await failure.unless(_farewell(links.values()))
-        finally:
-            for task in background:
-                task.cancel()
+async def _run(
+    handshake: Handshake,
+    body: Callable[[Session], Awaitable[Result]],
+    timeout: float,
+    deadline: float,
+    waiting: Waiting | None,
+    transcript: Path | None,
+) -> Result:
+    """Connect, run the body, and see to it that the others are through as well."""
+    written = None if transcript is None else Transcript(transcript)
+    failure = Failure()
+    background: list[asyncio.Task[None]] = []
+    try:
+        met = await handshake.everybody(timeout, waiting)
+        links = {
+            place: Link(place, handshake.endpoints[place].name, one.reader, one.writer, failure, written)
+            for place, one in met.items()
+        }
+        keys = {place: one.key for place, one in met.items()}
+        background += [asyncio.create_task(link.listen()) for link in links.values()]
+        background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
+        result = await failure.unless(body(Session(handshake.me, links, keys, failure, written)))
+        await failure.unless(_farewell(links.values()))
         return result
+    finally:
+        for task in background:
+            task.cancel()
+        handshake.abort()
+        if written is not None:
+            written.close()
 
 
 async def _farewell(links: Collection[Link]) -> None:

@@ -58,7 +58,7 @@ def certificate_bytes(pem: str) -> bytes:
 def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
     """Return the settings of one end of a connection: TLS 1.3 alone, both ends show one of the certificates.
 
-    Who shows which is not settled here: compare `certificate_of` with the certificate of the party that it must be.
+    Who shows which is not settled here: compare what the other end shows with the certificate of the party it must be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -69,11 +69,6 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
         context.num_tickets = 0  # a session is never resumed
     _load_key(context, mine, key_pem)
     return context
-
-
-def certificate_of(connection: ssl.SSLObject | ssl.SSLSocket) -> bytes | None:
-    """Return the certificate that the other end proved to be its own, in DER."""
-    return connection.getpeercert(binary_form=True)
 
 
 def _load_key(context: ssl.SSLContext, certificate: str, key_pem: bytes) -> None:
@@ -218,20 +213,16 @@ class Link:
 
     def report(self, what: str) -> None:
         """Let the computation end because of what happened to the other party."""
-        self._failure.report(lost(self._name, what))
+        ends = (
+            f"The computing party {self._name} {what}. Nothing was opened; start all three again with the same files."
+        )
+        self._failure.report(PartyLostError(ends))
 
     async def close(self) -> None:
         """Close the connection once everything written has been sent; the other party needs nothing more."""
         self._writer.close()
         with suppress(OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), _PATIENCE)
-
-
-def lost(name: str, what: str) -> PartyLostError:
-    """Return the error that tells what happened to a party."""
-    return PartyLostError(
-        f"The computing party {name} {what}. Nothing was opened; start all three again with the same files."
-    )
 
 
 async def watch(links: Sequence[Link], failure: Failure, timeout: float, deadline: float) -> None:

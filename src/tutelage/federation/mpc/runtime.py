@@ -4,6 +4,7 @@ MPyC's import parses the command line and sets up logging; here it leaves the pr
 """
 
 import asyncio
+import importlib
 import importlib.util
 import logging
 import os
@@ -23,7 +24,16 @@ import numpy as np
 from tutelage._internal.forks import BriefLock
 from tutelage.exceptions import FederationError
 from tutelage.federation.mpc.links import Failure, Link, Transcript
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, PARTIES, ElementArray, decode, encode, from_random
+from tutelage.federation.sharing import (
+    ELEMENT_BYTES,
+    MODULUS,
+    MOST_BITS,
+    PARTIES,
+    ElementArray,
+    decode,
+    encode,
+    from_random,
+)
 
 _OPTIONS = ["--no-log", "--no-uvloop", "-M1"]
 _ONE_AT_A_TIME = BriefLock()  # two at once would restore what the other had changed
@@ -68,31 +78,18 @@ def _import() -> None:
 
 load_mpyc()
 
-import mpyc.mpctools  # noqa: E402
-import mpyc.random  # noqa: E402
-import mpyc.secgroups  # noqa: E402
-import mpyc.seclists  # noqa: E402
-import mpyc.secpols  # noqa: E402
-import mpyc.statistics  # noqa: E402
-from mpyc import asyncoro, finfields, sectypes, thresha  # noqa: E402
+from mpyc import asyncoro, finfields, thresha  # noqa: E402
 from mpyc.runtime import Runtime  # noqa: E402
 
 # MPyC draws the mask of a comparison as a sum of three numbers below the power of 2 under 2^sec_param / 3, of which a
 # party knows two; 62 leaves it 2^60 values that it does not know.
 SECURITY_BITS = 62
-MOST_BITS = 26  # of what is compared: masked by SECURITY_BITS more, it must stay below p
 DEGREE = 1
 FIELD = finfields.GF(MODULUS)
-_KEEPERS_OF_RUNTIME = (
-    asyncoro,
-    sectypes,
-    mpyc.mpctools,
-    mpyc.random,
-    mpyc.secgroups,
-    mpyc.seclists,
-    mpyc.secpols,
-    mpyc.statistics,
-)
+_KEEPERS_OF_RUNTIME = [
+    importlib.import_module(f"mpyc.{name}")
+    for name in ("asyncoro", "sectypes", "mpctools", "random", "secgroups", "seclists", "secpols", "statistics")
+]
 
 
 @final
@@ -215,7 +212,7 @@ class ArrayRuntime(Runtime):
         -----
         MPyC's comparison. From x, what it opens (x masked by 60 bits more, and a coin) and the bits of the mask, it
         computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
-        Elsewhere it is never 0, see `protocols.oversized`.
+        Elsewhere it is never 0, see `session.oversized`.
         """
         array = self._secure.array(FIELD.array(shares, check=False))
         return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value

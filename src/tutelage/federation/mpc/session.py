@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tutelage._internal import validation
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript
-from tutelage.federation.mpc.runtime import MOST_BITS, ArrayRuntime
-from tutelage.federation.sharing import MODULUS, PARTIES, ElementArray, encode
+from tutelage.federation.mpc.runtime import ArrayRuntime
+from tutelage.federation.sharing import MODULUS, MOST_BITS, PARTIES, ElementArray, encode
 
 REPETITIONS = 40
 _LIMB_BITS = 30
