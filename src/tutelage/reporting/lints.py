@@ -52,7 +52,7 @@ class Finding:
                 kind = type(getattr(self, name)).__name__
                 raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
         if self.severity not in _SEVERITIES:
-            raise InvalidParameterError("`severity` of Finding must be 'warning' or 'danger'.")
+            raise InvalidParameterError("`severity` of Finding must be warning or danger.")
 
 
 def lint(
