@@ -143,7 +143,7 @@ _ALONE = "There is one teacher, so no change could have reached a second one: no
 _CONFIDENCE = 1 - 1e-6  # of each check
 _DELTA = 0.01  # smaller ones show in rare events only, which take more draws
 _MOST_CLASSES = 4
-_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
+_SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 
 
 @final
@@ -295,7 +295,7 @@ def _sample(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]
-    return np.sort(np.argsort(order, kind="stable")[:_ROWS])
+    return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
 
 
 def _copy_with(model: PATEClassifier, **settings: Any) -> PATEClassifier:
