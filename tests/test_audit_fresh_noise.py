@@ -8,7 +8,8 @@ from scipy import stats
 
 from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
 from tutelage._internal.typing import IntArray
-from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, law_p_value, telling_probes
+from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, telling_probes
+from tutelage.audit.law import law_p_value
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
 from tutelage.noise import NoiseSource

@@ -157,7 +157,7 @@ def test_scores_must_be_one_number_per_canary(scores):
 
 def test_more_right_guesses_than_guesses_are_refused():
     with pytest.raises(InvalidParameterError, match="must not fall"):
-        p_value(5, 4, 10, 0.0, 0.0)
+        epsilon_lower_bound(5, 4, 10, 0.0, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -184,5 +184,3 @@ def test_settings_are_checked_before_the_run(change, message):
 def test_a_refusal_names_the_function_that_was_called(correct, delta, message):
     with pytest.raises(InvalidParameterError, match=f"{message}.* of epsilon_lower_bound"):
         epsilon_lower_bound(correct, 5, 10, delta, 0.95)
-    with pytest.raises(InvalidParameterError, match=f"{message}.* of p_value"):
-        p_value(correct, 5, 10, 1.0, delta)

@@ -69,11 +69,6 @@ def perform_analysis(
         Return the number that PySyft 0.2 returned, its faults included; labels as `indices` are not refused. Never
         rely on it.
 
-    Returns
-    -------
-    Analysis
-        A tuple (data-dependent ε, data-independent ε).
-
     Raises
     ------
     InvalidDataError
@@ -124,19 +119,13 @@ def perform_analysis_torch(
 
     Parameters
     ----------
-    preds : integer tensor of shape (teachers, examples)
-        The class that each teacher voted for.
-    indices : integer tensor of shape (answered,)
-        Which examples were answered, each once.
+    preds, indices : integer tensors
+        As `teacher_preds` and `indices` of `perform_analysis`.
     noise_eps, delta, moments, beta, n_classes, compat
-        As in `perform_analysis`.
+        As for `perform_analysis`.
     """
-    votes, answered = _on_this_machine(preds), _on_this_machine(indices)
+    votes, answered = (it.detach().cpu().numpy() if hasattr(it, "detach") else it for it in (preds, indices))
     return perform_analysis(votes, answered, noise_eps, delta, moments, beta, n_classes=n_classes, compat=compat)
-
-
-def _on_this_machine(values: Any) -> Any:
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def _integers(values: npt.ArrayLike, name: str, dimensions: int) -> np.ndarray:

@@ -56,11 +56,8 @@ def write_private_report(
     """
     right = _checked(votes, labels)
     drawings = [noise_figure(votes, right), gaps_figure(votes)]
-    rows = [
-        ("Queries voted on", f"{votes.n_queries:,}"),
-        ("Teachers", f"{votes.n_teachers:,}"),
-        ("Classes", f"{votes.n_classes:,}"),
-    ]
+    numbers = {"Queries voted on": votes.n_queries, "Teachers": votes.n_teachers, "Classes": votes.n_classes}
+    rows = [(name, f"{number:,}") for name, number in numbers.items()]
     if right is not None:
         plurality = float(np.mean(votes.counts.argmax(axis=1) == right))
         rows.append(("Plurality without noise", f"{plurality:.2%} right"))
@@ -75,22 +72,18 @@ def write_private_report(
 def noise_figure(votes: VoteHistogram, labels: IntArray | None) -> Drawing:
     """Return Figure 2 of PATE 2017: how often the noisy plurality is right, by γ = 1/scale of Laplace noise; private.
 
-    Parameters
-    ----------
-    votes : VoteHistogram
-        The private votes.
-    labels : integer array of shape (queries,), optional
-        Right class index per query; without them, the plurality counts as right.
+    `votes` and `labels` are those of `write_private_report`.
     """
     truth = votes.counts.argmax(axis=1) if labels is None else labels
     repeats = min(_MOST_REPEATS, -(-_DRAWN_ROWS // votes.n_queries))
     noise = SimulationNoise(0)
     shares = [_noisy_share(votes, truth, float(gamma), repeats, noise) for gamma in _GAMMAS]
-    x, y = Scale(float(_GAMMAS[0]), float(_GAMMAS[-1]), _LEFT, _RIGHT, logarithmic=True), _shares_axis()
+    x, y = Scale(float(_GAMMAS[0]), float(_GAMMAS[-1]), _LEFT, _RIGHT, logarithmic=True), Scale(0, 1.05, _BOTTOM, _TOP)
+    right = "share like the plurality" if labels is None else "share right"
     points = [(x(gamma), y(share)) for gamma, share in zip(_GAMMAS.tolist(), shares, strict=True)]
     plurality = float(np.mean(votes.counts.argmax(axis=1) == truth))
     marks = [
-        *axes(x, y, "γ per query, 1/votes (to the right: less noise)", _right(labels), shares=True),
+        *axes(x, y, "γ per query, 1/votes (to the right: less noise)", right, shares=True),
         segment(_LEFT, y(plurality), _RIGHT, y(plurality), "dashes"),
         write(_LEFT + 6, y(plurality) - 6, f"no noise: {plurality:.1%}", "axis"),
         path(points, "curve-accent"),
@@ -143,14 +136,6 @@ def _noisy_share(votes: VoteHistogram, truth: IntArray, gamma: float, repeats: i
         noisy = votes.counts + noise.discrete_laplace(1 / gamma, votes.counts.shape)
         right += int(np.sum(noisy.argmax(axis=1) == truth))
     return right / (repeats * votes.n_queries)
-
-
-def _shares_axis() -> Scale:
-    return Scale(0, 1.05, _BOTTOM, _TOP)
-
-
-def _right(labels: IntArray | None) -> str:
-    return "share like the plurality" if labels is None else "share right"
 
 
 def _histogram(title: str, caption: str, values: FloatArray, x_label: str, counted: str) -> Drawing:

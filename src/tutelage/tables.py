@@ -30,13 +30,7 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str) -> list[str]:
-        """Return the cells of column `name`.
-
-        Raises
-        ------
-        InvalidDataError
-            If there is no such column.
-        """
+        """Return the cells of column `name`, or raise `InvalidDataError` where there is none."""
         if name not in self.columns:
             # The columns it has are not listed: without a header they would be a person's cells.
             cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"

@@ -10,21 +10,19 @@ import numpy.typing as npt
 from scipy import stats
 from sklearn.base import clone
 
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.audit.law import audit_law, worst_neighbours
-from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism
+from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbours
+from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, release_many
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed
-from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import as_column
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.testing.laws import label_law
-from tutelage.votes import VoteHistogram
 
 _ROWS = 2_000
 _SMALL_BATCHES = (1, 2, 10, 50, 99)
@@ -40,9 +38,7 @@ class Probe(NamedTuple):
     prediction: tuple[float, ...] | None = None
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreshNoiseAudit:
+class FreshNoiseAudit(NamedTuple):
     """How the labels of equal queries hang together; public, for the votes were made up."""
 
     mechanism: str
@@ -83,12 +79,19 @@ def audit_fresh_noise(
     """
     probability(confidence, "confidence", "audit_fresh_noise")
     source = known_noise(noise, "audit_fresh_noise")
-    law = _law(mechanism, probe)
+    teachers = sum(probe.counts)
+    law = law_at(mechanism, probe.counts, probe.prediction, teachers)
     by_chance = float(np.sum(law**2))
-    first, second = (_released(mechanism, probe, _ROWS, source) for _ in range(2))
+
+    def released(rows: int) -> IntArray:
+        """Return the label of each query, or an abstention where the teachers did not answer."""
+        release = release_many(mechanism, probe.counts, rows, source, teachers, probe.prediction)
+        return np.where(release.voted, release.labels, ABSTAIN)
+
+    first, second = released(_ROWS), released(_ROWS)
     small = []
     for size in _SMALL_BATCHES:
-        batches = [_released(mechanism, probe, size, source) for _ in range(ceil(_SMALL_ROWS / size))]
+        batches = [released(size) for _ in range(ceil(_SMALL_ROWS / size))]
         small.append(law_p_value(np.concatenate(batches), law))
     pairs = [_agreement(*pair, by_chance) for pair in _pairs(first)]
     return FreshNoiseAudit(
@@ -109,40 +112,15 @@ def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tup
     few_votes = mechanism if entry is None else entry.make_of_few_votes()
     found = []
     for kind in [mechanism] if few_votes == mechanism else [mechanism, few_votes]:
-        scale = max(getattr(kind, name, 0.0) for name in ("scale", "sigma", "sigma_vote"))
-        threshold = getattr(kind, "threshold", None)
-        tied = n_teachers // 2 if threshold is None else ceil(threshold)
-        alone = min(round(scale), n_teachers) if threshold is None else ceil(threshold)
+        scale, check = noise_and_check(kind)
+        tied, alone = n_teachers // 2, min(round(scale), n_teachers)
+        if check is not None:
+            tied = alone = ceil(check.threshold)
         # A student sure of the last class expects no votes for the first, which then has to reach the threshold.
         prediction = (0.0,) * (classes - 1) + (1.0,) if kind.takes_predictions else None
         votes = (max(1, tied),) * classes, (max(1, alone), *(0,) * (classes - 1))
         found += [(kind, Probe(counts, prediction)) for counts in votes]
     return tuple(found)
-
-
-def law_p_value(labels: IntArray, law: FloatArray) -> float:
-    """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
-    seen = np.roll(np.bincount(labels - ABSTAIN, minlength=len(law)), -1)
-    values = [
-        stats.binomtest(int(times), len(labels), min(1.0, float(chance))).pvalue
-        for times, chance in zip(seen, law, strict=True)
-    ]
-    return float(min(1.0, len(values) * min(values)))
-
-
-def _law(mechanism: Mechanism, probe: Probe) -> FloatArray:
-    counts, offsets = np.array(probe.counts), None
-    if probe.prediction is not None:
-        offsets = InteractiveGNMax.offsets(np.array(probe.prediction), int(counts.sum()))
-    return label_law(mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False), counts, offsets)
-
-
-def _released(mechanism: Mechanism, probe: Probe, rows: int, noise: NoiseSource) -> IntArray:
-    """Return the label of each query, or an abstention where the teachers did not answer."""
-    votes = VoteHistogram(np.tile(probe.counts, (rows, 1)), sum(probe.counts))
-    predictions = None if probe.prediction is None else np.tile(probe.prediction, (rows, 1))
-    release = mechanism.release(votes, noise, predictions)
-    return np.where(release.voted, release.labels, ABSTAIN)
 
 
 def _pairs(labels: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
@@ -165,7 +143,7 @@ _ALONE = "There is one teacher, so no change could have reached a second one: no
 _CONFIDENCE = 1 - 1e-6  # of each check
 _DELTA = 0.01  # smaller ones show in rare events only, which take more draws
 _MOST_CLASSES = 4
-_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
+_SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 
 
 @final
@@ -295,12 +273,11 @@ def _in_words(found: MechanismAudit) -> str:
 
 def _telling_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> list[tuple[int, ...]]:
     """Return made-up votes at which noise of another size shows most: a lead of about the noise, a full threshold."""
-    scale = max(getattr(mechanism, name, 0.0) for name in ("scale", "sigma", "sigma_vote"))
+    scale, check = noise_and_check(mechanism)
     lead = int(np.clip(round(scale), min(1, n_teachers), n_teachers))
     firsts = [(n_teachers + lead) // 2]
-    threshold = getattr(mechanism, "threshold", None)
-    if threshold is not None:
-        firsts.append(int(np.clip(round(threshold), 1, n_teachers)))
+    if check is not None:
+        firsts.append(int(np.clip(round(check.threshold), 1, n_teachers)))
     others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
     return list(dict.fromkeys((first, n_teachers - first, *others) for first in firsts))
 
@@ -318,7 +295,7 @@ def _sample(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]
-    return np.sort(np.argsort(order, kind="stable")[:_ROWS])
+    return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
 
 
 def _copy_with(model: PATEClassifier, **settings: Any) -> PATEClassifier:

@@ -11,11 +11,12 @@ from typing import final
 import numpy as np
 from scipy import stats
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.audit.mechanism import Neighbours, Part, best_event, check_draws, check_settings, log_ratio, release_many
 from tutelage.events import (
     Check,
+    ConfidenceCheck,
     Event,
     ExponentialArgmax,
     InteractiveCheck,
@@ -37,16 +38,10 @@ class LawAudit:
 
     Parameters
     ----------
-    mechanism : str
-        What was audited.
-    counts : tuple of int
-        The made-up votes.
-    draws : int
-        How often they were released.
+    mechanism, counts, draws, confidence
+        As for `audit_law`.
     p_value : float
         Probability that a right mechanism differs as much from the law.
-    confidence : float
-        A right mechanism passes with this probability, at least.
     """
 
     mechanism: str
@@ -97,22 +92,34 @@ def audit_law(
     """
     probability(confidence, "confidence", "audit_law")
     check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
-    law = label_law(mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False), np.array(counts))
-    labels = release_many(
-        mechanism, counts, Neighbours(counts, counts), "release", 1, draws, known_noise(noise, "audit_law")
-    )
-    seen = np.roll(np.bincount(labels.ravel(), minlength=len(law)), -1)  # abstentions last, as in the law
-    values = [
-        stats.binomtest(int(times), draws, min(1.0, float(chance))).pvalue
-        for times, chance in zip(seen, law, strict=True)
-    ]
+    law = law_at(mechanism, counts)
+    labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
     return LawAudit(
         mechanism=repr(mechanism),
         counts=counts,
         draws=draws,
-        p_value=float(min(1.0, len(values) * min(values))),
+        p_value=law_p_value(labels.ravel(), law),
         confidence=confidence,
     )
+
+
+def law_at(
+    mechanism: Mechanism, counts: tuple[int, ...], prediction: tuple[float, ...] | None = None, teachers: int = 0
+) -> FloatArray:
+    """Return the law of a label at these votes; a student with a prediction expects those of so many teachers."""
+    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
+    offsets = None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
+    return label_law(event, np.array(counts), offsets)
+
+
+def law_p_value(labels: IntArray, law: FloatArray) -> float:
+    """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
+    seen = np.roll(np.bincount(labels - ABSTAIN, minlength=len(law)), -1)
+    values = [
+        stats.binomtest(int(times), len(labels), min(1.0, float(chance))).pvalue
+        for times, chance in zip(seen, law, strict=True)
+    ]
+    return float(min(1.0, len(values) * min(values)))
 
 
 _REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
@@ -142,38 +149,40 @@ def worst_neighbours(
     half, level = draws // 2, 1 - confidence
 
     def expected(neighbours: Neighbours) -> float:
-        here, there = (_law(mechanism, votes, neighbours, part) for votes in (neighbours.here, neighbours.there))
+        votes, teachers = (neighbours.here, neighbours.there), sum(neighbours.here)
+        here, there = (law_at(mechanism, counts, neighbours.prediction, teachers) for counts in votes)
+        if part == "check":
+            here, there = (np.array([1 - law[-1], law[-1]]) for law in (here, there))
         weights = log_ratio(here, there, at_least=1e-300)
         seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
-        return max(
-            best_event(weights, seen_here, seen_there, half, delta, level).bound,
-            best_event(-weights, seen_there, seen_here, half, delta, level).bound,
-        )
+        here_more, _ = best_event(weights, seen_here, seen_there, half, delta, level)
+        there_more, _ = best_event(-weights, seen_there, seen_here, half, delta, level)
+        return max(here_more, there_more)
 
     return max(_candidates(mechanism, part), key=expected)
 
 
-def _law(mechanism: Mechanism, counts: tuple[int, ...], neighbours: Neighbours, part: Part) -> FloatArray:
-    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
-    offsets = None
-    if neighbours.prediction is not None:
-        offsets = InteractiveGNMax.offsets(np.array(neighbours.prediction), sum(neighbours.here))
-    law = label_law(event, np.array(counts), offsets)
-    return np.array([1 - law[-1], law[-1]]) if part == "check" else law
+def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
+    """Return how large the noise of an answer is, in votes, and the check before it, if there is one."""
+    match [release.event for release in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]:
+        case [ConfidenceCheck() | InteractiveCheck() as check, answer]:
+            return _scale_of(answer), check
+        case [answer]:
+            return _scale_of(answer), None
+    raise UnsupportedEventError(f"The label law of {mechanism} is not known here.")
 
 
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
     """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
-    events = [release.event for release in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]
-    checks = [event for event in events if isinstance(event, Check)]
-    scales = [] if part == "check" else [_scale_of(event) for event in events if event not in checks]
-    found = [Neighbours((gap + 1, 1), (gap, 2)) for scale in scales for gap in _spread(0, ceil(_REACH * scale))]
-    for check in checks:
+    scale, check = noise_and_check(mechanism)
+    gaps = [] if part == "check" else _spread(0, ceil(_REACH * scale))
+    found = [Neighbours((gap + 1, 1), (gap, 2)) for gap in gaps]
+    if check is not None:
         reach, threshold = ceil(_REACH * check.sigma), ceil(check.threshold)
         aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
         found += [_near_threshold(aim, interactive=isinstance(check, InteractiveCheck)) for aim in aims]
-    if any(isinstance(check, InteractiveCheck) for check in checks):
-        found = [Neighbours(pair.here, pair.there, (0.5, 0.5)) for pair in found]
+    if isinstance(check, InteractiveCheck):
+        found = [pair._replace(prediction=(0.5, 0.5)) for pair in found]
     return found
 
 

@@ -6,7 +6,7 @@ nothing is looked at twice. A right mechanism is accused with a probability of a
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from tutelage._internal.validation import integer_at_least, number_between, prob
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms import Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import VoteHistogram
@@ -45,21 +45,14 @@ def refuted_epsilon(more: IntArray, less: IntArray, trials: int, delta: float, l
         return np.maximum(np.log(np.maximum(above, 0)) - np.log(below), 0.0)
 
 
-class ChosenEvent(NamedTuple):
-    """The places of its outcomes, and the ε that it refutes on the frequencies it was chosen by."""
-
-    outcomes: IntArray
-    bound: float
-
-
 def best_event(
     scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
-) -> ChosenEvent:
-    """Return those outcomes with the largest scores that refute the largest ε on these frequencies."""
+) -> tuple[float, IntArray]:
+    """Return the largest ε that outcomes with the largest scores refute on these frequencies, and their places."""
     ranked = np.argsort(-scores, kind="stable")
     bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
     best = int(np.argmax(bounds))
-    return ChosenEvent(ranked[: best + 1], float(bounds[best]))
+    return float(bounds[best]), ranked[: best + 1]
 
 
 def log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
@@ -68,8 +61,7 @@ def log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: floa
 
 
 Part = Literal["release", "check"]
-PARTS = ("release", "check")
-MOST_DRAWS = 10**7  # of all queries together; they are held in memory
+_MOST_DRAWS = 10**7  # of all queries together; they are held in memory
 
 
 class Neighbours(NamedTuple):
@@ -87,24 +79,12 @@ class MechanismAudit:
 
     Parameters
     ----------
-    mechanism : str
-        What was audited.
-    neighbours : Neighbours
-        The made-up votes.
-    part : "release" or "check"
-        Whether all labels were looked at, or only which queries passed the check.
-    queries : int
-        Queries with these votes that were answered and looked at together.
-    draws : int
-        How often they were, for each neighbour.
-    delta : float
-        δ at which ε is bounded.
+    mechanism, neighbours, part, queries, draws, delta, confidence
+        As for `audit_mechanism`.
     claim : float
         ε that the accounting claims at `delta`, in nats.
     lower_bound : float
         The ε of the mechanism at `delta` is at least this, in nats.
-    confidence : float
-        Probability that `lower_bound` is right, at least.
     """
 
     mechanism: str
@@ -168,13 +148,17 @@ def audit_mechanism(
     Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
     Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
     """
-    check_settings(mechanism, delta, part, draws, confidence, "audit_mechanism")
-    check_draws(draws * integer_at_least(queries, 1, "queries", "audit_mechanism"), "draws", "audit_mechanism")
+    owner = "audit_mechanism"
+    check_settings(mechanism, delta, part, draws, confidence, owner)
+    check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
     _check_neighbours(neighbours)
-    claimed = claimed_epsilon(_announced(mechanism, neighbours, part, queries), delta) if claim is None else claim
-    source = known_noise(noise, "audit_mechanism")
+    if claim is None:
+        one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+        looked_at = one.events[0] if part == "check" and isinstance(one, Composed) else one
+        claim = claimed_epsilon(Repeated(looked_at, queries), delta)
+    source, teachers = known_noise(noise, owner), max(sum(neighbours.here), sum(neighbours.there))
     here, there = (
-        release_many(mechanism, votes, neighbours, part, queries, draws, source)
+        _seen(release_many(mechanism, votes, draws * queries, source, teachers, neighbours.prediction), part, draws)
         for votes in (neighbours.here, neighbours.there)
     )
     return MechanismAudit(
@@ -184,7 +168,7 @@ def audit_mechanism(
         queries=queries,
         draws=draws,
         delta=delta,
-        claim=claimed,
+        claim=claim,
         lower_bound=_lower_bound(here, there, delta, 1 - confidence),
         confidence=confidence,
     )
@@ -195,7 +179,7 @@ def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, c
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
-    if part not in PARTS:
+    if part not in get_args(Part):
         raise InvalidParameterError(f"`part` of {owner} must be 'release' or 'check'. Got {part!r}.")
     if part == "check" and not isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed):
         raise InvalidParameterError(
@@ -205,9 +189,9 @@ def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, c
 
 def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
-    if draws > MOST_DRAWS:
+    if draws > _MOST_DRAWS:
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
+            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
             f"{draws:,}."
         )
 
@@ -216,16 +200,11 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes."""
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
-    return sum(part.times * _pure_loss(part.event) for part in event.flatten())
-
-
-def _announced(mechanism: Mechanism, neighbours: Neighbours, part: Part, queries: int) -> Event:
-    one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
-    return Repeated(one.events[0] if part == "check" and isinstance(one, Composed) else one, queries)
-
-
-def _pure_loss(event: Event) -> float:
-    return 2 / event.scale if isinstance(event, data_independent.PureArgmax) else inf
+    parts = event.flatten()
+    pure = [
+        part.times * (2 / part.event.scale) for part in parts if isinstance(part.event, data_independent.PureArgmax)
+    ]
+    return sum(pure) if len(pure) == len(parts) else inf
 
 
 def _check_neighbours(neighbours: Neighbours) -> None:
@@ -242,20 +221,20 @@ def _check_neighbours(neighbours: Neighbours) -> None:
 def release_many(
     mechanism: Mechanism,
     counts: tuple[int, ...],
-    neighbours: Neighbours,
-    part: Part,
     queries: int,
-    draws: int,
     noise: NoiseSource,
-) -> IntArray:
-    """Return what each query of each draw came to: label + 1, or whether its check passed."""
-    rows = draws * queries * mechanism.votes_per_query
-    teachers = max(sum(neighbours.here), sum(neighbours.there))
+    teachers: int,
+    prediction: tuple[float, ...] | None = None,
+) -> Release:
+    """Release so many queries with these votes, and with this prediction of a student where the mechanism asks it."""
+    rows = queries * mechanism.votes_per_query
     votes = VoteHistogram(np.tile(counts, (rows, 1)), teachers)
-    predictions = None if neighbours.prediction is None else np.tile(neighbours.prediction, (rows, 1))
-    release = mechanism.release(votes, noise, predictions)
-    seen = release.voted.astype(np.int64) if part == "check" else release.labels + 1
-    return seen.reshape(draws, -1)
+    return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))
+
+
+def _seen(release: Release, part: Part, draws: int) -> IntArray:
+    """Return what each query of each draw came to: label + 1, or whether its check passed."""
+    return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
 
 
 def _lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
@@ -269,11 +248,11 @@ def _lower_bound(here: IntArray, there: IntArray, delta: float, level: float) ->
     here_more = best_event(values, try_here, try_there, half, delta, level)
     there_more = best_event(-values, try_there, try_here, half, delta, level)
     ways = (here_more, use_here, use_there), (there_more, use_there, use_here)
-    best, more, less = max(ways, key=lambda way: way[0].bound)
-    if best.bound == 0:
+    (bound, outcomes), more, less = max(ways, key=lambda way: way[0][0])
+    if bound == 0:
         return 0.0  # no event was chosen by the first half, and the second must not choose one
     trials = len(here) - half
-    return float(refuted_epsilon(more[best.outcomes].sum(), less[best.outcomes].sum(), trials, delta, level))
+    return float(refuted_epsilon(more[outcomes].sum(), less[outcomes].sum(), trials, delta, level))
 
 
 def _tallied(scores: FloatArray, values: FloatArray, half: int) -> tuple[IntArray, IntArray]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, exp, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Members = npt.NDArray[np.bool_]  # (runs, rows) or (rows,)
 Train = Callable[[Members, int], Any]
 Variant = Literal["online", "offline"]
-VARIANTS = ("online", "offline")
 
 _SHARED_RUNS = 16  # as so many runs of its own counts the spread that all rows share
 _LEAST = 1e-6, 1e-2  # between these lies what a probability of 0 is taken for
@@ -110,27 +109,16 @@ class MembershipResult:
 
     def roc(self) -> tuple[FloatArray, FloatArray]:
         """Return false and true positive rates at every threshold, from (0, 0) to (1, 1), over all targets at once."""
-        return _roc(self.scores, self.members)
+        return roc_curve(self.members.ravel(), self.scores.ravel(), drop_intermediate=False)[:2]
 
     def tpr_at(self, fpr: float) -> float:
-        """Return the largest share of members found while at most the share `fpr` of other rows is taken for members.
-
-        Parameters
-        ----------
-        fpr : float
-            Between 0 and 1, such as 0.001.
-        """
+        """Return the largest share of members found while at most the share `fpr` of others is taken for members."""
         return _tpr(self.scores, self.members, probability(fpr, "fpr", "tpr_at"))
 
     def tpr_interval(self, fpr: float) -> tuple[float, float]:
         """Return the 95 % confidence interval of `tpr_at`, over runs of the target, by leaving out one at a time.
 
         It is at least as wide as that of Clopper and Pearson, which takes members for independent.
-
-        Parameters
-        ----------
-        fpr : float
-            Between 0 and 1, such as 0.001.
         """
         probability(fpr, "fpr", "tpr_interval")
         runs = len(self.scores)
@@ -172,13 +160,7 @@ class MembershipResult:
         return epsilon_lower_bound(int(right[:guesses].sum()), guesses, len(right), delta, confidence)
 
     def as_dict(self, *, delta: float = 0.0, confidence: float = 0.95) -> dict[str, Any]:
-        """Return the findings, without any row's, as plain values for JSON.
-
-        Parameters
-        ----------
-        delta, confidence : float
-            Of the lower bound on ε, as in `epsilon_lower_bound`.
-        """
+        """Return the findings, without any row's, as plain values for JSON; ε bounded as by `epsilon_lower_bound`."""
         return {
             "attack": f"LiRA, {self.variant}",
             "shadows": self.shadows,
@@ -194,18 +176,12 @@ class MembershipResult:
         }
 
     def figure(self, *, epsilon: float | None = None, delta: float = 0.0) -> "RocFigure":
-        """Return the ROC curve over logarithmic axes.
-
-        Parameters
-        ----------
-        epsilon, delta : float, optional
-            A claim; what it allows at most is drawn too.
-        """
+        """Return the ROC curve over logarithmic axes, and what a claim (`epsilon`, `delta`) allows at most."""
         return RocFigure((RocPanel.of("Membership inference", {"attack": self}, epsilon=epsilon, delta=delta),))
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RocPanel:
     """ROC curves of several attacks."""
 
@@ -229,7 +205,7 @@ class RocPanel:
             rates = np.geomspace(min(1.0, max(lowest, _AXIS_FROM)), 1, _POINTS)
             found = tpr[np.searchsorted(fpr, rates, "right") - 1]
             curves[name] = tuple(rates.tolist()), tuple(found.tolist())
-        return cls(title=title, curves=curves, epsilon=epsilon, delta=delta)
+        return cls(title, curves, epsilon, delta)
 
     def allowed(self, fpr: FloatArray) -> FloatArray:
         """Return the largest true positive rates that the claim allows at false positive rates `fpr`; without one, 1.
@@ -242,9 +218,7 @@ class RocPanel:
         return np.minimum(1, np.minimum(few, many))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class RocFigure:
+class RocFigure(NamedTuple):
     """ROC curves over logarithmic axes, where few false alarms show; needs the report extra to be drawn."""
 
     panels: tuple[RocPanel, ...]
@@ -325,9 +299,8 @@ def membership_attack(
        S&P 2022, arXiv:2112.03570, section V and Algorithm 1.
     """
     owner = "membership_attack"
-    integer_at_least(shadows, 4, "shadows", owner)
-    integer_at_least(targets, 2, "targets", owner)
-    integer_at_least(random_state, 0, "random_state", owner)
+    for value, least, name in ((shadows, 4, "shadows"), (targets, 2, "targets"), (random_state, 0, "random_state")):
+        integer_at_least(value, least, name, owner)
     _known_variant(variant, owner)
     classes = np.asarray(y)
     if classes.ndim != 1 or len(classes) < 2 or len(X) != len(classes):
@@ -341,23 +314,22 @@ def membership_attack(
     members = np.concatenate([random.permuted(halves, axis=0), coins])
     seeds = random.integers(2**31, size=len(members)).tolist()
     runs = progress_bar(zip(members, seeds, strict=True), "Runs attacked", len(members), shown=progress)
-    found = np.stack([_confidences(train(mask.copy(), seed), X, classes) for mask, seed in runs])
-    seen = found[:shadows]
-    least = float(np.clip(seen[seen > 0].min(initial=1.0) / 2, *_LEAST))  # of a forest, half a tree
-    odds = -np.diff(np.log(np.maximum(found, least)), axis=2)[..., 0]
+    odds = _log_odds(np.stack([_confidences(train(mask.copy(), seed), X, classes) for mask, seed in runs]), shadows)
     scores = lira_scores(odds[:shadows], members[:shadows], odds[shadows:], variant=variant)
     return MembershipResult(scores, members[shadows:], shadows, variant)
+
+
+def _log_odds(probabilities: FloatArray, shadows: int) -> FloatArray:
+    """Return log odds of own classes, a probability of 0 taken for half the least one that shadow runs gave."""
+    seen = probabilities[:shadows]
+    least = float(np.clip(seen[seen > 0].min(initial=1.0) / 2, *_LEAST))  # of a forest, half a tree
+    return -np.diff(np.log(np.maximum(probabilities, least)), axis=2)[..., 0]
 
 
 def lira_scores(
     shadows: FloatArray, members: Members, observed: FloatArray, *, variant: Variant = "online"
 ) -> FloatArray:
-    """Return how much more likely each observation is of a member than of another row.
-
-    References
-    ----------
-    Carlini et al. 2022, arXiv:2112.03570, Algorithm 1 and equation 4.
-    """
+    """Return how much more likely each observation is of a member than of another row: Algorithm 1 and equation 4."""
     _known_variant(variant, "lira_scores")
     if shadows.ndim != 2 or members.shape != shadows.shape or observed.shape[1:] != shadows.shape[1:]:
         raise InvalidDataError(
@@ -410,13 +382,8 @@ def _placements(scores: FloatArray, members: Members) -> FloatArray:
     return placed
 
 
-def _roc(scores: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
-    fpr, tpr, _ = roc_curve(members.ravel(), scores.ravel(), drop_intermediate=False)
-    return fpr, tpr
-
-
 def _tpr(scores: FloatArray, members: Members, at: float) -> float:
-    fpr, tpr = _roc(scores, members)
+    fpr, tpr, _ = roc_curve(members.ravel(), scores.ravel(), drop_intermediate=False)
     return float(tpr[fpr <= at].max())
 
 
@@ -438,5 +405,5 @@ def _best_guesses(scores: FloatArray, members: Members, confidence: float) -> tu
 
 
 def _known_variant(variant: str, owner: str) -> None:
-    if variant not in VARIANTS:
+    if variant not in get_args(Variant):
         raise InvalidParameterError(f"`variant` of {owner} must be 'online' or 'offline'. Got {variant!r}.")

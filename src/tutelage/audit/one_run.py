@@ -31,20 +31,12 @@ class OneRunAudit:
 
     Parameters
     ----------
-    canaries : int
-        Canaries, each of which was in the run with probability one half.
-    guesses : int
-        How many were guessed; of the others nothing was said.
+    canaries, guesses, delta, confidence, claim
+        As for `audit_in_one_run`.
     correct : int
         How many guesses were right.
-    delta : float
-        δ at which ε is bounded.
     lower_bound : float
         The run is (ε, δ)-private for no smaller ε than this, in nats.
-    confidence : float
-        Probability that `lower_bound` is right, at least.
-    claim : float or None
-        ε that is claimed for the run at `delta`.
     """
 
     canaries: int
@@ -102,14 +94,15 @@ def audit_in_one_run(
     -----
     Every canary must be a unit of privacy of its own: an entity that joins alone and moves nobody else.
     """
-    canaries = integer_at_least(canaries, 1, "canaries", "audit_in_one_run")
-    guesses = integer_at_least(guesses, 1, "guesses", "audit_in_one_run")
+    owner = "audit_in_one_run"
+    canaries = integer_at_least(canaries, 1, "canaries", owner)
+    guesses = integer_at_least(guesses, 1, "guesses", owner)
     if guesses > canaries:
-        raise InvalidParameterError(f"`guesses` of audit_in_one_run must be at most {canaries}. Got {guesses}.")
-    number_between(delta, 0, 1, "delta", "audit_in_one_run")
-    probability(confidence, "confidence", "audit_in_one_run")
+        raise InvalidParameterError(f"`guesses` of {owner} must be at most {canaries}. Got {guesses}.")
+    number_between(delta, 0, 1, "delta", owner)
+    probability(confidence, "confidence", owner)
     if claim is not None and claim != np.inf:
-        number_between(claim, 0, np.inf, "claim", "audit_in_one_run")
+        number_between(claim, 0, np.inf, "claim", owner)
     random = np.random.default_rng(random_state)
     included = random.integers(0, 2, canaries).astype(bool)
     scores = np.asarray(score(included.copy()), dtype=np.float64)
@@ -139,23 +132,6 @@ def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: fl
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
     `guesses` trials that succeed with probability e^ε/(1 + e^ε).
     """
-    _check_guesses(correct, guesses, canaries, delta, "p_value")
-    number_between(epsilon, 0, np.inf, "epsilon", "p_value")
-    return _p_value(correct, guesses, canaries, epsilon, delta)
-
-
-def _check_guesses(correct: int, guesses: int, canaries: int, delta: float, owner: str) -> None:
-    integer_at_least(canaries, 1, "canaries", owner)
-    integer_at_least(guesses, 0, "guesses", owner)
-    integer_at_least(correct, 0, "correct", owner)
-    number_between(delta, 0, 1, "delta", owner)
-    if not correct <= guesses <= canaries:
-        raise InvalidParameterError(
-            f"`correct`, `guesses` and `canaries` of {owner} must not fall. Got {correct}, {guesses}, {canaries}."
-        )
-
-
-def _p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     right = float(special.expit(epsilon))
     pure = float(stats.binom.sf(correct - 1, guesses, right))
     if delta == 0 or correct == 0:
@@ -172,27 +148,35 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
     ----------
     correct, guesses, canaries : int
         Right guesses, guesses, and canaries, of which each was in by a fair coin.
-    delta : float
-        δ ≥ 0.
-    confidence : float
-        Probability with which the bound is to hold.
+    delta, confidence
+        As for `audit_in_one_run`.
 
     Raises
     ------
     InvalidParameterError
         If a parameter is out of range.
     """
-    _check_guesses(correct, guesses, canaries, delta, "epsilon_lower_bound")
-    level = 1 - probability(confidence, "confidence", "epsilon_lower_bound")
-    if _p_value(correct, guesses, canaries, 0.0, delta) >= level:
+    owner = "epsilon_lower_bound"
+    for value, least, name in ((canaries, 1, "canaries"), (guesses, 0, "guesses"), (correct, 0, "correct")):
+        integer_at_least(value, least, name, owner)
+    number_between(delta, 0, 1, "delta", owner)
+    if not correct <= guesses <= canaries:
+        raise InvalidParameterError(
+            f"`correct`, `guesses` and `canaries` of {owner} must not fall. Got {correct}, {guesses}, {canaries}."
+        )
+    level = 1 - probability(confidence, "confidence", owner)
+
+    def refuted(epsilon: float) -> bool:
+        return p_value(correct, guesses, canaries, epsilon, delta) < level
+
+    if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while high < _LARGEST and _p_value(correct, guesses, canaries, high, delta) < level:
+    while high < _LARGEST and refuted(high):
         low, high = high, 2 * high
     while high - low > _TOLERANCE:
         middle = (low + high) / 2
-        refuted = _p_value(correct, guesses, canaries, middle, delta) < level
-        low, high = (middle, high) if refuted else (low, middle)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
 
 
@@ -243,34 +227,29 @@ def pate_canaries(
     ids = as_column(np.arange(len(rows)) if entity_ids is None else entity_ids)
     if not len(rows) == len(labels) == len(ids) or len(people) != len(answers) or len(people) == 0:
         raise InvalidDataError("Rows, labels and ids must have one entry each, and so must canaries and their labels.")
+    known = [str(name) for name in ids.tolist()]
     names = [f"canary {number}" for number in range(len(people))]
-    if set(names) & {str(name) for name in ids.tolist()}:
+    if set(names) & set(known):
         raise InvalidDataError("`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise.")
 
     def score(included: npt.NDArray[np.bool_]) -> FloatArray:
-        run: Any = clone(model)
-        run.set_params(
-            ledger=None,
-            epsilon=None,
-            checkpoints=None,
-            data_changed=False,
-            unit=None,
-            n_queries=None,
-            selection=None,
-            rounds=1,
-        )
-        everybody = [str(name) for name in ids.tolist()] + [names[place] for place in np.flatnonzero(included)]
+        run: Any = without_ledger(model)
+        everybody = known + [names[place] for place in np.flatnonzero(included)]
+        everything = np.concatenate([rows, people[included]]), np.concatenate([labels, answers[included]])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RepeatedFitWarning)  # an audit repeats fits, and publishes none of them
-            run.fit(
-                np.concatenate([rows, people[included]]),
-                np.concatenate([labels, answers[included]]),
-                X_public=people,
-                entity_ids=everybody,
-            )
+            run.fit(*everything, X_public=people, entity_ids=everybody)
         return _scores(run, people, answers)
 
     return score
+
+
+def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
+    """Return a copy that asks all public rows once and remembers nothing, with these settings."""
+    once = {"n_queries": None, "selection": None, "rounds": 1}
+    alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None}
+    copy: Any = clone(model)
+    return copy.set_params(**once, **alone, **settings)
 
 
 def _scores(run: PATEClassifier, people: Matrix, answers: npt.NDArray[Any]) -> FloatArray:

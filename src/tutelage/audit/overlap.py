@@ -257,11 +257,6 @@ def _steps(public: npt.NDArray[Any], grain: float) -> FloatArray:
     if public.dtype.kind not in _NUMBERS:
         spelled = [[_number(cell) for cell in column] for column in columns.tolist()]
         columns = [np.array([number for number in column if number is not None]) for column in spelled]
-    widths = np.array([_width(np.asarray(column, dtype=np.float64)) for column in columns])
-    return np.where(widths > 0, grain * widths, 1.0)
-
-
-def _width(column: FloatArray) -> float:
-    finite = column[np.isfinite(column)]
-    width = float(finite.max() - finite.min()) if finite.size else 0.0
-    return width if isfinite(width) else 0.0
+    finite = (column[np.isfinite(column)] for column in (np.asarray(column, dtype=np.float64) for column in columns))
+    widths = np.array([np.ptp(column) if column.size else 0.0 for column in finite])
+    return np.where((widths > 0) & np.isfinite(widths), grain * widths, 1.0)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import get_tags
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
+from tutelage.audit.one_run import without_ledger
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import SimulationNoise
@@ -32,9 +32,7 @@ _BEYOND = 10  # times the span of a column, past its largest value
 _FEW = 0.2  # of the teachers: a fault that reaches more of them runs over all rows
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class SensitivityTrial:
+class SensitivityTrial(NamedTuple):
     """One change of one entity."""
 
     change: str
@@ -175,9 +173,9 @@ def audit_sensitivity(
     if ids is not None and ids.shape != labels.shape:
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
-    before = _ballots(make_ballots, _Data(rows, labels, ids))
-    again = _ballots(make_ballots, _Data(rows, labels, ids))
-    changes = list(_changes(_Data(rows, labels, ids), entities, np.random.default_rng(random_state), far=far))
+    data = _Data(rows, labels, ids)
+    before, again = _ballots(make_ballots, data), _ballots(make_ballots, data)
+    changes = list(_changes(data, entities, np.random.default_rng(random_state), far=far))
     trials = tuple(
         SensitivityTrial(change, _differing(before, _ballots(make_ballots, other)))
         for change, other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
@@ -302,21 +300,9 @@ def ballots_of_classifier(
 
     def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
         recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
-        run: Any = clone(model)
-        run.set_params(
-            teacher=recorded,
-            student=_LearnsNothing(),
-            ledger=None,
-            epsilon=None,
-            checkpoints=None,
-            data_changed=False,
-            rounds=1,
-            selection=None,
-            n_queries=None,
-            unit=None,
-            noise=SimulationNoise(0),
-            random_state=0 if model.random_state is None else model.random_state,
-        )
+        seed = 0 if model.random_state is None else model.random_state
+        settings = {"teacher": recorded, "student": _LearnsNothing(), "noise": SimulationNoise(0)}
+        run: Any = without_ledger(model, **settings, random_state=seed)
         silos = None if silo_of is None or entity_ids is None else [silo_of[name] for name in entity_ids.tolist()]
         run.fit(X, y, X_public=queries.copy(), entity_ids=entity_ids, silos=silos)
         return recorded.cast[-1]

@@ -78,20 +78,8 @@ class Refits:
     ) -> None:
         """Count a fit, before its labels are drawn.
 
-        Parameters
-        ----------
-        mark : str
-            Of the estimator and its copies.
-        rows : array of shape (rows, features)
-            Private rows.
-        entity_ids : array of shape (rows,), optional
-            Whose they are.
-        one : Event
-            The most that one query can be, of one teacher.
-        queries : int
-            How many.
-        unit : str
-            Whom the fit protects.
+        `mark` is that of the estimator and its copies, `one` the most that one query can be, of one teacher, and
+        `unit` whom the fit protects.
         """
         people = set() if entity_ids is None else set(canonical_ids(entity_ids).tolist())
         hashes = (

@@ -40,13 +40,7 @@ class AskedRounds:
     rounds: tuple[int, ...]
 
     def labels(self, n_rows: int) -> IntArray:
-        """Return the released class index of each public row, −1 where it was not asked or not answered.
-
-        Parameters
-        ----------
-        n_rows : int
-            Number of public rows.
-        """
+        """Return the released class index of each of `n_rows` public rows, −1 where it was not asked or answered."""
         labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
         labels[self.queries] = self.release.labels
         return labels
@@ -100,8 +94,7 @@ def ask_in_rounds(
         If the first round does not fit. Nothing was spent.
     """
     X = np.asarray(X_public)
-    seen = X if features is None else np.asarray(features)
-    seen = np.array(seen)  # a copy, which nobody changes in place
+    seen = np.array(X if features is None else features)  # a copy, which nobody changes in place
     selectors = [first] + [then or first] * (len(n_queries) - 1)
     _check(session, X, seen, n_queries, selectors, student)
     _, same = np.unique(session.row_keys(X), return_inverse=True)
@@ -118,27 +111,12 @@ def ask_in_rounds(
         answer = _ask_what_fits(session, X, rows, predictions, all_or_none=number == 0)
         if answer is not None:
             answers.append(answer)
-            twins, labels = _with_twins(same, *answer)
-            known = known.after(twins, labels)
+            known = known.after(*_with_twins(same, *answer))
     return _joined(answers)
 
 
 def round_rows(rule: QuerySelector, known: PublicKnowledge, size: int, seed: int, number: int = 0) -> IntArray:
-    """Return the rows that a round of `ask_in_rounds` with this seed asks, as far as the budget allows.
-
-    Parameters
-    ----------
-    rule : QuerySelector
-        How they are chosen.
-    known : PublicKnowledge
-        What is public before the round.
-    size : int
-        How many rows.
-    seed : int
-        As in `ask_in_rounds`.
-    number : int
-        Which round, from 0.
-    """
+    """Return the rows that round `number`, from 0, of `ask_in_rounds` with this seed asks if the budget allows them."""
     return rule.select(known, size, _seeds(seed, number)[0])
 
 

@@ -169,15 +169,8 @@ class LabelingSession:
 
         Parameters
         ----------
-        X_public : array of shape (queries, ...)
-            Public rows, the most wanted first.
-        predictions : array of shape (queries, classes), optional
-            As in `ask`.
-
-        Raises
-        ------
-        InvalidDataError
-            If the rows are no array.
+        X_public, predictions
+            As for `ask`, the most wanted rows first.
         """
         hashes = self._hashes(X_public, predictions)
         remembered, new, fitting = set(self._ledger.recall(hashes)), set[bytes](), self.fitting
@@ -217,9 +210,7 @@ class LabelingSession:
             If the ledger cannot be used. What it had reserved stays spent; labels that were drawn and could not be
             stored are kept in this session, and the next `ask` stores them before anything else.
         """
-        rows = _as_array(X_public, "X_public", None)
-        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
-        self._check_rows(rows, student)
+        rows, student = self._checked_rows(X_public, predictions)
         if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
             self._ledger.settle(*self._unstored)
         self._unstored = None
@@ -239,11 +230,6 @@ class LabelingSession:
 
     def accountant(self, *, progress: bool = False) -> Accountant:
         """Return an accountant of everything that this session was charged for, as it happened, with its private votes.
-
-        Parameters
-        ----------
-        progress : bool
-            Show a progress bar on exact costs that take long.
 
         Raises
         ------
@@ -275,10 +261,8 @@ class LabelingSession:
 
         Parameters
         ----------
-        X_public : array of shape (queries, ...)
-            Public rows; each counts once.
-        predictions : array of shape (queries, classes), optional
-            As they were asked with.
+        X_public, predictions
+            As they were asked; each row counts once.
         progress : bool
             Show a progress bar on exact costs that take long.
 
@@ -287,12 +271,10 @@ class LabelingSession:
         InvalidDataError
             If a row was not answered yet, or rows, votes and predictions do not fit each other.
         UnsupportedEventError
-            As `accountant`.
+            As for `accountant`.
         """
         _require_votes_as_given(self._mechanism)
-        rows = _as_array(X_public, "X_public", None)
-        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
-        self._check_rows(rows, student)
+        rows, student = self._checked_rows(X_public, predictions)
         hashes = self._hashes(X_public, student)
         answers = self._ledger.recall(hashes)
         if len(answers) < len(set(hashes)):
@@ -343,7 +325,11 @@ class LabelingSession:
         voters = self._voters
         return self._mechanism.event_of_one(voters.n_classes, voters.unit, simulated=self._noise.simulated)
 
-    def _check_rows(self, rows: Matrix, student: FloatArray | None) -> None:
+    def _checked_rows(
+        self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None
+    ) -> tuple[Matrix, FloatArray | None]:
+        rows = _as_array(X_public, "X_public", None)
+        student = None if predictions is None else _as_array(predictions, "predictions", np.float64)
         if rows.ndim == 0 or len(rows) == 0:
             raise InvalidDataError(f"`X_public` must hold at least one row. Got shape {rows.shape}.")
         if student is not None and student.shape[:1] != rows.shape[:1]:
@@ -353,20 +339,10 @@ class LabelingSession:
         self.check_voted(rows)
         if self._voted is None and isinstance(self._voters, VoteHistogram):
             self._check_count(self._voters, len(rows), "public rows")
+        return rows, student
 
     def check_voted(self, X_public: npt.ArrayLike) -> None:
-        """Refuse rows that nobody voted on.
-
-        Parameters
-        ----------
-        X_public : array of shape (rows, ...)
-            Public rows.
-
-        Raises
-        ------
-        InvalidDataError
-            If a row is not in `X_voted`.
-        """
+        """Raise `InvalidDataError` for public rows that are not in `X_voted`: nobody voted on them."""
         if self._voted is not None and any(row not in self._voted for row in self.row_keys(X_public)):
             raise InvalidDataError(
                 "`X_public` holds a row that is not in `X_voted`. Ask about rows that were voted on."
@@ -418,18 +394,10 @@ def require_room(
 
     Parameters
     ----------
-    ledger : Ledger
-        Where answers are remembered.
-    mechanism : Mechanism
-        How votes would be released.
+    ledger, mechanism, question, X_public, predictions
+        As for `LabelingSession` and its `ask`.
     event_of_one : Event
         The most that one query would be.
-    X_public : array of shape (queries, ...)
-        Public rows.
-    question : str
-        What would be voted on.
-    predictions : array of shape (queries, classes), optional
-        As in `LabelingSession.ask`.
 
     Raises
     ------

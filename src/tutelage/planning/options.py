@@ -25,21 +25,17 @@ class Option:
     Parameters
     ----------
     teachers : int
-        Number of teachers n.
+        Number of teachers.
     rows_per_teacher : float
-        Private rows over n.
+        Private rows over their number.
     mechanism : Mechanism
         How votes are released, its noise in votes.
     queries : int
         Public rows to ask about.
     answers : float
         Expected number of labels.
-    teacher_accuracy : float
-        Expected accuracy of one teacher.
-    right_without_noise : float
-        Expected share of right labels if there were no noise.
-    right : float
-        Expected share of right labels.
+    teacher_accuracy, right_without_noise, right : float
+        Expected accuracy of one teacher, and shares of right labels, if there were no noise and as released.
     """
 
     teachers: int
@@ -89,10 +85,8 @@ class Plan:
 
     Parameters
     ----------
-    target_epsilon : float
-        Target ε.
-    label_accuracy : float
-        Target share of right labels.
+    target_epsilon, label_accuracy : float
+        Target ε and share of right labels.
     recommended : Option
         The option to take.
     options : tuple of Option
@@ -161,16 +155,10 @@ class Plan:
         for heading in ("teachers", "rows", "mechanism", "asked", "one", "all", "labels"):
             table.add_column(heading, justify="left" if heading == "mechanism" else "right", no_wrap=True)
         for option in _shown(self.options, self.recommended):
-            table.add_row(
-                f"{option.teachers:,}",
-                f"{option.rows_per_teacher:,.4g}",
-                option.in_short(),
-                f"{option.queries:,}",
-                f"{option.teacher_accuracy:.1%}",
-                f"{option.right_without_noise:.1%}",
-                f"{option.right:.1%}",
-                style="bold" if option == self.recommended else None,
-            )
+            sizes = f"{option.teachers:,}", f"{option.rows_per_teacher:,.4g}", option.in_short(), f"{option.queries:,}"
+            shares = (option.teacher_accuracy, option.right_without_noise, option.right)
+            style = "bold" if option == self.recommended else None
+            table.add_row(*sizes, *(f"{share:.1%}" for share in shares), style=style)
         return table
 
     def as_config(self) -> str:

@@ -1,9 +1,8 @@
 """Find teachers, noise and queries for a target (ε, δ), from public knowledge alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,25 +91,19 @@ def plan(
     InvalidParameterError
         If a number is out of range, or the model is none or of another number of classes.
     """
-    model = _checked_model(model, classes)
     target = _Target(
+        model=_checked_model(model, classes),
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
         rows=integer_at_least(rows, 2, "rows", "plan"),
         answers=_count(queries, "queries") or 1,
         teachers=_count(teachers, "teachers"),
         public_rows=_count(public_rows, "public_rows"),
-        model=model,
     )
     _check_sizes(target, queries)
     goal = _checked_goal(label_accuracy, target)
     target = target if queries is not None else _with_answers(target, goal)
-    compared, taken = _compared(target, goal)
-    sketches = list(dict.fromkeys(sketch for sketch, _ in compared))
-    bar = progress_bar(sketches, "Noise", len(sketches), shown=progress)
-    settled = {sketch: calibrated(sketch, target.epsilon, target.delta) for sketch in bar}
-    options = tuple(_option(target, settled[sketch], n) for sketch, n in compared)
-    recommended = options[compared.index(taken)]
+    options, recommended = _settled(target, *_compared(target, goal), progress=progress)
     one = recommended.mechanism.event_of_one(classes, unit, simulated=False)
     proved = data_independent.epsilon(Repeated(one, recommended.queries), target.delta)
     return Plan(
@@ -121,15 +114,13 @@ def plan(
         epsilon=proved,
         private_epsilon=_by_expected_votes(target, recommended, unit),
         frontier=_frontier(target, recommended.teachers),
-        assumptions=model.assumptions,
+        assumptions=target.model.assumptions,
         obstacle=None if recommended.right >= goal else _obstacle(target, recommended, goal),
         findings=_findings(target, recommended, proved.epsilon),
     )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(NamedTuple):
     """What is asked for, and what is known of the teachers; unchecked, so that a search can vary it."""
 
     epsilon: float
@@ -160,10 +151,11 @@ class _Target:
         """Return the expected share of right labels of n teachers."""
         return expected_labels(sketch, self.votes(n)).right
 
-    def best_right(self) -> float:
+    def best_right(self, **changed: float) -> float:
         """Return the largest expected share of right labels over the numbers of teachers, with Gaussian noise."""
-        plain = self.sketch(GNMax)
-        return max(self.right(plain, n) for n in self.numbers())
+        target = self._replace(**changed)
+        plain = target.sketch(GNMax)
+        return max(target.right(plain, n) for n in target.numbers())
 
     def right_without_noise(self) -> float:
         """Return the largest expected share of right labels if there were no noise."""
@@ -208,11 +200,11 @@ def _checked_goal(label_accuracy: float | None, target: _Target) -> float:
 def _with_answers(target: _Target, goal: float) -> _Target:
     """Return the target with the most answers that keep the goal, or with the most that are about as good as any."""
     most = target.public_rows
-    tried = [replace(target, answers=k) for k in _QUERIES if most is None or k <= most]
-    tried = tried or [replace(target, answers=most or 1)]
-    right = [changed.best_right() for changed in tried]
-    least = goal if max(right) >= goal else max(right) - _AS_GOOD
-    return [changed for changed, share in zip(tried, right, strict=True) if share >= least][-1]
+    tried = [k for k in _QUERIES if most is None or k <= most] or [most or 1]
+    right = {k: target.best_right(answers=k) for k in tried}
+    best = max(right.values())
+    least = goal if best >= goal else best - _AS_GOOD
+    return target._replace(answers=max(k for k in tried if right[k] >= least))
 
 
 def _compared(target: _Target, goal: float) -> tuple[list[tuple[Sketch, int]], tuple[Sketch, int]]:
@@ -252,6 +244,17 @@ def _enough_asked(target: _Target, votes: TypicalVotes, threshold: int, share: f
     return None
 
 
+def _settled(
+    target: _Target, compared: list[tuple[Sketch, int]], taken: tuple[Sketch, int], *, progress: bool
+) -> tuple[tuple[Option, ...], Option]:
+    """Return the options with proved noise, and the one that is taken."""
+    sketches = list(dict.fromkeys(sketch for sketch, _ in compared))
+    bar = progress_bar(sketches, "Noise", len(sketches), shown=progress)
+    settled = {sketch: calibrated(sketch, target.epsilon, target.delta) for sketch in bar}
+    options = tuple(_option(target, settled[sketch], n) for sketch, n in compared)
+    return options, options[compared.index(taken)]
+
+
 def _option(target: _Target, sketch: Sketch, n: int) -> Option:
     votes, size = target.votes(n), target.rows / n
     expected = expected_labels(sketch, votes)
@@ -289,9 +292,8 @@ def _frontier(target: _Target, best: int) -> tuple[PlanPoint, ...]:
     middle, step = numbers.index(best), max(1, len(numbers) // (2 * _ON_FRONTIER))
     reach = step * (_ON_FRONTIER // 2)
     places = [place for place in range(middle - reach, middle + reach + 1, step) if 0 <= place < len(numbers)]
-    sketches = {
-        epsilon: replace(target, epsilon=epsilon).sketch(GNMax) for epsilon in (target.epsilon * _FRONTIER).tolist()
-    }
+    epsilons = (target.epsilon * _FRONTIER).tolist()
+    sketches = {epsilon: target._replace(epsilon=epsilon).sketch(GNMax) for epsilon in epsilons}
     return tuple(
         PlanPoint(numbers[place], epsilon, target.right(sketch, numbers[place]))
         for place in places
@@ -333,7 +335,7 @@ def _what_would_help(target: _Target, goal: float) -> list[str]:
     """Return changes of the target that reach the goal, each by itself."""
 
     def reaches(**changed: float) -> bool:
-        return replace(target, **changed).best_right() >= goal  # type: ignore[arg-type]
+        return target.best_right(**changed) >= goal
 
     def larger(factor: float) -> dict[str, int]:
         """Return `factor` times the rows, or as many more teachers of the same size if their number is fixed."""

@@ -184,13 +184,7 @@ class TeacherModel:
 
     @classmethod
     def assumed(cls, classes: int) -> "TeacherModel":
-        """Return the model of teachers of whom nothing is known; its assumptions say so.
-
-        Parameters
-        ----------
-        classes : int
-            Number of classes.
-        """
+        """Return the model of teachers of whom nothing is known; its assumptions say so."""
         half = _HALF_PER_CLASS * integer_at_least(classes, 2, "classes", "TeacherModel.assumed")
         unknown = (
             f"Nothing was said about the teachers. They are assumed to reach {_LIMIT:.0%} with unlimited rows, and "
@@ -278,13 +272,7 @@ class TeacherModel:
         return cls(classes=classes, limit=limit, half=half, confusion=confusion, assumptions=sentences)
 
     def right_shares(self, rows_per_teacher: float) -> FloatArray:
-        """Return the share of teachers that are right, on 200 queries from the hardest to the easiest.
-
-        Parameters
-        ----------
-        rows_per_teacher : float
-            Mean number of rows per teacher.
-        """
+        """Return the share of teachers that are right, on 200 queries from the hardest to the easiest."""
         size = positive(rows_per_teacher, "rows_per_teacher", "TeacherModel")
         return right_shares(float(special.ndtri(self.limit)), self.half, size, self.classes)
 

@@ -1,7 +1,6 @@
 """What a page says, before it is set as Markdown or HTML."""
 
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
@@ -9,42 +8,32 @@ from tutelage.reporting.lints import Finding
 NOT_STATED = "not stated"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Prose:
+class Prose(NamedTuple):
     """A paragraph."""
 
     text: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Names and their values."""
 
     rows: tuple[tuple[str, str], ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Bullets:
+class Bullets(NamedTuple):
     """Sentences, one below the other."""
 
     sentences: tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """What the people behind the data say, or None where they do not."""
 
     about: str
     text: str | None
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A question with what the software knows and what the people behind the data say; both may be missing."""
 
     question: str
@@ -52,46 +41,30 @@ class Answer:
     stated: str | None
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(NamedTuple):
     """Questions and answers, numbered."""
 
     entries: tuple[Answer, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What was objected to; None where nobody looked."""
-
-    entries: tuple[Finding, ...] | None
-
-
 Block = Prose | Facts | Bullets | Statement | Answers | Drawing
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A heading and what stands below it."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Sections under one heading."""
 
     title: str
     sections: tuple[Section, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(NamedTuple):
     """A whole page."""
 
     title: str
@@ -100,5 +73,5 @@ class Page:
     claim: tuple[str, str]
     highlights: tuple[tuple[str, str], ...]
     picture: Drawing
-    findings: Findings
+    findings: tuple[Finding, ...] | None  # None where nobody looked
     parts: tuple[Part, ...]

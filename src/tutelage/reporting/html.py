@@ -2,21 +2,9 @@
 
 from importlib.resources import files
 
-from tutelage.reporting.content import (
-    NOT_STATED,
-    Answer,
-    Answers,
-    Block,
-    Bullets,
-    Facts,
-    Findings,
-    Page,
-    Part,
-    Prose,
-    Section,
-    Statement,
-)
+from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Part, Prose, Statement
 from tutelage.reporting.drawings import Drawing, escape
+from tutelage.reporting.lints import Finding
 
 # A browser that opens the file runs no script, fetches nothing and sends no form, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -25,17 +13,13 @@ _MISSING = f'<span class="missing">{NOT_STATED}</span>'
 
 def page_of(page: Page) -> str:
     """Return the page as HTML in which names and statements are text, whatever they hold."""
-    body = [
-        _header(page),
-        _contents(page.parts),
-        "<main>",
-        _findings(page.findings),
-        *(_part(number, part) for number, part in enumerate(page.parts, 1)),
-        "</main>",
+    parts = "".join(_part(number, part) for number, part in enumerate(page.parts, 1))
+    body = (
+        f"{_header(page)}{_contents(page.parts)}<main>{_findings(page.findings)}{parts}</main>"
         "<footer>Made by tutelage. The headings are components of the differential privacy pyramid of NIST SP 800-226, "
-        "Guidelines for Evaluating Differential Privacy Guarantees (2025).</footer>",
-    ]
-    return document(page.title, "".join(body), "simulated" if page.alarm else "")
+        "Guidelines for Evaluating Differential Privacy Guarantees (2025).</footer>"
+    )
+    return document(page.title, body, "simulated" if page.alarm else "")
 
 
 def document(title: str, body: str, kind: str = "") -> str:
@@ -87,29 +71,27 @@ def _contents(parts: tuple[Part, ...]) -> str:
     return f'<nav aria-label="Contents"><ol>{"".join(entries)}</ol></nav>'
 
 
-def _findings(findings: Findings) -> str:
-    if findings.entries is None:
+def _findings(findings: tuple[Finding, ...] | None) -> str:
+    if findings is None:
         inside = "<p>The settings were not checked.</p>"
-    elif not findings.entries:
+    elif not findings:
         inside = "<p>None: the checks of the settings objected to nothing.</p>"
     else:
         entries = (
-            f'<li class="{severity}"><strong>{severity}</strong> {escape(entry.reason)}</li>'
-            for entry in findings.entries
-            for severity in (escape(entry.severity),)
+            f'<li class="{entry.severity}"><strong>{entry.severity}</strong> {escape(entry.reason)}</li>'
+            for entry in findings
         )
         inside = f"<ul>{''.join(entries)}</ul>"
     return f'<section class="findings"><h2>Findings</h2>{inside}</section>'
 
 
 def _part(number: int, part: Part) -> str:
-    sections = (_section(_anchor(number, place), section) for place, section in enumerate(part.sections, 1))
+    sections = (
+        f'<section id="{_anchor(number, place)}"><h3>{escape(section.title)}</h3>'
+        f"{''.join(map(_block, section.blocks))}</section>"
+        for place, section in enumerate(part.sections, 1)
+    )
     return f"<section class=part><h2>{escape(part.title)}</h2>{''.join(sections)}</section>"
-
-
-def _section(anchor: str, section: Section) -> str:
-    blocks = "".join(_block(block) for block in section.blocks)
-    return f'<section id="{anchor}"><h3>{escape(section.title)}</h3>{blocks}</section>'
 
 
 def _anchor(part: int, section: int) -> str:

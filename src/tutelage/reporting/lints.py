@@ -1,6 +1,6 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and students that are no use."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -52,7 +52,7 @@ class Finding:
                 kind = type(getattr(self, name)).__name__
                 raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
         if self.severity not in _SEVERITIES:
-            raise InvalidParameterError("`severity` of Finding must be 'warning' or 'danger'.")
+            raise InvalidParameterError("`severity` of Finding must be warning or danger.")
 
 
 def lint(
@@ -109,14 +109,25 @@ def lint(
     InvalidParameterError
         If a value is not of its kind.
     """
+    numbers = {"entities": (entities, 1), "teachers": (teachers, 1), "classes": (classes, 2), "shares": (shares, 1)}
+    for name, (value, least) in {**numbers, "public_overlap": (public_overlap, 0)}.items():
+        if value is not None:
+            integer_at_least(value, least, name, "lint")
+    if delta is not None:
+        probability(delta, "delta", "lint")
+    if threshold is not None:
+        number_of_votes(threshold, "threshold", "lint")
+    for name, word, known in (("stopping", stopping, _STOPPING), ("tuned_on", tuned_on, TUNED_ON)):
+        if word is not None and word not in known:
+            raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
     findings = [
         _of_epsilon(epsilon, unit),
         _of_delta(delta, entities),
         _of_teachers(teachers, entities),
-        *_of_threshold(threshold, teachers, classes, mechanism),
-        _of_word(stopping, "stopping", _STOPPING, "data-dependent", _DATA_DEPENDENT_STOPPING),
-        _of_word(tuned_on, "tuned_on", TUNED_ON, "private", _PRIVATE_TUNING),
-        _of_overlap(public_overlap),
+        _of_threshold(threshold, teachers, classes, mechanism),
+        _DATA_DEPENDENT_STOPPING if stopping == "data-dependent" else None,
+        _PRIVATE_TUNING if tuned_on == "private" else None,
+        _PUBLIC_IS_PRIVATE if public_overlap else None,
         _of_shares(shares),
         _of_lost_classes(accuracy),
         _of_majority(accuracy),
@@ -147,10 +158,6 @@ def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | No
 
 
 def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
-    if delta is not None:
-        probability(delta, "delta", "lint")
-    if entities is not None:
-        integer_at_least(entities, 1, "entities", "lint")
     if delta is None or entities is None or delta * entities < 1:
         return None
     reason = (
@@ -172,45 +179,27 @@ def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
 
 def _of_threshold(
     threshold: float | None, teachers: int | None, classes: int | None, mechanism: str | None
-) -> Iterator[Finding]:
-    if threshold is not None:
-        number_of_votes(threshold, "threshold", "lint")
-    if teachers is not None:
-        integer_at_least(teachers, 1, "teachers", "lint")
-    if classes is not None:
-        integer_at_least(classes, 2, "classes", "lint")
+) -> Finding | None:
     if threshold is None or teachers is None:
-        return
+        return None
     if threshold > teachers:
         reason = (
             f"The threshold of {threshold:g} votes is above the {teachers:,} teachers there are: only noise can pass "
             "the check, and every query is paid for. Choose a threshold below the number of teachers."
         )
-        yield Finding("threshold-above-teachers", "danger", reason)
-    elif classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
+        return Finding("threshold-above-teachers", "danger", reason)
+    if classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
         reason = (
             f"The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if "
             "all teachers vote: the check is paid for and holds nothing back. Raise the threshold, or use gnmax."
         )
-        yield Finding("threshold-passes-always", "warning", reason)
-
-
-def _of_word(value: str | None, name: str, known: tuple[str, ...], wrong: str, finding: Finding) -> Finding | None:
-    if value is not None and value not in known:
-        raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {value!r}.")
-    return finding if value == wrong else None
-
-
-def _of_overlap(public_overlap: int | None) -> Finding | None:
-    if public_overlap is None or integer_at_least(public_overlap, 0, "public_overlap", "lint") == 0:
-        return None
-    return _PUBLIC_IS_PRIVATE
+        return Finding("threshold-passes-always", "warning", reason)
+    return None
 
 
 def _of_shares(shares: int | None) -> Finding | None:
     if shares is None:
         return None
-    integer_at_least(shares, 1, "shares", "lint")
     reason = (
         f"The noise is the sum of several owners' shares: ε holds only as long as {shares} of those who answered keep "
         "theirs to themselves, the three computing parties follow the protocol, and no two of them pool what they "

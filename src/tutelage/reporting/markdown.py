@@ -2,19 +2,9 @@
 
 import re
 
-from tutelage.reporting.content import (
-    NOT_STATED,
-    Answer,
-    Answers,
-    Block,
-    Bullets,
-    Facts,
-    Findings,
-    Page,
-    Prose,
-    Statement,
-)
+from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Prose, Statement
 from tutelage.reporting.drawings import Drawing, straight
+from tutelage.reporting.lints import Finding
 
 _SIGNS = re.compile(r"([\\|<\[`])")
 
@@ -51,7 +41,7 @@ def _lines(block: Block) -> list[str]:
         case Statement(about, text):
             return [f"*Stated by the filer, {about}:* {NOT_STATED if text is None else plain(text)}"]
         case Answers(entries):
-            return [line for number, entry in enumerate(entries, 1) for line in _answer(number, entry)]
+            return [f"{number}. **{entry.question}** {_answer(entry)}" for number, entry in enumerate(entries, 1)]
         case Drawing(title, caption):
             return [f"*{title}.* {plain(caption)} (Drawn in card.html.)"]
 
@@ -60,18 +50,13 @@ def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {plain(name)} | {plain(value)} |" for name, value in rows)]
 
 
-def _answer(number: int, entry: Answer) -> list[str]:
-    said = " ".join(plain(text) for text in (entry.known, entry.stated) if text is not None)
-    return [f"{number}. **{entry.question}** {said or NOT_STATED}"]
+def _answer(entry: Answer) -> str:
+    return " ".join(plain(text) for text in (entry.known, entry.stated) if text is not None) or NOT_STATED
 
 
-def _findings(findings: Findings) -> list[str]:
-    if findings.entries is None:
+def _findings(findings: tuple[Finding, ...] | None) -> list[str]:
+    if findings is None:
         return ["Findings: the settings were not checked."]
-    if not findings.entries:
+    if not findings:
         return ["Findings: none."]
-    return [
-        "Findings:",
-        "",
-        *(f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings.entries),
-    ]
+    return ["Findings:", "", *(f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings)]

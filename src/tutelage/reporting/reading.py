@@ -19,7 +19,7 @@ from tutelage.reporting.publishable import BUDGET
 _MOST_BYTES = 16 * 2**20
 _MOST_DIGITS = 20
 _MOST = 1e15  # whole numbers up to it are floats exactly
-_MAYBE_NUMBER = (float, int, NoneType)
+_FINDING = ("code", "severity", "reason")
 
 
 def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
@@ -67,11 +67,12 @@ def card_from_dict(record: object) -> PrivacyCard:
     simulated = event.is_simulated or not card.one("private", bool) or noise == "simulated"
 
     def epsilon(values: _Entries, name: str = "epsilon", prefix: str = "") -> PublicEpsilon:
-        value, delta = values.number(name), values.number("delta", 1.0)
-        given = values.one(f"{prefix}order", float, int, NoneType, otherwise=None)
-        order = None if given is None else values.number(f"{prefix}order")
-        return PublicEpsilon(value, delta, unit, values.one(f"{prefix}method", str), order, simulated)
+        order = values.number_or_none(f"{prefix}order", otherwise=None)
+        method = values.one(f"{prefix}method", str)
+        return PublicEpsilon(values.number(name), values.number("delta", 1.0), unit, method, order, simulated)
 
+    checked = card.one("findings", list, NoneType, otherwise=None) is not None
+    findings = (Finding(*(values.one(item, str) for item in _FINDING)) for values in card.nested("findings"))
     return PrivacyCard(
         epsilon=epsilon(card, "public_epsilon", "epsilon_"),
         sanitised=next((replace(epsilon(values), output_dependent=True) for values in card.nested("sanitised")), None),
@@ -84,21 +85,19 @@ def card_from_dict(record: object) -> PrivacyCard:
         answered=card.count_or_none("answered"),
         teachers=card.count_or_none("teachers"),
         selection=card.one("selection", str),
-        classes=card.texts("classes"),
-        features=card.texts("features"),
+        classes=tuple(card.one("classes", list)),
+        features=tuple(card.one("features", list)),
         feature_map=card.one("feature_map", str),
         student=card.one("student", str),
-        student_accuracy=None
-        if card.one("student_accuracy", *_MAYBE_NUMBER) is None
-        else card.number("student_accuracy", 1.0),
+        student_accuracy=card.number_or_none("student_accuracy", 1.0),
         evaluation_rows=card.count("evaluation_rows"),
         accuracy_by_class=tuple(_class_accuracy(values) for values in card.nested("accuracy_by_class")),
         budget=_budget(_Entries(card.one("budget", dict), "`budget`")),
         batches=tuple(_batch(values) for values in card.nested("batches")),
         frontier=tuple(FrontierPoint(values.count("queries"), epsilon(values)) for values in card.nested("frontier")),
-        findings=_findings(card),
-        statements=card.table("statements"),
-        versions=card.table("versions"),
+        findings=tuple(findings) if checked else None,
+        statements=card.one("statements", dict, otherwise={}),
+        versions=card.one("versions", dict, otherwise={}),
         created=card.one("created", str),
     )
 
@@ -131,26 +130,16 @@ class _Entries:
         """Return an entry that is a whole number of at least 0, or null."""
         return None if self.one(name, int, NoneType) is None else self.count(name)
 
+    def number_or_none(self, name: str, high: float = _MOST, **otherwise: None) -> float | None:
+        """Return an entry that is a number from 0 to `high`, or null."""
+        return None if self.one(name, float, int, NoneType, **otherwise) is None else self.number(name, high)
+
     def number(self, name: str, high: float = _MOST, kinds: tuple[type, ...] = (float, int)) -> float:
         """Return an entry that is a number from 0 to `high`."""
         value = self.one(name, *kinds)
         if not 0 <= value <= high:
             raise InvalidDataError(f"`{name}` of {self._where} must be a number from 0 to {high:g}.")
         return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return an entry that is a list of text."""
-        values = self.one(name, list)
-        if any(type(value) is not str for value in values):
-            raise InvalidDataError(f"`{name}` of {self._where} must be a list of text.")
-        return tuple(values)
-
-    def table(self, name: str) -> dict[str, str]:
-        """Return an entry that is a table of text, an empty one where it is missing."""
-        values = self.one(name, dict, otherwise={})
-        if any(type(value) is not str for value in values.values()):
-            raise InvalidDataError(f"`{name}` of {self._where} must be a table of text.")
-        return values
 
     def nested(self, name: str) -> "list[_Entries]":
         """Return the objects of an entry that is one, a list of them, null or missing."""
@@ -177,19 +166,6 @@ def _batch(values: _Entries) -> Batch:
 def _class_accuracy(values: _Entries) -> ClassAccuracy:
     rows = values.count("rows")
     return ClassAccuracy(values.one("name", str), rows, int(values.number("right", rows, kinds=(int,))))
-
-
-def _findings(card: _Entries) -> tuple[Finding, ...] | None:
-    if card.one("findings", list, NoneType, otherwise=None) is None:
-        return None
-    return tuple(_finding(values) for values in card.nested("findings"))
-
-
-def _finding(values: _Entries) -> Finding:
-    severity = values.one("severity", str)
-    if severity not in ("warning", "danger"):
-        raise InvalidDataError("`severity` of a finding must be warning or danger.")
-    return Finding(values.one("code", str), severity, values.one("reason", str))
 
 
 def _whole(digits: str) -> int:

@@ -1,28 +1,12 @@
 """The card section by section, under the components of the differential privacy pyramid of NIST SP 800-226 (2025)."""
 
-from typing import TYPE_CHECKING, Any
-
 from tutelage.privacy import PublicEpsilon, bayes_factor, digits_for_bound, round_up
-from tutelage.reporting.content import (
-    NOT_STATED,
-    Answers,
-    Block,
-    Bullets,
-    Facts,
-    Findings,
-    Page,
-    Part,
-    Prose,
-    Section,
-    Statement,
-)
+from tutelage.reporting.content import NOT_STATED, Block, Bullets, Facts, Page, Part, Prose, Section, Statement
 from tutelage.reporting.drawings import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
 from tutelage.reporting.meaning import advantage, exception, guarantee, guessing, likelihood
 from tutelage.reporting.questions import SIDE_CHANNELS, SPENT_STAYS_SPENT, TRUST, answers_of, publishable
+from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
-
-if TYPE_CHECKING:
-    from tutelage.reporting.card import PrivacyCard
 
 NOT_PROTECTED = (
     "The public rows themselves: they were shown to the teachers and may be kept by the student.",
@@ -35,66 +19,66 @@ _QUERY_MODEL = (
     "Interactive within a budget: queries may be chosen in view of earlier answers, each is charged before its noise "
     "is drawn, and the ledger refuses what does not fit. A repeated query gets its first answer again, at no cost."
 )
+_SECURITY = (
+    "Votes, checkpoints and ledger are written readable by their owner only. They are not encrypted: the disk that "
+    "they lie on has to be."
+)
+_HIDDEN = (
+    "Noise hides small groups first: what few teachers know is outvoted. Accuracy on public rows of a class is the "
+    "only group measure here."
+)
+_EXPOSURE = ("private_data", "public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects nobody."
 _MOST_LISTED = 40
 
 
-def pages_of(card: "PrivacyCard") -> Page:
+def pages_of(card: CardRecord) -> Page:
     """Return everything that the card says."""
+    simulated, unit = card.epsilon.simulated, card.epsilon.unit
+    units = Facts((("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence)))
+    guaranteed = (_parameters(card), Section("Unit of privacy", (units,)), _budget(card))
+    deployed = (
+        Section("Query model", (Prose(_QUERY_MODEL),)),
+        Section("Trust model", (Prose(TRUST), _statement(card, "trust"), _statement(card, "leaves_site"))),
+        Section("Side channels", (Bullets(SIDE_CHANNELS), _statement(card, "side_channels"))),
+        Section("Data security and access control", (Prose(_SECURITY), _statement(card, "access"))),
+        Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *(_statement(card, it) for it in _EXPOSURE))),
+    )
+    filed = (
+        Section("What is not protected", (Bullets(NOT_PROTECTED),)),
+        Section("Questions of the privacy officer", (answers_of(card),)),
+        _about(card),
+    )
     return Page(
         title="Privacy card",
         subtitle=f"Made {card.created}",
-        alarm=_ALARM if card.epsilon.simulated else None,
-        claim=(
-            "not private" if card.epsilon.simulated else _claim(card.epsilon),
-            guessing(card.epsilon, whole=card.covers_ledger),
-        ),
+        alarm=_ALARM if simulated else None,
+        claim=("not private" if simulated else _claim(card.epsilon), guessing(card.epsilon, whole=card.covers_ledger)),
         highlights=_highlights(card),
         picture=odds_figure(card.epsilon),
-        findings=Findings(card.findings),
+        findings=card.findings,
         parts=(
-            Part("The differential privacy guarantee", (_parameters(card), _unit(card), _budget(card))),
+            Part("The differential privacy guarantee", guaranteed),
             Part("The differentially private algorithm", (_algorithms(card), _utility(card), _bias(card))),
-            Part(
-                "The deployment",
-                (
-                    Section("Query model", (Prose(_QUERY_MODEL),)),
-                    _trust_model(card),
-                    _side_channels(card),
-                    _security(card),
-                    _exposure(card),
-                ),
-            ),
-            Part(
-                "For the file",
-                (
-                    Section("What is not protected", (Bullets(NOT_PROTECTED),)),
-                    Section("Questions of the privacy officer", (Answers(answers_of(card)),)),
-                    _about(card),
-                ),
-            ),
+            Part("The deployment", deployed),
+            Part("For the file", filed),
         ),
     )
-
-
-def _kind_of(epsilon: PublicEpsilon) -> str:
-    """Return why the ε of a card may be published."""
-    return "none: simulated noise" if epsilon.simulated else "data-independent: may be published"
 
 
 def _claim(epsilon: PublicEpsilon) -> str:
     return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:g}"
 
 
-def _highlights(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
+def _highlights(card: CardRecord) -> tuple[tuple[str, str], ...]:
     budget = card.budget
     left = max(0.0, budget["budget"] - round_up(budget["spent"]))
     return (
         ("Unit of privacy", card.epsilon.unit.name),
-        ("Kind of ε", _kind_of(card.epsilon)),
+        ("Kind of ε", "none: simulated noise" if card.epsilon.simulated else "data-independent: may be published"),
         ("Budget left", f"{left:.4g} of {round_up(budget['budget'])}"),
         ("Queries", _queries(card)),
-        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
+        ("Teachers", _teachers(card)),
         ("Student", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%} right"),
         (
             "Majority class",
@@ -103,7 +87,7 @@ def _highlights(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
     )
 
 
-def _parameters(card: "PrivacyCard") -> Section:
+def _parameters(card: CardRecord) -> Section:
     epsilon = card.epsilon
     rows = [("Guarantee", guarantee(epsilon)), ("Proved by", epsilon.method)]
     blocks: list[Block] = [Prose(likelihood(epsilon, whole=card.covers_ledger))]
@@ -126,17 +110,21 @@ def _parameters(card: "PrivacyCard") -> Section:
     return Section("Privacy parameters", (Facts(tuple(rows)), *blocks, _statement(card, "why_epsilon")))
 
 
-def _budget(card: "PrivacyCard") -> Section:
+def _budget(card: CardRecord) -> Section:
     budget = card.budget
-    blocks: list[Block] = [
-        Facts(
-            (
-                ("Budget of these data", _budget_line(budget, simulated=card.epsilon.simulated)),
-                ("Ledger", f"{budget['entries']:,} entries"),
-                ("Head of the ledger", str(budget["head"])),
-            )
+    whole, spent = round_up(budget["budget"]), f"{round_up(budget['spent']):.4f}"
+    line = f"none: simulated noise; {spent} of {whole} is counted as spent"
+    if not card.epsilon.simulated:
+        line = (
+            f"everything released through the ledger is ({whole}, {budget['delta']:g})-differentially private; {spent} "
+            "is spent"
         )
-    ]
+    rows = (
+        ("Budget of these data", line),
+        ("Ledger", f"{budget['entries']:,} entries"),
+        ("Head of the ledger", str(budget["head"])),
+    )
+    blocks: list[Block] = [Facts(rows)]
     if len(card.batches) > 1:
         blocks.append(spending_figure(card.batches, budget["budget"]))
     if card.batches:
@@ -146,79 +134,41 @@ def _budget(card: "PrivacyCard") -> Section:
     return Section("Privacy budget", (*blocks, _statement(card, "other_releases")))
 
 
-def _unit(card: "PrivacyCard") -> Section:
-    unit = card.epsilon.unit
-    rows = (("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence))
-    return Section("Unit of privacy", (Facts(rows),))
-
-
-def _algorithms(card: "PrivacyCard") -> Section:
+def _algorithms(card: CardRecord) -> Section:
     rows = (
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
-        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
+        ("Teachers", _teachers(card)),
         ("Queries", _queries(card)),
         ("Queries chosen", card.selection),
     )
     return Section("Algorithms and correctness", (Facts(rows), _statement(card, "evidence")))
 
 
-def _utility(card: "PrivacyCard") -> Section:
+def _utility(card: CardRecord) -> Section:
     accuracy = "not measured: no labelled public rows were given"
     if card.student_accuracy is not None:
         accuracy = f"{card.student_accuracy:.2%} on {card.evaluation_rows:,} public rows"
-    rows = (
+    rows = [
         ("Classes", _listed(card.classes)),
         ("Student", card.student),
         ("Student takes", _listed(card.features)),
         ("Feature map", card.feature_map),
         ("Student accuracy", accuracy),
-        *_majority(card),
-    )
-    return Section("Utility", (Facts(rows),))
-
-
-def _majority(card: "PrivacyCard") -> tuple[tuple[str, str], ...]:
-    if card.majority_share is None:
-        return ()
-    return (("Always naming the majority class", f"{card.majority_share:.2%} on the same rows"),)
-
-
-def _bias(card: "PrivacyCard") -> Section:
-    blocks: list[Block] = [
-        Prose(
-            "Noise hides small groups first: what few teachers know is outvoted. Accuracy on public rows of a class is "
-            "the only group measure here."
-        )
     ]
+    if card.majority_share is not None:
+        rows.append(("Always naming the majority class", f"{card.majority_share:.2%} on the same rows"))
+    return Section("Utility", (Facts(tuple(rows)),))
+
+
+def _bias(card: CardRecord) -> Section:
+    blocks: list[Block] = [Prose(_HIDDEN)]
     if any(entry.rows for entry in card.accuracy_by_class):
         blocks.append(accuracy_figure(card.accuracy_by_class))
     return Section("Bias", (*blocks, _statement(card, "fairness")))
 
 
-def _trust_model(card: "PrivacyCard") -> Section:
-    return Section("Trust model", (Prose(TRUST), _statement(card, "trust"), _statement(card, "leaves_site")))
-
-
-def _side_channels(card: "PrivacyCard") -> Section:
-    return Section("Side channels", (Bullets(SIDE_CHANNELS), _statement(card, "side_channels")))
-
-
-def _security(card: "PrivacyCard") -> Section:
-    text = (
-        "Votes, checkpoints and ledger are written readable by their owner only. They are not encrypted: the disk that "
-        "they lie on has to be."
-    )
-    return Section("Data security and access control", (Prose(text), _statement(card, "access")))
-
-
-def _exposure(card: "PrivacyCard") -> Section:
-    topics = ("private_data", "public_data", "overlap", "collection", "withdrawal", "legal")
-    blocks = (Prose(SPENT_STAYS_SPENT), *(_statement(card, topic) for topic in topics))
-    return Section("Data collection exposure", blocks)
-
-
-def _about(card: "PrivacyCard") -> Section:
+def _about(card: CardRecord) -> Section:
     rows = (
         ("Made", card.created),
         ("With", ", ".join(f"{name} {version}" for name, version in card.versions.items()) or NOT_STATED),
@@ -230,11 +180,15 @@ def _about(card: "PrivacyCard") -> Section:
     return Section("About this card", (Facts(rows), Prose(text)))
 
 
-def _statement(card: "PrivacyCard", topic: str) -> Statement:
+def _statement(card: CardRecord, topic: str) -> Statement:
     return Statement(STATEMENTS[topic], card.statements.get(topic))
 
 
-def _queries(card: "PrivacyCard") -> str:
+def _teachers(card: CardRecord) -> str:
+    return NOT_STATED if card.teachers is None else f"{card.teachers:,}"
+
+
+def _queries(card: CardRecord) -> str:
     asked = f"{card.queries:,} asked"
     return asked if card.answered is None else f"{asked}, {card.answered:,} answered"
 
@@ -245,13 +199,3 @@ def _listed(names: tuple[str, ...]) -> str:
         return NOT_STATED
     shown = ", ".join(names[:_MOST_LISTED])
     return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
-
-
-def _budget_line(budget: dict[str, Any], *, simulated: bool) -> str:
-    if simulated:
-        spent = f"{round_up(budget['spent']):.4f} of {round_up(budget['budget'])}"
-        return f"none: simulated noise; {spent} is counted as spent"
-    return (
-        f"everything released through the ledger is ({round_up(budget['budget'])}, {budget['delta']:g})-differentially "
-        f"private; {round_up(budget['spent']):.4f} is spent"
-    )

@@ -1,0 +1,141 @@
+"""What a privacy card holds: public values only, refused where they are of another kind or out of range."""
+
+from dataclasses import dataclass, field, fields
+from types import NoneType
+from typing import Any
+
+from tutelage.events import Event
+from tutelage.exceptions import NotPublishableError
+from tutelage.privacy import PublicEpsilon
+from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
+from tutelage.reporting.lints import Finding
+from tutelage.reporting.publishable import (
+    check_all,
+    check_budget,
+    check_kinds,
+    check_number,
+    check_proposal,
+    check_public,
+    check_table,
+)
+from tutelage.reporting.statements import check_statements, check_words
+
+_TEXTS = ("mechanism", "noise_source", "selection", "feature_map", "student")
+# In fields of other kinds than theirs, a list of private numbers could hide.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((*_TEXTS, "created"), (str,)),
+    **dict.fromkeys(("queries", "evaluation_rows"), (int,)),
+    **dict.fromkeys(("answered", "teachers"), (int, NoneType)),
+    "student_accuracy": (float, int, NoneType),
+    **dict.fromkeys(("sanitised", "alone"), (PublicEpsilon, NoneType)),
+}
+_TUPLES: dict[str, type] = {
+    "classes": str, "features": str, "accuracy_by_class": ClassAccuracy, "batches": Batch, "frontier": FrontierPoint,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRecord:
+    """The values of a card, as `PrivacyCard` describes them."""
+
+    epsilon: PublicEpsilon
+    sanitised: PublicEpsilon | None = None
+    proposal: dict[str, Any] | None = None
+    alone: PublicEpsilon | None = None
+    event: Event
+    mechanism: str
+    noise_source: str
+    queries: int
+    answered: int | None
+    teachers: int | None
+    selection: str = "as given"
+    classes: tuple[str, ...]
+    features: tuple[str, ...]
+    feature_map: str = "none"
+    student: str
+    student_accuracy: float | None
+    evaluation_rows: int
+    accuracy_by_class: tuple[ClassAccuracy, ...] = ()
+    budget: dict[str, Any]
+    batches: tuple[Batch, ...] = ()
+    frontier: tuple[FrontierPoint, ...] = ()
+    findings: tuple[Finding, ...] | None = None
+    statements: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    created: str
+
+    def __post_init__(self) -> None:
+        check_kinds(self.epsilon, (PublicEpsilon,), "epsilon")
+        for item in fields(self):
+            check_public(getattr(self, item.name), item.name)
+        self._check_kinds()
+        self._check_ranges()
+        check_statements(self.statements)
+        for name in _TEXTS:
+            check_words(getattr(self, name), f"`{name}` of a card")
+        self._check_costs()
+        if self.event.is_simulated and not self.epsilon.simulated:
+            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
+
+    def _check_kinds(self) -> None:
+        for name, kinds in _KINDS.items():
+            check_kinds(getattr(self, name), kinds, name)
+        if not isinstance(self.event, Event):
+            raise NotPublishableError(f"`event` of a card must be an Event. Got a {type(self.event).__name__}.")
+        for name, kind in _TUPLES.items():
+            check_all(getattr(self, name), (kind,), name)
+        if self.findings is not None:
+            check_all(self.findings, (Finding,), "findings")
+        check_budget(self.budget)
+        check_proposal(self.proposal)
+        check_table(self.statements, (str,), "statements")
+        check_table(self.versions, (str,), "versions")
+
+    def _check_ranges(self) -> None:
+        """Refuse numbers that cannot be what they are said to be."""
+        for name in ("queries", "answered", "teachers", "evaluation_rows"):
+            check_number(getattr(self, name), name)
+        check_number(self.student_accuracy, "student_accuracy", 1)
+        if self.answered is not None:
+            check_number(self.answered, "answered", self.queries)
+        for entry in self.accuracy_by_class:
+            check_number(entry.right, "accuracy_by_class.right", entry.rows)
+        for cost in (self.epsilon, self.sanitised, self.alone, *(point.epsilon for point in self.frontier)):
+            if cost is not None:
+                check_number(cost.delta, "delta", 1)
+
+    def _check_costs(self) -> None:
+        """Refuse costs in the place of others, or about something else."""
+        always = [
+            self.epsilon,
+            *([] if self.alone is None else [self.alone]),
+            *(point.epsilon for point in self.frontier),
+        ]
+        if any(cost.output_dependent for cost in always):
+            raise NotPublishableError(
+                "`epsilon`, `alone` and `frontier` of a card must hold for any votes and outcome. An ε that holds for "
+                "the outcome at hand goes into `sanitised`."
+            )
+        first, second = self.epsilon if self.alone is None else self.alone, self.sanitised
+        if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
+            raise NotPublishableError(
+                "`sanitised` of a card must be an ε that holds for the outcome at hand, and smaller than the one that "
+                "always holds. Leave it out, or put the smaller one that always holds into `epsilon`."
+            )
+        about = {(cost.unit, cost.simulated) for cost in (*always, *([] if second is None else [second]))}
+        if len(about) > 1:
+            raise NotPublishableError(
+                "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
+                "`epsilon`, and simulated only where that is."
+            )
+
+    @property
+    def covers_ledger(self) -> bool:
+        """Whether `epsilon` bounds everything that is ever released through the ledger, and not this release alone."""
+        return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
+
+    @property
+    def majority_share(self) -> float | None:
+        """Share of the public labelled rows that always naming one class has right at most; None where none were."""
+        rows = sum(entry.rows for entry in self.accuracy_by_class)
+        return max(entry.rows for entry in self.accuracy_by_class) / rows if rows else None
