@@ -67,7 +67,13 @@ class FeatureMap(Protocol):
     """A fixed function of one row: it may be applied to private rows without any cost, and published."""
 
     def transform(self, X: npt.NDArray[Any]) -> Matrix:
-        """Return the features of each row, shape (rows, features)."""
+        """Return the features of each row, shape (rows, features).
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold such rows as the map takes: most maps take finite numbers in a known number of columns.
+        """
         ...
 
 

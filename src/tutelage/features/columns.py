@@ -43,13 +43,7 @@ class ScaledColumns(PublicFeatureMap):
         self._ranges()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the scaled rows, shape (rows, columns).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold numbers in as many columns.
-        """
+        """Return the scaled rows, shape (rows, columns)."""
         low, high = self._ranges()
         rows = number_rows(X, len(low), "ScaledColumns")
         return (np.clip(rows, low, high, dtype=np.float64) - low) / (high - low)
@@ -88,13 +82,7 @@ class OneHotColumns(PublicFeatureMap):
         self._positions()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, categories of all columns).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` has another number of columns, or holds something other than strings and numbers.
-        """
+        """Return the 0/1 columns side by side, shape (rows, categories of all columns)."""
         positions = self._positions()
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if rows.ndim != 2 or rows.shape[1] != len(positions):

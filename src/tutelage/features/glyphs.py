@@ -55,13 +55,7 @@ class DeskewedImages(PublicFeatureMap):
         _Frame.of(image_shape, white, type(self).__name__)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width).
-
-        Raises
-        ------
-        InvalidDataError
-            If the rows are no images of that shape, or hold NaN.
-        """
+        """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width)."""
         owner = type(self).__name__
         frame = _Frame.of(self.image_shape, self.white, owner)
         rows = number_rows(X, frame.n_pixels, owner)
@@ -77,10 +71,8 @@ class GlyphGradients(PublicFeatureMap):
 
     Parameters
     ----------
-    image_shape : tuple of two int
-        Height and width, in pixels.
-    white : float
-        Value of full ink: 255 for bytes, 1 for intensities. Values are clipped to [0, white].
+    image_shape, white
+        As for `DeskewedImages`.
     orientations : int
         Directions told apart, on the whole circle; even.
     cell : int
@@ -111,13 +103,7 @@ class GlyphGradients(PublicFeatureMap):
         self._checked()
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """Return float32 features: each direction's cells from left to right and top to bottom.
-
-        Raises
-        ------
-        InvalidDataError
-            If the rows are no images of that shape, or hold NaN.
-        """
+        """Return float32 features: each direction's cells from left to right and top to bottom."""
         owner = type(self).__name__
         frame = self._checked()
         weights = _cell_weights(frame.shape, self.cell)

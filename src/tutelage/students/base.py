@@ -84,22 +84,10 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the likeliest class value of each row.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the likeliest class value of each row."""
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 

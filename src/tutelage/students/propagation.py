@@ -237,13 +237,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify, known or new.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         if not hasattr(self.estimator_, "predict_proba"):
             return softmax(self._scores(rows) / self.temperature_, axis=1)

@@ -18,14 +18,7 @@ STUDENTS: dict[str, tuple[str, str]] = {  # module and class, loaded when named:
 
 
 def student_named(name: str, **parameters: Any) -> Any:
-    """Return the student of this name.
-
-    Parameters
-    ----------
-    name : str
-        One of `STUDENTS`.
-    **parameters
-        Its settings.
+    """Return the student of this name with these settings.
 
     Raises
     ------

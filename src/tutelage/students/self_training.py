@@ -100,13 +100,7 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         return tags
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         return _probabilities(self.estimator_, rows, len(self.classes_))
 

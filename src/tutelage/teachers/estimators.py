@@ -76,22 +76,7 @@ class EstimatorTeachers(Ensemble):
         self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
-        """Train one teacher per shard and keep them in memory, to vote on rows that come later.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
-
-        Raises
-        ------
-        TeacherTrainingError
-            If the estimator fails on a shard.
-        """
+        """Train one teacher per shard and keep them in memory; see `TrainableTeachers.fit`."""
         values, labels = self._checked(X, y, shards)
         rows = shards.rows
         job = Job(
@@ -110,20 +95,7 @@ class EstimatorTeachers(Ensemble):
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
-        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private.
-
-        Parameters
-        ----------
-        X_public : array of shape (queries, features)
-            Public rows to vote on.
-
-        Raises
-        ------
-        InvalidDataError
-            If `fit` was not called.
-        TeacherTrainingError
-            If a teacher fails on the rows.
-        """
+        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         queries, numbered = public_rows(X_public, self._row_shape), enumerate(self._teachers)
@@ -133,33 +105,7 @@ class EstimatorTeachers(Ensemble):
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
     ) -> Ballots:
-        """Train, vote and forget, one teacher at a time, so that memory does not grow with the ensemble.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
-        X_public : array of shape (queries, features)
-            Public rows to vote on.
-        checkpoints : path, optional
-            Private folder in which each finished teacher's ballots are kept as plain arrays, so that a killed run
-            resumes. A ballot is reused only if its shard, seed, estimator and public rows are unchanged.
-            The caller deletes them with `discard_checkpoints`.
-
-        Returns
-        -------
-        Ballots
-            Class index, or −1, per teacher and row: shape (teachers, queries); private.
-
-        Raises
-        ------
-        TeacherTrainingError
-            If the estimator fails on a shard.
-        """
+        """Train, vote and forget, one teacher at a time; see `TrainableTeachers.fit_ballots`."""
         values, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, values.shape[1:])
         code = () if checkpoints is None else source_of(self._estimator)

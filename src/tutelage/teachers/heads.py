@@ -55,22 +55,7 @@ class HeadTeachers(Ensemble):
         self._fitted: tuple[FittedTeachers, int] | None = None  # and the number of features
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
-        """Fit one teacher per shard and keep them in memory, to vote on rows that come later.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows, in public features.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
-
-        Raises
-        ------
-        InvalidDataError
-            If rows, labels and shards do not belong together, or a value is not finite.
-        """
+        """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
         rows, labels = self._checked(X, y, shards)
         rows = _finite(rows, "X")
         rows.setflags(write=False)
@@ -80,18 +65,7 @@ class HeadTeachers(Ensemble):
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
-        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private.
-
-        Parameters
-        ----------
-        X_public : array of shape (queries, features)
-            Public rows to vote on, in the same features.
-
-        Raises
-        ------
-        InvalidDataError
-            If `fit` was not called, or a value is not finite, or there are other features.
-        """
+        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         if self._fitted is None:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         fitted, n_features = self._fitted
@@ -110,27 +84,7 @@ class HeadTeachers(Ensemble):
         X_public: Matrix,
         checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
     ) -> Ballots:
-        """Fit, vote and forget, so many teachers at a time.
-
-        Parameters
-        ----------
-        X, y, shards
-            As in `fit`.
-        X_public : array of shape (queries, features)
-            Public rows to vote on.
-        checkpoints : path, optional
-            Not used: a killed run starts again, for there is nothing worth keeping.
-
-        Returns
-        -------
-        Ballots
-            Class index, or −1, per teacher and row: shape (teachers, queries); private.
-
-        Raises
-        ------
-        InvalidDataError
-            If rows, labels and shards do not belong together, or a value is not finite.
-        """
+        """Fit, vote and forget, so many teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)

@@ -24,11 +24,7 @@ _YOUNG = 10  # steps after which an average counts about as many as it would wit
 def robust_loss(scores: torch.Tensor, labels: torch.Tensor, robustness: float) -> torch.Tensor:
     """Return (1 − p_y^q)/q of each row: cross entropy for q = 0, half the absolute error for q = 1.
 
-    A label that the network contradicts pulls less, the larger q is.
-
-    References
-    ----------
-    Zhang and Sabuncu, Generalized cross entropy loss for training deep neural networks with noisy labels, 2018, eq. 6.
+    A label that the network contradicts pulls less, the larger q is. Zhang and Sabuncu, arXiv:1805.07836, equation 6.
     """
     log_probability = -functional.cross_entropy(scores, labels, reduction="none")
     if robustness == 0:
@@ -137,13 +133,7 @@ class NetworkStudent(SemiSupervisedClassifier):
         self.weights_ = arrays_of(module)
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         if len(self.classes_) == 1:
             return np.ones((len(rows), 1))

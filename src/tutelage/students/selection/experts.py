@@ -59,20 +59,7 @@ class BinaryExperts(QuerySelector):
         return known.n_released_classes > self.at_least
 
     def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
-        """Refuse more disagreeing experts than there are classes besides one.
-
-        Parameters
-        ----------
-        X : array of shape (rows, ...)
-            Public rows.
-        n_classes : int
-            Number of classes that answers can be of.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `at_least` is not below it, or `estimator` is no classifier with probabilities.
-        """
+        """Refuse more disagreeing experts than there are classes besides one, and estimators without probabilities."""
         if self.at_least >= n_classes:
             raise InvalidParameterError(
                 f"`at_least` of BinaryExperts must be below the number of classes, {n_classes}. Got {self.at_least}."
@@ -90,10 +77,8 @@ class BinaryExperts(QuerySelector):
 
         Parameters
         ----------
-        known : PublicKnowledge
-            What is public so far.
-        seed : int
-            Of the experts, where they draw anything.
+        known, seed
+            As in `QuerySelector.select`.
 
         Raises
         ------
