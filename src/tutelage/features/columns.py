@@ -6,6 +6,7 @@ the code −1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from numbers import Real
 from typing import Any, Self, final
@@ -21,6 +22,7 @@ from tutelage.tables import Table
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ScaledColumns(PublicFeatureMap):
     """Scales each column from its stated public range to [0, 1].
 
@@ -37,9 +39,10 @@ class ScaledColumns(PublicFeatureMap):
         If they are not one finite range per column.
     """
 
-    def __init__(self, low: npt.ArrayLike, high: npt.ArrayLike) -> None:
-        self.low = low
-        self.high = high
+    low: npt.ArrayLike
+    high: npt.ArrayLike
+
+    def __post_init__(self) -> None:
         self._ranges()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
@@ -61,6 +64,7 @@ class ScaledColumns(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class OneHotColumns(PublicFeatureMap):
     """Turns each column into one 0/1 column per public category.
 
@@ -77,8 +81,9 @@ class OneHotColumns(PublicFeatureMap):
         If a column has no category, one twice, or one that is neither a string nor a number.
     """
 
-    def __init__(self, categories: Sequence[Sequence[Any]]) -> None:
-        self.categories = categories
+    categories: Sequence[Sequence[Any]]
+
+    def __post_init__(self) -> None:
         self._positions()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
@@ -134,6 +139,7 @@ _Cells = npt.NDArray[Any] | list[str]
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicColumns(PublicFeatureMap):
     """Turns named columns of numbers and text into a matrix of numbers, as learned from a public table.
 
@@ -151,9 +157,8 @@ class PublicColumns(PublicFeatureMap):
         The categories of each text column; None for a column of numbers. All of it is public.
     """
 
-    def __init__(self, names: Sequence[str], categories: Sequence[npt.NDArray[np.str_] | None]) -> None:
-        self.names = names
-        self.categories = categories
+    names: Sequence[str]
+    categories: Sequence[npt.NDArray[np.str_] | None]
 
     @classmethod
     def learn(cls, public: Table, names: tuple[str, ...]) -> Self:

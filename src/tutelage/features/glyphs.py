@@ -10,7 +10,7 @@ References
    1998, where the deskewed digits are.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, final
 
@@ -30,6 +30,7 @@ _LARGEST_CELL = 32  # in larger ones a pixel's share would round to nothing
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DeskewedImages(PublicFeatureMap):
     """Moves each image's ink to the middle and shears it upright.
 
@@ -49,10 +50,12 @@ class DeskewedImages(PublicFeatureMap):
         If the shape is not two integers >= 4, or `white` is no positive number.
     """
 
-    def __init__(self, image_shape: tuple[int, int] = (28, 28), *, white: float = 255.0) -> None:
-        self.image_shape = image_shape
-        self.white = white
-        _Frame.of(image_shape, white, type(self).__name__)
+    image_shape: tuple[int, int] = (28, 28)
+    _: KW_ONLY
+    white: float = 255.0
+
+    def __post_init__(self) -> None:
+        _Frame.of(self.image_shape, self.white, type(self).__name__)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width)."""
@@ -63,6 +66,7 @@ class DeskewedImages(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class GlyphGradients(PublicFeatureMap):
     """Histograms of stroke directions in the cells of an image, after it was set upright.
 
@@ -86,20 +90,14 @@ class GlyphGradients(PublicFeatureMap):
         If the shape is not two integers >= 4, or another parameter is out of range.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int] = (28, 28),
-        *,
-        white: float = 255.0,
-        orientations: int = 12,
-        cell: int = 4,
-        deskew: bool = True,
-    ) -> None:
-        self.image_shape = image_shape
-        self.white = white
-        self.orientations = orientations
-        self.cell = cell
-        self.deskew = deskew
+    image_shape: tuple[int, int] = (28, 28)
+    _: KW_ONLY
+    white: float = 255.0
+    orientations: int = 12
+    cell: int = 4
+    deskew: bool = True
+
+    def __post_init__(self) -> None:
         self._checked()
 
     def transform(self, X: npt.ArrayLike) -> Matrix:

@@ -35,6 +35,7 @@ from tutelage.features.rowwise import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class PublicProjection(PublicFeatureMap):
     """Rows minus a centre, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
@@ -50,10 +51,9 @@ class PublicProjection(PublicFeatureMap):
         The largest distance of a public value from its centre.
     """
 
-    def __init__(self, center: FloatArray, directions: FloatArray, reach: float) -> None:
-        self.center = center
-        self.directions = directions
-        self.reach = reach
+    center: FloatArray
+    directions: FloatArray
+    reach: float
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features, shape (rows, features), to about six digits of the public range."""
@@ -122,6 +122,7 @@ class NeighbourWhitening(PublicProjection):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicClusters(PublicFeatureMap):
     """How much nearer than usual a row lies to each of the clusters of public rows; made by `learn`.
 
@@ -143,10 +144,9 @@ class PublicClusters(PublicFeatureMap):
        section 3.2.2.
     """
 
-    def __init__(self, center: FloatArray, reach: float, clusters: FloatArray) -> None:
-        self.center = center
-        self.reach = reach
-        self.clusters = clusters
+    center: FloatArray
+    reach: float
+    clusters: FloatArray
 
     @classmethod
     def learn(cls, public: PublicRows, n_clusters: int, *, seed: int = 0) -> Self:
@@ -186,6 +186,7 @@ class PublicClusters(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicDiffusion(PublicFeatureMap):
     """Where a row lies on the shape that public rows form: rows joined by chains of neighbours come together.
 
@@ -211,12 +212,11 @@ class PublicDiffusion(PublicFeatureMap):
     .. [1] Coifman and Lafon, "Diffusion maps", Applied and Computational Harmonic Analysis 21(1), 2006.
     """
 
-    def __init__(self, center: FloatArray, reach: float, points: Matrix, places: FloatArray, n_neighbours: int) -> None:
-        self.center = center
-        self.reach = reach
-        self.points = points
-        self.places = places
-        self.n_neighbours = n_neighbours
+    center: FloatArray
+    reach: float
+    points: Matrix
+    places: FloatArray
+    n_neighbours: int
 
     @classmethod
     def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbours: int = 10, n_steps: int = 24) -> Self:
@@ -334,6 +334,7 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 
@@ -348,9 +349,8 @@ class PublicSteps(PublicFeatureMap):
         The categories of each code column.
     """
 
-    def __init__(self, steps: Sequence[FloatArray], categories: Sequence[FloatArray]) -> None:
-        self.steps = steps
-        self.categories = categories
+    steps: Sequence[FloatArray]
+    categories: Sequence[FloatArray]
 
     @classmethod
     def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8) -> Self:

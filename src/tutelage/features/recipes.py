@@ -1,11 +1,12 @@
 """Feature maps that have done well, each learned from public rows in one call, and those that have a name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.names import Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, require_public
 from tutelage.features.glyphs import GlyphGradients
@@ -89,8 +90,8 @@ def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
 
 # What a configuration may name. Each takes public rows, a number of components, the height and width of images, and how
 # many columns, the first ones, are numbers.
-FEATURE_MAPS: Mapping[str, Callable[[PublicRows, int, Sequence[int] | None, int], FeatureMaps]] = {
-    "glyphs": _glyphs,
-    "pca": _principal_axes,
-    "steps": _steps,
+FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {
+    "glyphs": Named(_glyphs, "for images of characters"),
+    "pca": Named(_principal_axes, "principal axes of the public rows"),
+    "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
 }

@@ -39,6 +39,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     """
 
     classes_: npt.NDArray[Any]
+    n_features_in_: int
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Learn from rows of which some have labels.

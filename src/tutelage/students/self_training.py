@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _LEAF_SIZES = (1, 4, 16)
 _LEAST_PROBABILITY = 0.01  # a forest's 0 means less than one tree in a hundred
 
 
+@dataclass(eq=False, repr=False)
 class SelfTrainingStudent(SemiSupervisedClassifier):
     """Learns from released labels and, where that is tested to help, from its own surest answers on unlabelled rows.
 
@@ -78,20 +80,12 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        rounds: int = 4,
-        doubt: float = 0.1,
-        folds: int = 3,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.rounds = rounds
-        self.doubt = doubt
-        self.folds = folds
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    rounds: int = 4
+    doubt: float = 0.1
+    folds: int = 3
+    random_state: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

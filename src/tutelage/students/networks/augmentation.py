@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -179,22 +179,20 @@ class LabelledRows(NamedTuple):
         return LabelledRows(self.rows[chosen], self.labels[chosen])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ImageStudent(NetworkStudent):
-    """Base of networks that learn from images and their changed versions.
+    """Base of networks that learn from images and their changed versions."""
 
-    Subclasses have the constructor parameters named here, besides those of `NetworkStudent`.
-    """
-
-    image_shape: tuple[int, ...]
-    factory: Callable[[int], nn.Module] | None
-    augmentation: ImageAugmentation | None
-    first_student: Any
+    image_shape: tuple[int, ...] = field(default=(28, 28), kw_only=False)
+    factory: Callable[[int], nn.Module] | None = None
+    augmentation: ImageAugmentation | None = None
+    first_student: Any = None
     batch_size: int
     robustness: float
-    averaging: float
-    learning_rate: float
-    weight_decay: float
-    bfloat16: bool
+    averaging: float = 0.99
+    learning_rate: float = 5e-3
+    weight_decay: float = 0.02
+    bfloat16: bool = False
 
     def _module(self, n_classes: int) -> nn.Module:
         factory = ResidualNetwork.for_images(self.image_shape) if self.factory is None else self.factory

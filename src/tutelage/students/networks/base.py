@@ -4,6 +4,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -93,12 +94,12 @@ def optimiser_of(module: nn.Module, learning_rate: float, weight_decay: float) -
 _ROWS_AT_ONCE = 256
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NetworkStudent(SemiSupervisedClassifier):
     """Base of students that are neural networks; the random streams of the caller go on as before.
 
-    Subclasses have constructor parameters ``device``, ``random_state`` and ``progress``, and define `_module` and
-    `_trained`, which is called only where there are two classes at least. The same `random_state` gives the same
-    student on the same machine with as many threads.
+    Subclasses define `_module` and `_trained`, which is called only where there are two classes at least. The same
+    `random_state` gives the same student on the same machine with as many threads.
 
     Attributes
     ----------
@@ -106,12 +107,9 @@ class NetworkStudent(SemiSupervisedClassifier):
         Parameters and buffers of the trained network, by name; none where there is only one class.
     """
 
-    device: str | None
-    random_state: int | None
-    progress: bool
-
-    n_features_in_: int
-    weights_: dict[str, npt.NDArray[np.generic]]
+    device: str | None = None
+    random_state: int | None = None
+    progress: bool = False
 
     @abstractmethod
     def _module(self, n_classes: int) -> nn.Module:
@@ -123,8 +121,8 @@ class NetworkStudent(SemiSupervisedClassifier):
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         device = device_named(self.device, type(self).__name__)
+        self.weights_: dict[str, npt.NDArray[np.generic]] = {}
         if len(self.classes_) == 1:
-            self.weights_ = {}
             return
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
         with drawing_from(seed, device):
