@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from tutelage._internal.names import Named
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.selection.experts import BinaryExperts
 from tutelage.students.selection.rules import (
+    BinaryExperts,
     FirstRows,
     GivenRows,
     LeastConfident,

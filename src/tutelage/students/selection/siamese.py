@@ -10,9 +10,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.students.selection.rules import PublicKnowledge, QuerySelector, flat_rows
-
-_SEEDS = 2**32
+from tutelage.students.selection.rules import SEEDS, PublicKnowledge, QuerySelector, flat_rows
 
 
 @final
@@ -100,5 +98,5 @@ class SiameseSimilarity(QuerySelector):
         return best, labels[which]
 
     def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
-        best, _ = self.best_matches(known, int(generator.integers(_SEEDS)))
+        best, _ = self.best_matches(known, int(generator.integers(SEEDS)))
         return known.open[np.argsort(best[known.open], kind="stable")[:n_queries]]

@@ -5,7 +5,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, final
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +56,6 @@ class Network(NetworkSettings):
         Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
         is too little work, if the module allows it; one by one on processors, where stacking is slower.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a setting is out of range, or `factory` is a module and not a callable that makes one.
-
     Notes
     -----
     Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
@@ -79,7 +74,7 @@ class Network(NetworkSettings):
 class WeightsFile:
     """The weights of one network, as private as the shard that it learned from; no weights for an empty shard."""
 
-    suffix = ".safetensors"
+    suffix: ClassVar[str] = ".safetensors"
 
     def write(self, path: Path, product: Weights, identity: str) -> None:
         """Write the weights of one teacher; only the owner of the file may read it."""
@@ -155,11 +150,6 @@ class NetworkTeachers(Ensemble):
         Networks trained at once on processors, as in joblib; each takes one thread.
     progress : bool
         Show a progress bar on work that takes long.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `network` is no Network, or a number is out of range.
     """
 
     def __init__(
