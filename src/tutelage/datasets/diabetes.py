@@ -11,12 +11,9 @@ There are 11,357 early readmissions, too few for that. But 46,806 is twice 23,40
 import csv
 import hashlib
 import hmac
-import http.client
 import io
-import tempfile
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -331,20 +328,14 @@ def _check(table: bytes, origin: str) -> None:
 
 def _download(path: Path) -> bytes:
     """Return the table in UCI's archive, written to `path` once it is known to be right."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with releases.arriving(ARCHIVE, path) as partial:
         with urllib.request.urlopen(ARCHIVE, timeout=_TIMEOUT_SECONDS) as reply:
             archive = zipfile.ZipFile(io.BytesIO(reply.read(_ARCHIVE_BYTES)))
-        member = next(name for name in archive.namelist() if name.rpartition("/")[2] == FILE)
+        member = next((name for name in archive.namelist() if name.rpartition("/")[2] == FILE), None)
+        if member is None:
+            raise zipfile.BadZipFile(f"{FILE} is not in it")
         with archive.open(member) as unpacked:
             table = unpacked.read(_BYTES + 1)
         _check(table, f"{member} in {ARCHIVE}")
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as workspace:
-            partial = Path(workspace) / FILE
-            partial.write_bytes(table)
-            partial.replace(path)
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, StopIteration) as error:
-        raise InvalidDataError(
-            f"{ARCHIVE} could not be downloaded into {path.parent} ({error}). Put {FILE} there by hand."
-        ) from None
+        partial.write_bytes(table)
     return table

@@ -161,15 +161,8 @@ def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = Fal
 
     Parameters
     ----------
-    folder : path-like, optional
-        As for `load_mnist`.
-    download : bool
-        Fetch the files if they are not found, 31 MB, into ``fashion-mnist`` in `folder` or, without one, in the cache.
-
-    Raises
-    ------
-    InvalidDataError
-        If the files are not found or cannot be downloaded, or are not Fashion-MNIST.
+    folder, download
+        As for `load_mnist`: 31 MB, into ``fashion-mnist``.
 
     References
     ----------

@@ -6,6 +6,7 @@ import http.client
 import os
 import tempfile
 import urllib.request
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,6 +101,21 @@ def not_found(
     )
 
 
+@contextmanager
+def arriving(url: str, path: Path) -> Iterator[Path]:
+    """Yield a path to download `url` to; it becomes `path` once the block ends without an error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as workspace:
+            partial = Path(workspace) / path.name
+            yield partial
+            partial.replace(path)
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error) as error:
+        raise InvalidDataError(
+            f"{url} could not be downloaded into {path.parent} ({error}). Put {path.name} there by hand."
+        ) from None
+
+
 def fetch(remote: RemoteFile, folder: Path) -> Path:
     """Return the path of `remote` in `folder`, downloaded unless it lies there already.
 
@@ -108,20 +124,12 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
     path = folder / remote.name
     if path.is_file():
         return path
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as workspace:
-            partial = Path(workspace) / remote.name
-            if _download(remote, partial) != remote.sha256:
-                raise InvalidDataError(
-                    f"{remote.url} is not the file that was published: its SHA-256 differs. It was thrown away; put "
-                    f"the right {remote.name} into {folder}."
-                )
-            partial.replace(path)
-    except (OSError, http.client.HTTPException) as error:
-        raise InvalidDataError(
-            f"{remote.url} could not be downloaded into {folder} ({error}). Put {remote.name} there by hand."
-        ) from None
+    with arriving(remote.url, path) as partial:
+        if _download(remote, partial) != remote.sha256:
+            raise InvalidDataError(
+                f"{remote.url} is not the file that was published: its SHA-256 differs. It was thrown away; put the "
+                f"right {remote.name} into {folder}."
+            )
     return path
 
 
