@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tutelage._internal.names import Named
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.teachers.closed_form import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
-from tutelage.teachers.heads import HeadTeachers
 from tutelage.teachers.statistics import PrivateStatistics
 
 if TYPE_CHECKING:
