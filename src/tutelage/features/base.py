@@ -53,13 +53,7 @@ class PublicRows:
         return len(self.values)
 
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
-        """Return the features of these rows, public like the rows and the map.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the map is no public one: what it learned from private rows would be in its features.
-        """
+        """Return the features of these rows, public like the rows and the map; another map is refused."""
         return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
 
 
@@ -125,12 +119,7 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
 def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     """Refuse a map that, on public rows, gives a row other features when other rows are beside it.
 
-    Parameters
-    ----------
-    features : FeatureMap
-        The map.
-    X_public : array of shape (rows, ...)
-        Public rows; the first few hundred are tried.
+    The first few hundred rows are tried.
 
     Raises
     ------

@@ -32,11 +32,6 @@ class ScaledColumns(PublicFeatureMap):
     ----------
     low, high : array of shape (columns,)
         Ends of each column's range, from public knowledge.
-
-    Raises
-    ------
-    InvalidParameterError
-        If they are not one finite range per column.
     """
 
     low: npt.ArrayLike

@@ -40,14 +40,9 @@ class DeskewedImages(PublicFeatureMap):
     Parameters
     ----------
     image_shape : tuple of two int
-        Height and width, in pixels.
+        Height and width, in pixels, at least 4.
     white : float
         Value of full ink: 255 for bytes, 1 for intensities. Values are clipped to [0, white].
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shape is not two integers >= 4, or `white` is no positive number.
     """
 
     image_shape: tuple[int, int] = (28, 28)
@@ -83,11 +78,6 @@ class GlyphGradients(PublicFeatureMap):
         Side of a cell, in pixels; at most 32.
     deskew : bool
         Set the image upright first.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shape is not two integers >= 4, or another parameter is out of range.
     """
 
     image_shape: tuple[int, int] = (28, 28)

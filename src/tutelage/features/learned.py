@@ -274,11 +274,6 @@ class PublicCovariance:
         Symmetric and positive definite.
     source : str
         Where the rows came from, for reports.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the matrix is not symmetric and positive definite.
     """
 
     matrix: FloatArray = field(repr=False)

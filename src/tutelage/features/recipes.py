@@ -19,8 +19,9 @@ def glyph_features(
 ) -> Pipeline:
     """Return features of images of characters in which a few examples of each suffice: one class, one direction.
 
-    Stroke directions, their principal axes, the metric of neighbours, and the shape that the public images form. Some
-    thousand public images are needed. The same map must be applied to private and public images.
+    Stroke directions, their principal axes, the metric of neighbours, and the shape that the public images form, as a
+    scikit-learn pipeline that is ready to transform. Some thousand public images are needed. The same map must be
+    applied to private and public images.
 
     Parameters
     ----------
@@ -32,11 +33,6 @@ def glyph_features(
         Side of the cells in which stroke directions are counted, in pixels.
     n_components : int
         Number of principal axes.
-
-    Returns
-    -------
-    Pipeline
-        A scikit-learn pipeline, ready to transform.
 
     Raises
     ------

@@ -46,8 +46,6 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class values in sorted order.
     estimator_ : scikit-learn classifier
         What answers; its classes are indices into `classes_`.
     self_trained_ : bool
@@ -55,8 +53,6 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         released labels than training on them alone, by more than two standard errors of the difference.
     doubted_ : mask of shape (rows,)
         Released labels that were not believed.
-    n_features_in_ : int
-        Number of features.
 
     Notes
     -----

@@ -53,11 +53,6 @@ class ImageAugmentation:
     cover : float
         Largest side of the square that is covered by the image's mean, as a share of the image's; at least 0 and below
         1. DeVries and Taylor 2017 call it cutout.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a setting is out of range.
     """
 
     image_shape: tuple[int, ...]
@@ -87,12 +82,9 @@ class ImageAugmentation:
 
     @classmethod
     def for_images(cls, image_shape: tuple[int, ...]) -> "ImageAugmentation":
-        """Return the settings for digits of this shape: light changes too where there is colour, in place of bending.
+        """Return the settings for digits of this shape, (height, width) or (height, width, channels).
 
-        Parameters
-        ----------
-        image_shape : tuple of int
-            (height, width) or (height, width, channels).
+        Where there is colour, light changes too, and nothing is bent.
         """
         grey = cls(image_shape)
         shift = 2 if min(image_shape[:2]) >= 16 else 1
