@@ -51,14 +51,8 @@ def device_named(name: str | None, owner: str) -> torch.device:
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Let whatever a module draws (weights, dropout, shifts) come from `seed`, and leave the caller's generators alone.
 
-    One thread of a process at a time: torch has one generator for all of them.
-
-    Parameters
-    ----------
-    seed : int
-        The seed.
-    device : torch.device, optional
-        Where the module draws, besides the processor.
+    It draws on the processor, and on `device` if one is given. One thread of a process at a time: torch has one
+    generator for all of them.
     """
     accelerators = [device] if device is not None and device.type == "cuda" else []
     with streams_in_use, torch.random.fork_rng(devices=accelerators):
@@ -276,12 +270,9 @@ class ResidualNetwork:
 
     @classmethod
     def for_images(cls, image_shape: tuple[int, ...]) -> "ResidualNetwork":
-        """Return the variant for images of this shape: wider where there is colour, fewer stages where they are small.
+        """Return the variant for images of this shape, (height, width) or (height, width, channels).
 
-        Parameters
-        ----------
-        image_shape : tuple of int
-            (height, width) or (height, width, channels).
+        It is wider where there is colour, and has fewer stages where images are small.
         """
         one_stage = cls(image_shape, channels=(16,))
         width = 32 if len(image_shape) == 3 else 16

@@ -118,5 +118,16 @@ def test_what_a_configuration_may_name_is_on_its_page(names):
     assert {name for name in names if not re.search(rf"\b{name}\b", page)} == set()
 
 
+PAGES = {"teachers": [TEACHERS], "students": [STUDENTS, SELECTORS], "configuration": [FEATURE_MAPS, DATASETS]}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_that_lists_the_names_repeats_their_lines(page):
+    text = (REPOSITORY / "docs" / f"{page}.md").read_text()
+    lines = re.sub(r"\n +# ", " ", text).splitlines()  # comments of TOML go on in the next line
+    for name, entry in (named for names in PAGES[page] for named in names.items()):
+        assert any(re.search(rf"\b{name}\b", line) and entry.line in line for line in lines), name
+
+
 def test_a_subclass_is_a_mechanism_of_its_own():
     assert entry_of(object.__new__(type("Mine", (GNMax,), {}))) is None

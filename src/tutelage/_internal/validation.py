@@ -1,5 +1,7 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,11 +23,8 @@ def noise_scale(value: object, name: str, owner: str) -> float:
     below the lower end it is none.
     """
     low, high = _NOISE_RANGE
-    if not _is_real(value) or not low <= float(value) <= high:  # type: ignore[arg-type]
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must be a number of votes between {low:g} and {high:g}. Got {value!r}."
-        )
-    return float(value)  # type: ignore[arg-type]
+    rule = f"be a number of votes between {low:g} and {high:g}"
+    return _number(value, lambda number: low <= number <= high, rule, name, owner)
 
 
 def local_epsilon(value: object, owner: str) -> float:
@@ -34,11 +33,8 @@ def local_epsilon(value: object, owner: str) -> float:
     Above the upper end a response hides nothing; below the lower end it says nothing.
     """
     low, high = _LOCAL_RANGE
-    if not _is_real(value) or not low <= float(value) <= high:  # type: ignore[arg-type]
-        raise InvalidParameterError(
-            f"`epsilon` of {owner} must be a number of nats between {low:g} and {high:g}. Got {value!r}."
-        )
-    return float(value)  # type: ignore[arg-type]
+    rule = f"be a number of nats between {low:g} and {high:g}"
+    return _number(value, lambda number: low <= number <= high, rule, "epsilon", owner)
 
 
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
@@ -50,36 +46,27 @@ def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
 
 def positive(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a finite number above 0."""
-    if not _is_real(value) or not 0 < float(value) < float("inf"):  # type: ignore[arg-type]
-        raise InvalidParameterError(f"`{name}` of {owner} must be a finite number above 0. Got {value!r}.")
-    return float(value)  # type: ignore[arg-type]
+    return _number(value, lambda number: 0 < number < float("inf"), "be a finite number above 0", name, owner)
 
 
 def number_between(value: object, low: float, high: float, name: str, owner: str) -> float:
     """Return `value` as a float if it is a number, at least `low` and below `high`, which may be infinite."""
-    if not _is_real(value) or not low <= float(value) < high:  # type: ignore[arg-type]
-        below = "finite" if high == float("inf") else f"below {high:g}"
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must be a number, at least {low:g} and {below}. Got {value!r}."
-        )
-    return float(value)  # type: ignore[arg-type]
+    below = "finite" if high == float("inf") else f"below {high:g}"
+    rule = f"be a number, at least {low:g} and {below}"
+    return _number(value, lambda number: low <= number < high, rule, name, owner)
 
 
 def probability(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it lies strictly between 0 and 1."""
-    if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
-        example = ", for example 1e-5" if name.endswith("delta") else ""
-        raise InvalidParameterError(f"`{name}` of {owner} must lie strictly between 0 and 1{example}. Got {value!r}.")
-    return float(value)  # type: ignore[arg-type]
+    example = ", for example 1e-5" if name.endswith("delta") else ""
+    rule = f"lie strictly between 0 and 1{example}"
+    return _number(value, lambda number: 0 < number < 1, rule, name, owner)
 
 
 def number_of_votes(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a number of votes, negative or not, that integers can hold."""
-    if not _is_real(value) or not abs(float(value)) <= MOST_VOTES:  # type: ignore[arg-type]
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must be a number of votes between -{MOST_VOTES:g} and {MOST_VOTES:g}. Got {value!r}."
-        )
-    return float(value)  # type: ignore[arg-type]
+    rule = f"be a number of votes between -{MOST_VOTES:g} and {MOST_VOTES:g}"
+    return _number(value, lambda number: abs(number) <= MOST_VOTES, rule, name, owner)
 
 
 def ballots_between(
@@ -94,11 +81,10 @@ def ballots_between(
     return ballots
 
 
-def _is_real(value: object) -> bool:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return False
-    try:
-        float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
-    return True
+def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, owner: str) -> float:
+    """Return `value` as a float if it is a real number that fits; NaN fits nothing."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an integer of hundreds of digits
+            if fits(number := float(value)):
+                return number
+    raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {value!r}.")

@@ -1,8 +1,9 @@
 """Data sets of the papers' experiments, each with its public description and its split."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from tutelage._internal.names import Named
 from tutelage.datasets.adult import AdultSplit, load_adult
 from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage.datasets.images import (
@@ -15,7 +16,7 @@ from tutelage.datasets.images import (
 )
 
 # What a configuration may name. Each returns an object with the fields of `AdultSplit`.
-DATASETS: Mapping[str, Callable[[], Any]] = {"adult": load_adult}
+DATASETS: Mapping[str, Named[Any]] = {"adult": Named(load_adult, "UCI Adult, split as in PATE 2017")}
 
 __all__ = [
     "DATASETS",

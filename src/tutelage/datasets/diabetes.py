@@ -9,15 +9,11 @@ There are 11,357 early readmissions, too few for that. But 46,806 is twice 23,40
 """
 
 import csv
-import gzip
 import hashlib
 import hmac
-import http.client
 import io
-import tempfile
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +41,6 @@ _BYTES = 19_159_383 + ROWS + 1  # of the table, whichever line ends it has
 _ARCHIVE_BYTES = 2**25
 _SHA256 = "da21942c25a10a51a8842907ab01a8530b06232616b17d317441d592a20c4359"
 _TIMEOUT_SECONDS = 60
-_GZIP = b"\x1f\x8b"
 
 _DOSES = ("No", "Down", "Steady", "Up")
 DRUGS = (
@@ -167,8 +162,7 @@ def load_diabetes(
     Parameters
     ----------
     folder : path-like, optional
-        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
-        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+        The only folder to search; see `load_mnist`.
     download : bool
         Fetch UCI's archive if no file is found, and keep its table in ``diabetes130`` in `folder` or, without one, in
         the cache.
@@ -190,19 +184,19 @@ def load_diabetes(
     Strack, DeShazo, Gennings, Olmo, Ventura, Cios and Clore, Impact of HbA1c measurement on hospital readmission rates,
     BioMed Research International 2014.
     """
-    folders = releases.search_folders(folder)
-    places = [*(place / subfolder for place in folders for subfolder in SUBFOLDERS), *folders]
-    found = releases.first_complete(places, [_NAMES])
+    found = releases.first_complete(releases.search_places(folder, SUBFOLDERS), [_NAMES])
     if found:
-        path, table = found[0], _read(found[0])
+        path = found[0]
+        with releases.unpacked(path) as file:
+            table = file.read(_BYTES + 1)  # no more than the table can have
     elif download:
-        path = (releases.cache_folder() if folder is None else Path(folder)) / SUBFOLDERS[0] / FILE
+        path = releases.download_folder(folder, SUBFOLDERS) / FILE
         table = _download(path)
     else:
         raise releases.not_found(
             "UCI Diabetes",
             " or ".join(_NAMES),
-            folders,
+            folder,
             SUBFOLDERS,
             f"Put UCI's {FILE} into one, name its folder in {releases.VARIABLE}, or pass `download=True`.",
         )
@@ -326,20 +320,6 @@ def _drawn(key: bytes, what: str, ids: IntArray) -> FloatArray:
     return (numbers / 2**48)[inverse]
 
 
-def _read(path: Path) -> bytes:
-    """Return the table in a file, plain or compressed with gzip, but no more bytes than the table can have."""
-    try:
-        with path.open("rb") as file:
-            compressed = file.read(len(_GZIP)) == _GZIP
-            file.seek(0)
-            if not compressed:
-                return file.read(_BYTES + 1)
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                return unpacked.read(_BYTES + 1)
-    except (OSError, EOFError, zlib.error):
-        raise InvalidDataError(f"{path} is damaged or cannot be read. Fetch it again.") from None
-
-
 def _check(table: bytes, origin: str) -> None:
     content = table.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
     if hashlib.sha256(content).hexdigest() != _SHA256:
@@ -348,20 +328,14 @@ def _check(table: bytes, origin: str) -> None:
 
 def _download(path: Path) -> bytes:
     """Return the table in UCI's archive, written to `path` once it is known to be right."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with releases.arriving(ARCHIVE, path) as partial:
         with urllib.request.urlopen(ARCHIVE, timeout=_TIMEOUT_SECONDS) as reply:
             archive = zipfile.ZipFile(io.BytesIO(reply.read(_ARCHIVE_BYTES)))
-        member = next(name for name in archive.namelist() if name.rpartition("/")[2] == FILE)
+        member = next((name for name in archive.namelist() if name.rpartition("/")[2] == FILE), None)
+        if member is None:
+            raise zipfile.BadZipFile(f"{FILE} is not in it")
         with archive.open(member) as unpacked:
             table = unpacked.read(_BYTES + 1)
         _check(table, f"{member} in {ARCHIVE}")
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as workspace:
-            partial = Path(workspace) / FILE
-            partial.write_bytes(table)
-            partial.replace(path)
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, StopIteration) as error:
-        raise InvalidDataError(
-            f"{ARCHIVE} could not be downloaded into {path.parent} ({error}). Put {FILE} there by hand."
-        ) from None
+        partial.write_bytes(table)
     return table

@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import math
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tutelage.datasets import releases
 from tutelage.datasets.releases import (
     DIGIT_NAMES,
     FASHION_MNIST,
+    IDX_NAMES,
     MNIST,
     SVHN,
     SVHN_CONTENTS,
@@ -38,7 +38,6 @@ from tutelage.exceptions import InvalidDataError
 MOST_BYTES = 2**30  # refuses a compressed bomb; the images of MNIST take 47 million
 _MOST_DIMENSIONS = 4  # rows of colour images
 _UNSIGNED_BYTE = b"\0\0\x08"
-_GZIP = b"\x1f\x8b"
 _BLOCK = 2**20
 
 
@@ -47,16 +46,8 @@ def read_idx(path: Path, most: int = MOST_BYTES) -> npt.NDArray[np.uint8]:
 
     Memory grows with what the file turns out to hold, never with what its header claims.
     """
-    try:
-        with path.open("rb") as file:
-            compressed = file.read(len(_GZIP)) == _GZIP
-            file.seek(0)
-            if not compressed:
-                return _parse(file, path, most)
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                return _parse(unpacked, path, most)
-    except (OSError, EOFError, zlib.error):
-        raise InvalidDataError(f"{path} is missing or damaged. Fetch it again.") from None
+    with releases.unpacked(path) as file:
+        return _parse(file, path, most)
 
 
 def _parse(file: BinaryIO | gzip.GzipFile, path: Path, most: int) -> npt.NDArray[np.uint8]:
@@ -74,7 +65,9 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, most: int) -> npt.NDArray
     stated = math.prod(shape)
     if stated > most:
         raise InvalidDataError(f"{path} would unpack to more than {most} bytes, the most that is read of it.")
-    content = _read_at_most(file, stated + 1)
+    content = bytearray()
+    while block := file.read(min(_BLOCK, stated + 1 - len(content))):
+        content += block
     if len(content) != stated:
         fault = "is cut short" if len(content) < stated else "goes on after its last row"
         raise InvalidDataError(f"{path} {fault}: its dimensions {shape} take {stated} bytes. Fetch it again.")
@@ -84,15 +77,7 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, most: int) -> npt.NDArray
         raise InvalidDataError(f"{path} states dimensions that no array can have. Fetch it again.") from None
 
 
-def _read_at_most(file: BinaryIO | gzip.GzipFile, count: int) -> bytearray:
-    content = bytearray()
-    while block := file.read(min(_BLOCK, count - len(content))):
-        content += block
-    return content
-
-
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
-IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 DIGITS_TEST_ROWS = 360
 SVHN_SUBFOLDERS = ("svhn",)
 
@@ -176,16 +161,8 @@ def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = Fal
 
     Parameters
     ----------
-    folder : path-like, optional
-        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
-        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
-    download : bool
-        Fetch the files if they are not found, 31 MB, into ``fashion-mnist`` in `folder` or, without one, in the cache.
-
-    Raises
-    ------
-    InvalidDataError
-        If the files are not found or cannot be downloaded, or are not Fashion-MNIST.
+    folder, download
+        As for `load_mnist`: 31 MB, into ``fashion-mnist``.
 
     References
     ----------
@@ -204,8 +181,7 @@ def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download
     Parameters
     ----------
     folder : path-like, optional
-        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
-        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+        As for `load_mnist`.
     extra : bool
         Append the 531,131 easier images of ``extra_32x32.mat`` to the training rows; takes 3.5 GB of memory.
     download : bool
@@ -226,20 +202,20 @@ def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download
     Netzer, Wang, Coates, Bissacco, Wu and Ng, Reading digits in natural images with unsupervised feature learning,
     NIPS workshop 2011; for non-commercial use.
     """
-    places = _svhn_places(folder)
+    places = releases.search_places(folder, SVHN_SUBFOLDERS)
     parts = [SVHN[part] for part in (("train", "test", "extra") if extra else ("train", "test"))]
     paths = [releases.first_complete(places, [(part.remote.name,)]) for part in parts]
     if not all(paths) and not extra and (npz := releases.first_complete(places, [("svhn.npz",)])):
         return _read_svhn_npz(npz[0])
     if download:
-        target = _download_folder(folder) / SVHN_SUBFOLDERS[0]
+        target = releases.download_folder(folder, SVHN_SUBFOLDERS)
         paths = [found or (releases.fetch(part.remote, target),) for found, part in zip(paths, parts, strict=True)]
     if not all(paths):
         names = " and ".join(part.remote.name for part in parts)
         raise releases.not_found(
             "SVHN",
             names if extra else f"{names}, or svhn.npz",
-            releases.search_folders(folder),
+            folder,
             SVHN_SUBFOLDERS,
             f"Put them into one, name theirs in {releases.VARIABLE}, pass `download=True`, or load a part of SVHN with "
             "load_svhn_sample.",
@@ -262,8 +238,7 @@ def load_svhn_sample(folder: str | Path | None = None) -> ImageSplit:
     Parameters
     ----------
     folder : path-like, optional
-        The only folder to search. Default: the one that the environment variable ``TUTELAGE_DATA`` names, the cache
-        (``tutelage`` in ``$XDG_CACHE_HOME`` or ``~/.cache``) and ``/usr/share/datasets``.
+        As for `load_mnist`.
 
     Raises
     ------
@@ -297,13 +272,13 @@ def load_digits() -> ImageSplit:
 def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, download: bool) -> ImageSplit:
     paths = _find_idx_release(release, folder)
     if not paths and download:
-        target = _download_folder(folder) / release.subfolders[0]
+        target = releases.download_folder(folder, release.subfolders)
         paths = tuple(releases.fetch(file, target) for file in release.remote)
     if not paths:
         raise releases.not_found(
             release.name,
             f"{release.npz_names[0]} or the files {', '.join(IDX_NAMES)} (also with .gz)",
-            releases.search_folders(folder),
+            folder,
             release.subfolders,
             f"Put them into one, name theirs in {releases.VARIABLE}, or pass `download=True`.",
         )
@@ -321,24 +296,10 @@ def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, downloa
 
 def _find_idx_release(release: IdxRelease, folder: str | Path | None) -> tuple[Path, ...]:
     """Return the path of one npz file or of four idx files, in the order of `ARRAYS`; none if they are not found."""
-    folders = releases.search_folders(folder)
-    # Folders that bear the data set's name come first: in another, files of these names may be another's.
-    places = [*(place / subfolder for place in folders for subfolder in release.subfolders), *folders]
-    return releases.first_complete(places, [release.npz_names]) or releases.first_complete(places, _idx_spellings())
-
-
-def _idx_spellings() -> list[list[str]]:
+    places = releases.search_places(folder, release.subfolders)
     dotted = [name.replace("-idx", ".idx") for name in IDX_NAMES]  # as some archives unpack
-    return [[name, other, f"{name}.gz", f"{other}.gz"] for name, other in zip(IDX_NAMES, dotted, strict=True)]
-
-
-def _download_folder(folder: str | Path | None) -> Path:
-    return releases.cache_folder() if folder is None else Path(folder)
-
-
-def _svhn_places(folder: str | Path | None) -> list[Path]:
-    folders = releases.search_folders(folder)
-    return [*(place / subfolder for place in folders for subfolder in SVHN_SUBFOLDERS), *folders]
+    spellings = [[name, other, f"{name}.gz", f"{other}.gz"] for name, other in zip(IDX_NAMES, dotted, strict=True)]
+    return releases.first_complete(places, [release.npz_names]) or releases.first_complete(places, spellings)
 
 
 def _read_npz(path: Path, contents: Mapping[str, Content], owner: str) -> dict[str, npt.NDArray[Any]]:
@@ -423,11 +384,10 @@ def _read_svhn_npz(path: Path) -> ImageSplit:
 
 
 def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    found = _sample_files(part, _svhn_places(folder))
+    found = _sample_files(part, releases.search_places(folder, SVHN_SUBFOLDERS))
     if not found:
-        folders = releases.search_folders(folder)
         file = f"svhn_{part}_first<rows>.npz"
-        raise releases.not_found("SVHN's sample", file, folders, SVHN_SUBFOLDERS, "Put it into one.")
+        raise releases.not_found("SVHN's sample", file, folder, SVHN_SUBFOLDERS, "Put it into one.")
     if len(found) > 1:
         names = " and ".join(str(path) for path, _ in found)
         raise InvalidDataError(f"SVHN's sample must be one file. Got {names}; keep one of them.")

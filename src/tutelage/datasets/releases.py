@@ -1,14 +1,18 @@
 """Where data sets come from: what their publishers released, the folders that are searched, and checked downloads."""
 
+import gzip
 import hashlib
 import http.client
 import os
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 from tutelage.exceptions import InvalidDataError
 
@@ -16,6 +20,7 @@ VARIABLE = "TUTELAGE_DATA"
 SYSTEM_FOLDER = Path("/usr/share/datasets")  # where Debian's dataset-* packages put their files
 _TIMEOUT_SECONDS = 60
 _BLOCK = 2**20
+_GZIP = b"\x1f\x8b"
 
 
 @final
@@ -48,6 +53,33 @@ def search_folders(folder: str | Path | None) -> tuple[Path, ...]:
     return (*((Path(named),) if named else ()), cache_folder(), SYSTEM_FOLDER)
 
 
+def search_places(folder: str | Path | None, subfolders: Sequence[str]) -> list[Path]:
+    """Return where to look: first folders with the data set's name, for others may have other files of these names."""
+    folders = search_folders(folder)
+    return [*(place / subfolder for place in folders for subfolder in subfolders), *folders]
+
+
+def download_folder(folder: str | Path | None, subfolders: Sequence[str]) -> Path:
+    """Return the folder into which a data set is downloaded."""
+    return (cache_folder() if folder is None else Path(folder)) / subfolders[0]
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Open a file that may be compressed with gzip; raise InvalidDataError where it is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            if not compressed:
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as content:
+                yield content
+    except (OSError, EOFError, zlib.error):
+        raise InvalidDataError(f"{path} is missing or damaged. Fetch it again.") from None
+
+
 def first_complete(places: Iterable[Path], files: Sequence[Sequence[str]]) -> tuple[Path, ...]:
     """Return the paths of `files` in the first of `places` that has all of them; none if no place has."""
     for place in places:
@@ -58,13 +90,30 @@ def first_complete(places: Iterable[Path], files: Sequence[Sequence[str]]) -> tu
     return ()
 
 
-def not_found(name: str, files: str, folders: Iterable[Path], subfolders: Iterable[str], fix: str) -> InvalidDataError:
+def not_found(
+    name: str, files: str, folder: str | Path | None, subfolders: Iterable[str], fix: str
+) -> InvalidDataError:
     """Return the error that says which files of the data set `name` were looked for, and where."""
-    searched = ", ".join(str(folder) for folder in folders)
+    searched = ", ".join(str(place) for place in search_folders(folder))
     return InvalidDataError(
         f"{name} was not found: no folder of {searched}, nor {' or '.join(subfolders)} in one of them, holds {files}. "
         f"{fix}"
     )
+
+
+@contextmanager
+def arriving(url: str, path: Path) -> Iterator[Path]:
+    """Yield a path to download `url` to; it becomes `path` once the block ends without an error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".download-") as workspace:
+            partial = Path(workspace) / path.name
+            yield partial
+            partial.replace(path)
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error) as error:
+        raise InvalidDataError(
+            f"{url} could not be downloaded into {path.parent} ({error}). Put {path.name} there by hand."
+        ) from None
 
 
 def fetch(remote: RemoteFile, folder: Path) -> Path:
@@ -75,20 +124,12 @@ def fetch(remote: RemoteFile, folder: Path) -> Path:
     path = folder / remote.name
     if path.is_file():
         return path
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as workspace:
-            partial = Path(workspace) / remote.name
-            if _download(remote, partial) != remote.sha256:
-                raise InvalidDataError(
-                    f"{remote.url} is not the file that was published: its SHA-256 differs. It was thrown away; put "
-                    f"the right {remote.name} into {folder}."
-                )
-            partial.replace(path)
-    except (OSError, http.client.HTTPException) as error:
-        raise InvalidDataError(
-            f"{remote.url} could not be downloaded into {folder} ({error}). Put {remote.name} there by hand."
-        ) from None
+    with arriving(remote.url, path) as partial:
+        if _download(remote, partial) != remote.sha256:
+            raise InvalidDataError(
+                f"{remote.url} is not the file that was published: its SHA-256 differs. It was thrown away; put the "
+                f"right {remote.name} into {folder}."
+            )
     return path
 
 
@@ -105,6 +146,7 @@ def _download(remote: RemoteFile, partial: Path) -> str:
 
 
 DIGIT_NAMES = tuple("0123456789")
+IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 SVHN_SHAPE = (32, 32, 3)
 
 
@@ -139,6 +181,11 @@ class MatRelease:
     rows: int
 
 
+def _idx_files(url: str, files: Iterable[tuple[int, str]]) -> tuple[RemoteFile, ...]:
+    """Return the four files of such a release from their sizes and checksums."""
+    return tuple(RemoteFile(f"{url}/{name}.gz", *file) for name, file in zip(IDX_NAMES, files, strict=True))
+
+
 # The checksums of compressed files are those that TensorFlow Datasets publishes (url_checksums/mnist.txt,
 # fashion_mnist.txt, svhn_cropped.txt); Keras lists the same ones for Fashion-MNIST. Those of contents were computed
 # from files whose uncompressed form has the MD5 sums published for it (for example 6bbc9ace898e44ae57da46a324031adb for
@@ -149,26 +196,13 @@ MNIST = IdxRelease(
     classes=DIGIT_NAMES,
     subfolders=("mnist", "MNIST/raw"),
     npz_names=("mnist.npz",),
-    remote=(
-        RemoteFile(
-            f"{_MNIST_URL}/train-images-idx3-ubyte.gz",
-            9_912_422,
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/train-labels-idx1-ubyte.gz",
-            28_881,
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/t10k-images-idx3-ubyte.gz",
-            1_648_877,
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        ),
-        RemoteFile(
-            f"{_MNIST_URL}/t10k-labels-idx1-ubyte.gz",
-            4_542,
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    remote=_idx_files(
+        _MNIST_URL,
+        (
+            (9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+            (28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+            (1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+            (4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
         ),
     ),
     contents={
@@ -186,26 +220,13 @@ FASHION_MNIST = IdxRelease(
     ),
     subfolders=("fashion-mnist", "FashionMNIST/raw"),
     npz_names=("fashion-mnist.npz", "fashion_mnist.npz"),
-    remote=(
-        RemoteFile(
-            f"{_FASHION_URL}/train-images-idx3-ubyte.gz",
-            26_421_880,
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/train-labels-idx1-ubyte.gz",
-            29_515,
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz",
-            4_422_102,
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        ),
-        RemoteFile(
-            f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz",
-            5_148,
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    remote=_idx_files(
+        _FASHION_URL,
+        (
+            (26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+            (29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+            (4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+            (5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
         ),
     ),
     contents={
@@ -217,30 +238,12 @@ FASHION_MNIST = IdxRelease(
 )  # fmt: skip
 _SVHN_URL = "http://ufldl.stanford.edu/housenumbers"  # the only address that its authors give
 SVHN: Mapping[str, MatRelease] = {
-    "train": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/train_32x32.mat",
-            182_040_794,
-            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-        ),
-        73_257,
-    ),
-    "test": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/test_32x32.mat",
-            64_275_384,
-            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-        ),
-        26_032,
-    ),
-    "extra": MatRelease(
-        RemoteFile(
-            f"{_SVHN_URL}/extra_32x32.mat",
-            1_329_278_602,
-            "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
-        ),
-        531_131,
-    ),
+    part: MatRelease(RemoteFile(f"{_SVHN_URL}/{part}_32x32.mat", size, sha256), rows)
+    for part, rows, size, sha256 in (
+        ("train", 73_257, 182_040_794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+        ("test", 26_032, 64_275_384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+        ("extra", 531_131, 1_329_278_602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
+    )
 }
 # Nobody publishes checksums of SVHN's arrays; those of its labels, the digit 0 as 0, were computed from a copy with as
 # many rows as the authors count, whose test labels are what 88 % of the majorities that PATE 2018 published say.

@@ -53,13 +53,7 @@ class PublicRows:
         return len(self.values)
 
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
-        """Return the features of these rows, public like the rows and the map.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the map is no public one: what it learned from private rows would be in its features.
-        """
+        """Return the features of these rows, public like the rows and the map; another map is refused."""
         return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
 
 
@@ -67,7 +61,13 @@ class FeatureMap(Protocol):
     """A fixed function of one row: it may be applied to private rows without any cost, and published."""
 
     def transform(self, X: npt.NDArray[Any]) -> Matrix:
-        """Return the features of each row, shape (rows, features)."""
+        """Return the features of each row, shape (rows, features).
+
+        Raises
+        ------
+        InvalidDataError
+            If `X` does not hold such rows as the map takes: most maps take finite numbers in a known number of columns.
+        """
         ...
 
 
@@ -119,12 +119,7 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
 def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     """Refuse a map that, on public rows, gives a row other features when other rows are beside it.
 
-    Parameters
-    ----------
-    features : FeatureMap
-        The map.
-    X_public : array of shape (rows, ...)
-        Public rows; the first few hundred are tried.
+    The first few hundred rows are tried.
 
     Raises
     ------

@@ -6,6 +6,7 @@ the code −1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from numbers import Real
 from typing import Any, Self, final
@@ -21,6 +22,7 @@ from tutelage.tables import Table
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ScaledColumns(PublicFeatureMap):
     """Scales each column from its stated public range to [0, 1].
 
@@ -30,26 +32,16 @@ class ScaledColumns(PublicFeatureMap):
     ----------
     low, high : array of shape (columns,)
         Ends of each column's range, from public knowledge.
-
-    Raises
-    ------
-    InvalidParameterError
-        If they are not one finite range per column.
     """
 
-    def __init__(self, low: npt.ArrayLike, high: npt.ArrayLike) -> None:
-        self.low = low
-        self.high = high
+    low: npt.ArrayLike
+    high: npt.ArrayLike
+
+    def __post_init__(self) -> None:
         self._ranges()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the scaled rows, shape (rows, columns).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold numbers in as many columns.
-        """
+        """Return the scaled rows, shape (rows, columns)."""
         low, high = self._ranges()
         rows = number_rows(X, len(low), "ScaledColumns")
         return (np.clip(rows, low, high, dtype=np.float64) - low) / (high - low)
@@ -67,6 +59,7 @@ class ScaledColumns(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class OneHotColumns(PublicFeatureMap):
     """Turns each column into one 0/1 column per public category.
 
@@ -83,18 +76,13 @@ class OneHotColumns(PublicFeatureMap):
         If a column has no category, one twice, or one that is neither a string nor a number.
     """
 
-    def __init__(self, categories: Sequence[Sequence[Any]]) -> None:
-        self.categories = categories
+    categories: Sequence[Sequence[Any]]
+
+    def __post_init__(self) -> None:
         self._positions()
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, categories of all columns).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` has another number of columns, or holds something other than strings and numbers.
-        """
+        """Return the 0/1 columns side by side, shape (rows, categories of all columns)."""
         positions = self._positions()
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if rows.ndim != 2 or rows.shape[1] != len(positions):
@@ -146,6 +134,7 @@ _Cells = npt.NDArray[Any] | list[str]
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicColumns(PublicFeatureMap):
     """Turns named columns of numbers and text into a matrix of numbers, as learned from a public table.
 
@@ -163,9 +152,8 @@ class PublicColumns(PublicFeatureMap):
         The categories of each text column; None for a column of numbers. All of it is public.
     """
 
-    def __init__(self, names: Sequence[str], categories: Sequence[npt.NDArray[np.str_] | None]) -> None:
-        self.names = names
-        self.categories = categories
+    names: Sequence[str]
+    categories: Sequence[npt.NDArray[np.str_] | None]
 
     @classmethod
     def learn(cls, public: Table, names: tuple[str, ...]) -> Self:

@@ -10,7 +10,7 @@ References
    1998, where the deskewed digits are.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, final
 
@@ -30,6 +30,7 @@ _LARGEST_CELL = 32  # in larger ones a pixel's share would round to nothing
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DeskewedImages(PublicFeatureMap):
     """Moves each image's ink to the middle and shears it upright.
 
@@ -39,29 +40,20 @@ class DeskewedImages(PublicFeatureMap):
     Parameters
     ----------
     image_shape : tuple of two int
-        Height and width, in pixels.
+        Height and width, in pixels, at least 4.
     white : float
         Value of full ink: 255 for bytes, 1 for intensities. Values are clipped to [0, white].
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shape is not two integers >= 4, or `white` is no positive number.
     """
 
-    def __init__(self, image_shape: tuple[int, int] = (28, 28), *, white: float = 255.0) -> None:
-        self.image_shape = image_shape
-        self.white = white
-        _Frame.of(image_shape, white, type(self).__name__)
+    image_shape: tuple[int, int] = (28, 28)
+    _: KW_ONLY
+    white: float = 255.0
+
+    def __post_init__(self) -> None:
+        _Frame.of(self.image_shape, self.white, type(self).__name__)
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width).
-
-        Raises
-        ------
-        InvalidDataError
-            If the rows are no images of that shape, or hold NaN.
-        """
+        """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width)."""
         owner = type(self).__name__
         frame = _Frame.of(self.image_shape, self.white, owner)
         rows = number_rows(X, frame.n_pixels, owner)
@@ -69,6 +61,7 @@ class DeskewedImages(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class GlyphGradients(PublicFeatureMap):
     """Histograms of stroke directions in the cells of an image, after it was set upright.
 
@@ -77,47 +70,28 @@ class GlyphGradients(PublicFeatureMap):
 
     Parameters
     ----------
-    image_shape : tuple of two int
-        Height and width, in pixels.
-    white : float
-        Value of full ink: 255 for bytes, 1 for intensities. Values are clipped to [0, white].
+    image_shape, white
+        As for `DeskewedImages`.
     orientations : int
         Directions told apart, on the whole circle; even.
     cell : int
         Side of a cell, in pixels; at most 32.
     deskew : bool
         Set the image upright first.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shape is not two integers >= 4, or another parameter is out of range.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, int] = (28, 28),
-        *,
-        white: float = 255.0,
-        orientations: int = 12,
-        cell: int = 4,
-        deskew: bool = True,
-    ) -> None:
-        self.image_shape = image_shape
-        self.white = white
-        self.orientations = orientations
-        self.cell = cell
-        self.deskew = deskew
+    image_shape: tuple[int, int] = (28, 28)
+    _: KW_ONLY
+    white: float = 255.0
+    orientations: int = 12
+    cell: int = 4
+    deskew: bool = True
+
+    def __post_init__(self) -> None:
         self._checked()
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
-        """Return float32 features: each direction's cells from left to right and top to bottom.
-
-        Raises
-        ------
-        InvalidDataError
-            If the rows are no images of that shape, or hold NaN.
-        """
+        """Return float32 features: each direction's cells from left to right and top to bottom."""
         owner = type(self).__name__
         frame = self._checked()
         weights = _cell_weights(frame.shape, self.cell)

@@ -35,6 +35,7 @@ from tutelage.features.rowwise import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class PublicProjection(PublicFeatureMap):
     """Rows minus a centre, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
@@ -50,35 +51,21 @@ class PublicProjection(PublicFeatureMap):
         The largest distance of a public value from its centre.
     """
 
-    def __init__(self, center: FloatArray, directions: FloatArray, reach: float) -> None:
-        self.center = center
-        self.directions = directions
-        self.reach = reach
+    center: FloatArray
+    directions: FloatArray
+    reach: float
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the features, shape (rows, features), to about six digits of the public range.
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold finite numbers in as many columns.
-        """
+        """Return the features, shape (rows, features), to about six digits of the public range."""
         rows = finite_rows(X, len(self.center), type(self).__name__)
         return in_chunks(projector(self.center, self.directions, self.reach), rows)
 
 
 @final
 class PublicPCA(PublicProjection):
-    """Principal axes of public rows; made by `learn`.
+    """Principal axes of public rows, as the directions of a `PublicProjection`; made by `learn`.
 
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    directions : array of shape (columns, components)
-        Principal axes; divided by the public standard deviation along them if whitening.
-    reach : float
-        The largest distance of a public value from its column's mean; further than 16 times that, values are clipped.
+    Whitened axes are divided by the public standard deviation along them.
     """
 
     @classmethod
@@ -99,7 +86,7 @@ class PublicPCA(PublicProjection):
         Raises
         ------
         InvalidParameterError
-            If the rows were not declared public, or there are fewer rows or columns than components.
+            If the rows were not declared public, or are too few.
         InvalidDataError
             If they are no finite numbers.
         """
@@ -119,19 +106,10 @@ class PublicPCA(PublicProjection):
 
 @final
 class NeighbourWhitening(PublicProjection):
-    """Makes distances between neighbours alike in all directions; made by `learn`.
+    """Makes distances between neighbours alike in all directions; a `PublicProjection` made by `learn`.
 
     Neighbours mostly belong to one class, so their differences tell how rows vary within a class, without labels.
     Nearest class means after this map are those of linear discriminant analysis with that covariance.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    directions : array of shape (columns, columns)
-        Inverse square root of the covariance.
-    reach : float
-        The largest distance of a public value from its column's mean; further than 16 times that, values are clipped.
     """
 
     @classmethod
@@ -144,6 +122,7 @@ class NeighbourWhitening(PublicProjection):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicClusters(PublicFeatureMap):
     """How much nearer than usual a row lies to each of the clusters of public rows; made by `learn`.
 
@@ -165,10 +144,9 @@ class PublicClusters(PublicFeatureMap):
        section 3.2.2.
     """
 
-    def __init__(self, center: FloatArray, reach: float, clusters: FloatArray) -> None:
-        self.center = center
-        self.reach = reach
-        self.clusters = clusters
+    center: FloatArray
+    reach: float
+    clusters: FloatArray
 
     @classmethod
     def learn(cls, public: PublicRows, n_clusters: int, *, seed: int = 0) -> Self:
@@ -185,10 +163,8 @@ class PublicClusters(PublicFeatureMap):
 
         Raises
         ------
-        InvalidParameterError
-            If the rows were not declared public, or are fewer than the clusters.
-        InvalidDataError
-            If they are no finite numbers.
+        InvalidParameterError, InvalidDataError
+            As in `PublicPCA.learn`.
         """
         rows = _public_numbers(public, "PublicClusters")
         _at_most(n_clusters, len(rows), "n_clusters", "PublicClusters")
@@ -197,13 +173,7 @@ class PublicClusters(PublicFeatureMap):
         return cls(center, reach_of(rows, center), clusters)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the features, shape (rows, clusters).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold finite numbers in as many columns.
-        """
+        """Return the features, shape (rows, clusters)."""
         limit = distance_levels(len(self.center), EXACT_FLOAT64)
         step = self.reach / limit
         clusters = on_grid(self.clusters, self.center, step, limit)
@@ -216,6 +186,7 @@ class PublicClusters(PublicFeatureMap):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicDiffusion(PublicFeatureMap):
     """Where a row lies on the shape that public rows form: rows joined by chains of neighbours come together.
 
@@ -241,12 +212,11 @@ class PublicDiffusion(PublicFeatureMap):
     .. [1] Coifman and Lafon, "Diffusion maps", Applied and Computational Harmonic Analysis 21(1), 2006.
     """
 
-    def __init__(self, center: FloatArray, reach: float, points: Matrix, places: FloatArray, n_neighbours: int) -> None:
-        self.center = center
-        self.reach = reach
-        self.points = points
-        self.places = places
-        self.n_neighbours = n_neighbours
+    center: FloatArray
+    reach: float
+    points: Matrix
+    places: FloatArray
+    n_neighbours: int
 
     @classmethod
     def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbours: int = 10, n_steps: int = 24) -> Self:
@@ -265,10 +235,8 @@ class PublicDiffusion(PublicFeatureMap):
 
         Raises
         ------
-        InvalidParameterError
-            If the rows were not declared public, or are too few.
-        InvalidDataError
-            If they are no finite numbers.
+        InvalidParameterError, InvalidDataError
+            As in `PublicPCA.learn`.
         """
         rows = _public_numbers(public, "PublicDiffusion")
         _at_most(n_components, len(rows) - 2, "n_components", "PublicDiffusion")
@@ -281,13 +249,7 @@ class PublicDiffusion(PublicFeatureMap):
         return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbours)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the places of the rows, shape (rows, features).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold finite numbers in as many columns.
-        """
+        """Return the places of the rows, shape (rows, features)."""
         search = nearest(self.points, self.n_neighbours + 1)
 
         def placed(rows: Matrix) -> FloatArray:
@@ -312,11 +274,6 @@ class PublicCovariance:
         Symmetric and positive definite.
     source : str
         Where the rows came from, for reports.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the matrix is not symmetric and positive definite.
     """
 
     matrix: FloatArray = field(repr=False)
@@ -348,11 +305,6 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
     shrinkage : float
         This times the mean variance is added to each variance, so that no direction outweighs all others.
 
-    Returns
-    -------
-    PublicCovariance
-        Of shape (columns, columns).
-
     Raises
     ------
     InvalidParameterError
@@ -377,6 +329,7 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 
@@ -391,9 +344,8 @@ class PublicSteps(PublicFeatureMap):
         The categories of each code column.
     """
 
-    def __init__(self, steps: Sequence[FloatArray], categories: Sequence[FloatArray]) -> None:
-        self.steps = steps
-        self.categories = categories
+    steps: Sequence[FloatArray]
+    categories: Sequence[FloatArray]
 
     @classmethod
     def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8) -> Self:
@@ -413,10 +365,8 @@ class PublicSteps(PublicFeatureMap):
 
         Raises
         ------
-        InvalidParameterError
-            If the rows were not declared public, or hold fewer columns.
-        InvalidDataError
-            If they are no finite numbers.
+        InvalidParameterError, InvalidDataError
+            As in `PublicPCA.learn`.
         """
         columns = _public_numbers(public, "PublicSteps").T
         if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > len(columns):
@@ -428,13 +378,7 @@ class PublicSteps(PublicFeatureMap):
         return cls(steps, [np.unique(column) for column in columns[n_numbers:]])
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, steps and categories of all columns).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold numbers in as many columns.
-        """
+        """Return the 0/1 columns side by side, shape (rows, steps and categories of all columns)."""
         rows = number_rows(X, len(self.steps) + len(self.categories), "PublicSteps")
         numbers, codes = np.split(rows[:, :, np.newaxis], [len(self.steps)], axis=1)
         reached = [numbers[:, place] >= steps for place, steps in enumerate(self.steps)]

@@ -1,11 +1,12 @@
 """Feature maps that have done well, each learned from public rows in one call, and those that have a name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.names import Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, require_public
 from tutelage.features.glyphs import GlyphGradients
@@ -18,8 +19,9 @@ def glyph_features(
 ) -> Pipeline:
     """Return features of images of characters in which a few examples of each suffice: one class, one direction.
 
-    Stroke directions, their principal axes, the metric of neighbours, and the shape that the public images form. Some
-    thousand public images are needed. The same map must be applied to private and public images.
+    Stroke directions, their principal axes, the metric of neighbours, and the shape that the public images form, as a
+    scikit-learn pipeline that is ready to transform. Some thousand public images are needed. The same map must be
+    applied to private and public images.
 
     Parameters
     ----------
@@ -31,11 +33,6 @@ def glyph_features(
         Side of the cells in which stroke directions are counted, in pixels.
     n_components : int
         Number of principal axes.
-
-    Returns
-    -------
-    Pipeline
-        A scikit-learn pipeline, ready to transform.
 
     Raises
     ------
@@ -89,8 +86,8 @@ def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
 
 # What a configuration may name. Each takes public rows, a number of components, the height and width of images, and how
 # many columns, the first ones, are numbers.
-FEATURE_MAPS: Mapping[str, Callable[[PublicRows, int, Sequence[int] | None, int], FeatureMaps]] = {
-    "glyphs": _glyphs,
-    "pca": _principal_axes,
-    "steps": _steps,
+FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {
+    "glyphs": Named(_glyphs, "for images of characters"),
+    "pca": Named(_principal_axes, "principal axes of the public rows"),
+    "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
 }

@@ -3,11 +3,13 @@
 Networks need the torch extra and are loaded when they are first named.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tutelage._internal.names import Named, loaded
+from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.propagation import LabelPropagationStudent
-from tutelage.students.registry import STUDENTS, default_student, student_named
 from tutelage.students.selection import SELECTORS, selector_named
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.students.store import load_student, save_student
@@ -31,7 +33,41 @@ __all__ = [
     "selector_named",
     "student_named",
 ]
+STUDENTS: Mapping[str, Named[Any]] = {
+    "forest": Named(loaded("sklearn.ensemble", "RandomForestClassifier"), "tables, and where there are many answers"),
+    "label-propagation": Named(
+        LabelPropagationStudent, "rows of public features, in which near rows are mostly of one class"
+    ),
+    "self-training": Named(SelfTrainingStudent, "tables, with noisy labels"),
+    "adversarial": Named(loaded(__name__, "AdversarialStudent"), "images and features; minutes; torch"),
+    "consistency": Named(loaded(__name__, "ConsistencyStudent"), "images; minutes; torch"),
+    "noisy-self-training": Named(
+        loaded(__name__, "NoisySelfTrainingStudent"), "images, cheaper than consistency; minutes; torch"
+    ),
+}
 _NETWORKS = {"AdversarialStudent", "ConsistencyStudent", "NoisySelfTrainingStudent"}
+
+
+def student_named(name: str, **parameters: Any) -> Any:
+    """Return the student of this name with these settings.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none; the message lists those that there are.
+    """
+    if name not in STUDENTS:
+        raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
+    return STUDENTS[name](**parameters)
+
+
+def default_student(*, public_features: bool) -> Any:
+    """Return the student for rows of a kind: by neighbours where public features say what is near, else a forest.
+
+    Public features are those that were learned from public rows; otherwise the student sees the rows of a table. The
+    forest has leaves as large as suits the noise of the labels; self-training on top of it did not pay on tables.
+    """
+    return LabelPropagationStudent() if public_features else SelfTrainingStudent(rounds=0)
 
 
 def __getattr__(name: str) -> Any:

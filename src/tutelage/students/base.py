@@ -39,6 +39,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     """
 
     classes_: npt.NDArray[Any]
+    n_features_in_: int
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Learn from rows of which some have labels.
@@ -84,22 +85,10 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the likeliest class value of each row.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the likeliest class value of each row."""
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 

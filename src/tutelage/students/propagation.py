@@ -1,7 +1,7 @@
 """Labels spread over the graph of a row's nearest others; each is tested by all others before it is believed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,7 @@ _NEXT_TO_NOTHING = 0.01
 _TINY = 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class LabelPropagationStudent(SemiSupervisedClassifier):
     """Spreads few and partly wrong labels over the graph of all public rows, then learns the answers as a classifier.
 
@@ -161,28 +162,12 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     .. [2] Zhou, Bousquet, Lal, Weston and Schölkopf, "Learning with local and global consistency", NeurIPS 2003 (2004).
     """
 
-    label_distributions_: FloatArray
-    propagated_: npt.NDArray[Any]
-    confidences_: FloatArray
-    trusts_: FloatArray
-    label_noise_: float
-    estimator_: Any
-    temperature_: float
-
-    def __init__(
-        self,
-        *,
-        n_neighbours: int = 10,
-        alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999),
-        class_mass: str = "equal",
-        final_estimator: Any = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_neighbours = n_neighbours
-        self.alpha = alpha
-        self.class_mass = class_mass
-        self.final_estimator = final_estimator
-        self.random_state = random_state
+    _: KW_ONLY
+    n_neighbours: int = 10
+    alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999)
+    class_mass: str = "equal"
+    final_estimator: Any = None
+    random_state: int | None = None
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         alphas = np.atleast_1d(self.alpha).astype(np.float64)
@@ -237,13 +222,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify, known or new.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         if not hasattr(self.estimator_, "predict_proba"):
             return softmax(self._scores(rows) / self.temperature_, axis=1)

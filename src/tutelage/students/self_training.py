@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _LEAF_SIZES = (1, 4, 16)
 _LEAST_PROBABILITY = 0.01  # a forest's 0 means less than one tree in a hundred
 
 
+@dataclass(eq=False, repr=False)
 class SelfTrainingStudent(SemiSupervisedClassifier):
     """Learns from released labels and, where that is tested to help, from its own surest answers on unlabelled rows.
 
@@ -44,8 +46,6 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class values in sorted order.
     estimator_ : scikit-learn classifier
         What answers; its classes are indices into `classes_`.
     self_trained_ : bool
@@ -53,8 +53,6 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         released labels than training on them alone, by more than two standard errors of the difference.
     doubted_ : mask of shape (rows,)
         Released labels that were not believed.
-    n_features_in_ : int
-        Number of features.
 
     Notes
     -----
@@ -78,20 +76,12 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        rounds: int = 4,
-        doubt: float = 0.1,
-        folds: int = 3,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.rounds = rounds
-        self.doubt = doubt
-        self.folds = folds
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    rounds: int = 4
+    doubt: float = 0.1
+    folds: int = 3
+    random_state: int | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -100,13 +90,7 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         return tags
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         return _probabilities(self.estimator_, rows, len(self.classes_))
 

@@ -53,16 +53,10 @@ def save_student(student: Any, path: Path) -> None:
 
 
 def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
-    """Read a student written by `save_student`, without running code from the file.
+    """Read a student written by `save_student`, a skops file, without running code from the file.
 
     Read files of people you trust only: a tree or an index with wrong numbers in it can still crash whoever predicts.
-
-    Parameters
-    ----------
-    path : path
-        The skops file.
-    trusted : tuple of str
-        Further type names that the caller vouches for.
+    The caller vouches for further types by their names in `trusted`.
 
     Raises
     ------

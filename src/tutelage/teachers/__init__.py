@@ -3,14 +3,15 @@
 Networks need the torch extra and are loaded when they are first named.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tutelage._internal.names import Named
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.teachers.closed_form import ClassMeans, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
-from tutelage.teachers.heads import HeadTeachers
 from tutelage.teachers.statistics import PrivateStatistics
 
 if TYPE_CHECKING:
@@ -36,8 +37,11 @@ __all__ = [
     "ensemble_of",
 ]
 # What a configuration may name besides the classifiers of scikit-learn.
-TEACHERS: dict[str, type[TeacherRecipe]] = {
-    kind.__name__: kind for kind in (ClassMeans, NaiveBayes, NearestNeighbours, Ridge)
+TEACHERS: Mapping[str, Named[TeacherRecipe]] = {
+    "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
+    "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
+    "NearestNeighbours": Named(NearestNeighbours, "classes of several shapes"),
+    "Ridge": Named(Ridge, "more rows than features, or few features"),
 }
 _NETWORKS = {"Network", "NetworkTeachers"}
 

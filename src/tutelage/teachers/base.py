@@ -101,13 +101,52 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
     """Teachers that are trained here; each is a function of its own shard, its number and public settings."""
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
-        """Train one teacher per shard and keep them, to vote on rows that come later."""
+        """Train one teacher per shard and keep them in memory, to vote on rows that come later.
+
+        Parameters
+        ----------
+        X : array of shape (rows, ...)
+            Private rows.
+        y : integer array of shape (rows,)
+            Class index of each private row.
+        shards : Shards
+            Which row goes to which teacher.
+
+        Raises
+        ------
+        InvalidDataError
+            If rows, labels and shards do not belong together, or the teachers cannot take a value.
+        TeacherTrainingError
+            If the training fails on a shard.
+        """
         ...
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
     ) -> Ballots:
-        """Train, vote and forget; what took long to train is kept in `checkpoints`, so that a killed run resumes."""
+        """Train, vote and forget, so that memory does not grow with the ensemble.
+
+        Parameters
+        ----------
+        X, y, shards
+            As in `fit`.
+        X_public : array of shape (queries, ...)
+            Public rows to vote on.
+        checkpoints : path, optional
+            Private folder in which the ballots of teachers that took long to train are kept as plain arrays, so that a
+            killed run resumes. A ballot is reused only if everything that it depends on is unchanged. The caller
+            deletes them with `discard_checkpoints`.
+
+        Returns
+        -------
+        Ballots
+            Class index, or −1, per teacher and row: shape (teachers, queries); private.
+
+        Raises
+        ------
+        InvalidDataError, TeacherTrainingError
+            As in `fit`; also if the public rows do not have the shape of private ones.
+        """
         ...
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
 
 import joblib
 import numpy as np
@@ -30,10 +30,7 @@ _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc",
 class FileForm(Protocol[Product]):
     """How one teacher's product becomes a file, together with the identity of what made it."""
 
-    @property
-    def suffix(self) -> str:
-        """Ending of the files."""
-        ...
+    suffix: ClassVar[str]
 
     def write(self, path: Path, product: Product, identity: str) -> None:
         """Write a file that only its owner may read."""
@@ -49,13 +46,9 @@ class FileForm(Protocol[Product]):
 class BallotFile:
     """Ballots as npz."""
 
+    suffix: ClassVar[str] = ".npz"
     n_queries: int
     n_classes: int
-
-    @property
-    def suffix(self) -> str:
-        """Ending of the files."""
-        return ".npz"
 
     def write(self, path: Path, product: Ballots, identity: str) -> None:
         """Write the ballots of one teacher."""
@@ -65,12 +58,10 @@ class BallotFile:
     def read(self, path: Path) -> tuple[Ballots, str]:
         """Return the ballots of one teacher, and the identity of the teacher."""
         arrays = read_arrays(path)
-        if arrays.form("ballots").shape != (self.n_queries,) or arrays.form("identity").nbytes > _MOST_IDENTITY:
+        sound = arrays.form("ballots").shape == (self.n_queries,) and arrays.form("identity").nbytes <= _MOST_IDENTITY
+        if not sound or not np.isin(arrays["ballots"], np.arange(ABSTAIN, self.n_classes)).all():
             raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
-        ballots = arrays["ballots"]
-        if not np.isin(ballots, np.arange(ABSTAIN, self.n_classes)).all():
-            raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
-        return ballots.astype(np.int16), str(arrays["identity"])
+        return arrays["ballots"].astype(np.int16), str(arrays["identity"])
 
 
 @final

@@ -6,23 +6,29 @@ alone, in their order, and products over several teachers have shapes made of pu
 features, queries), never of shard sizes. tests/test_heads.py compares bit for bit.
 """
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import final
+from pathlib import Path
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
+from threadpoolctl import threadpool_limits
 
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicCovariance
-from tutelage.teachers.base import FittedTeachers, LabelledShards
-from tutelage.teachers.heads import HeadTeachers
+from tutelage.partition import Shards
+from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabelledShards, public_rows
+from tutelage.teachers.parallel import withheld
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
+_TEACHERS_AT_LEAST = 64  # fitted at once
 _DISTANCES = 2**20  # computed at once by NearestNeighbours
 
 
@@ -62,6 +68,83 @@ class LinearScores:
         return votes
 
 
+@final
+class HeadTeachers(Ensemble):
+    """One closed-form classifier per shard over public features, all shards at once.
+
+    What makes it private: each teacher is what the formula gives on its own shard, to the last bit.
+
+    A teacher of a few dozen rows cannot learn features, but over good public features class means are enough; then
+    thousands of teachers cost seconds, and noise can grow with their number. An empty shard abstains.
+
+    Parameters
+    ----------
+    head : ClassMeans, Ridge, NaiveBayes or NearestNeighbours
+        The formula.
+    n_classes : int
+        Number of classes; labels are the integers below it.
+    memory_limit : int
+        Bytes, about, that the fitted teachers may take in `fit_ballots`: it fits, asks and forgets so many at a time,
+        but at least 64.
+    """
+
+    def __init__(self, head: ClosedForm, *, n_classes: int, memory_limit: int = 2**28) -> None:
+        if isinstance(head, type) or not isinstance(head, ClosedForm):
+            raise InvalidParameterError(
+                f"`head` of HeadTeachers must be a closed form such as ClassMeans(). Got {_named(head)}."
+            )
+        super().__init__(n_classes)
+        self._head = head
+        self._memory_limit = integer_at_least(memory_limit, 1, "memory_limit", "HeadTeachers")
+        self._fitted: tuple[FittedTeachers, int] | None = None  # and the number of features
+
+    def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
+        """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
+        rows, labels = self._checked(X, y, shards)
+        rows = _finite(rows, "X")
+        rows.setflags(write=False)
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
+            fitted = _of(self._head, self._head.fit, LabelledShards(rows, labels, shards, self._n_classes))
+        self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
+        return self
+
+    def ballots(self, X_public: Matrix) -> Ballots:
+        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
+        if self._fitted is None:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+        fitted, n_features = self._fitted
+        rows = _finite(public_rows(X_public, (n_features,)), "X_public")
+        # One thread: products this small lose by threads that wait for each other.
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
+            return _of(self._head, fitted.ballots, rows)
+
+    def fit_ballots(
+        self,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        X_public: Matrix,
+        checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
+    ) -> Ballots:
+        """Fit, vote and forget, so many teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
+        rows, labels = self._checked(X, y, shards)
+        queries = public_rows(X_public, rows.shape[1:])
+        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
+        at_once = self._teachers_at_once(rows.shape[-1])
+        for first in range(0, shards.n_shards, at_once):
+            last = min(first + at_once, shards.n_shards)
+            here = (shards.assignment >= first) & (shards.assignment < last)
+            some = Shards(shards.assignment[here] - first, last - first, shards.unit)
+            group = HeadTeachers(self._head, n_classes=self._n_classes)
+            ballots[first:last] = group.fit(rows[here], labels[here], some).ballots(queries)
+        self._unit = shards.unit
+        return ballots
+
+    def _teachers_at_once(self, n_features: int) -> int:
+        each = 8 * 8 * self._n_classes * n_features  # a handful of 64-bit arrays of (classes, features)
+        return _TEACHERS_AT_LEAST * max(1, self._memory_limit // (each * _TEACHERS_AT_LEAST))
+
+
 class Head(ABC):
     """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
 
@@ -87,11 +170,6 @@ class ClassMeans(Head):
     covariance : array of shape (features, features), optional
         Of a row around its class mean: positive definite, and public (`public_covariance` estimates one from public
         rows). Default: the identity, Euclidean distance.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the covariance is not a symmetric, positive definite matrix.
     """
 
     covariance: PublicCovariance | None = None
@@ -283,3 +361,29 @@ class NeighbourVotes:
         last = min(self.neighbours, len(y)) - 1
         nearest = distances <= np.partition(distances, last, axis=1)[:, last, None]
         return (nearest.astype(np.float32) @ np.eye(self.private.n_classes, dtype=np.float32)[y]).argmax(axis=1)
+
+
+def _of(head: ClosedForm, work: Callable[[Any], Any], argument: object) -> Any:
+    """Return what `work` comes to; a head that is not of this package does it in silence, for it may quote rows."""
+    if type(head).__module__ == __name__:
+        return work(argument)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return withheld("The head of the teachers", work, argument)
+
+
+def _named(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def _finite(rows: Matrix, name: str) -> FloatArray:
+    matrix = None
+    with suppress(TypeError, ValueError):
+        matrix = np.array(rows, dtype=np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
+    if matrix is None:
+        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
+    if matrix.ndim != 2:
+        raise InvalidDataError(f"`{name}` must have shape (rows, features). Got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise InvalidDataError(f"`{name}` holds NaN or infinity. Fill them with values that are public, such as zero.")
+    return matrix

@@ -4,19 +4,18 @@ A teacher is a function of its own shard, its number and the public settings, ne
 other half of the sensitivity claim (`partition` is the first), and tests/test_one_row.py checks it ballot for ballot.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
 
-from tutelage._internal.fitting import fit_clone
+from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
@@ -61,11 +60,7 @@ class EstimatorTeachers(Ensemble):
         progress: bool = False,
         fast_forests: bool = True,
     ) -> None:
-        if not isinstance(estimator, BaseEstimator) or not is_classifier(estimator):
-            raise InvalidParameterError(
-                "`estimator` of EstimatorTeachers must be a scikit-learn classifier such as RandomForestClassifier(). "
-                f"Got {estimator!r:.80}."
-            )
+        require_classifier(estimator, "estimator", "EstimatorTeachers")
         super().__init__(n_classes)
         self._estimator = estimator
         self._seed = integer_at_least(seed, 0, "seed", "EstimatorTeachers")
@@ -76,54 +71,16 @@ class EstimatorTeachers(Ensemble):
         self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
-        """Train one teacher per shard and keep them in memory, to vote on rows that come later.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
-
-        Raises
-        ------
-        TeacherTrainingError
-            If the estimator fails on a shard.
-        """
+        """Train one teacher per shard and keep them in memory; see `TrainableTeachers.fit`."""
         values, labels = self._checked(X, y, shards)
-        rows = shards.rows
-        job = Job(
-            _train,
-            own=lambda number: (
-                _own_cells(values[rows[number]]),
-                labels[rows[number]],
-                teacher_seed(self._seed, number),
-            ),
-            shared=(self._cloned(),),
-            seed=self._seed,
-        )
-        trained = dict(self._shown(self._run(job, range(shards.n_shards)), shards))
+        job = self._job(_train, values, labels, shards)
+        trained = dict(self._shown(train_each(job, range(shards.n_shards), self._n_jobs), shards))
         self._teachers = [trained.get(number) for number in range(shards.n_shards)]
         self._unit, self._row_shape = shards.unit, values.shape[1:]
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
-        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private.
-
-        Parameters
-        ----------
-        X_public : array of shape (queries, features)
-            Public rows to vote on.
-
-        Raises
-        ------
-        InvalidDataError
-            If `fit` was not called.
-        TeacherTrainingError
-            If a teacher fails on the rows.
-        """
+        """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         queries, numbered = public_rows(X_public, self._row_shape), enumerate(self._teachers)
@@ -133,70 +90,40 @@ class EstimatorTeachers(Ensemble):
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
     ) -> Ballots:
-        """Train, vote and forget, one teacher at a time, so that memory does not grow with the ensemble.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
-        X_public : array of shape (queries, features)
-            Public rows to vote on.
-        checkpoints : path, optional
-            Private folder in which each finished teacher's ballots are kept as plain arrays, so that a killed run
-            resumes. A ballot is reused only if its shard, seed, estimator and public rows are unchanged.
-            The caller deletes them with `discard_checkpoints`.
-
-        Returns
-        -------
-        Ballots
-            Class index, or −1, per teacher and row: shape (teachers, queries); private.
-
-        Raises
-        ------
-        TeacherTrainingError
-            If the estimator fails on a shard.
-        """
+        """Train, vote and forget, one teacher at a time; see `TrainableTeachers.fit_ballots`."""
         values, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, values.shape[1:])
         code = () if checkpoints is None else source_of(self._estimator)
         settings = self._estimator, code, self._n_classes, queries
         store = Checkpoints(checkpoints, BallotFile(len(queries), self._n_classes), settings)
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
-        rows, seeds = shards.rows, [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
-        job = Job(
-            _train_and_vote,
-            own=lambda number: (_own_cells(values[rows[number]]), labels[rows[number]], seeds[number]),
-            shared=(self._cloned(), queries),
-            seed=self._seed,
-        )
-        todo = store.resume(
-            store.identities(values, labels, shards, seeds), lambda numbers: self._votes(job, numbers, len(queries))
-        )
-        for number, ballot in self._shown(todo, shards):
+        job = self._job(_train_and_vote, values, labels, shards, queries)
+        seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
+
+        def votes(numbers: Sequence[int]) -> Iterator[tuple[int, Ballots]]:
+            cast = train_each(job, numbers, self._n_jobs)
+            return ((number, _checked_ballot(vote, len(queries), self._n_classes)) for number, vote in cast)
+
+        finished = store.resume(store.identities(values, labels, shards, seeds), votes)
+        for number, ballot in self._shown(finished, shards):
             ballots[number] = ballot
         self._unit = shards.unit
         return ballots
 
-    def _run(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        return train_each(job, numbers, self._n_jobs)
+    def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
+        """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
+        rows = shards.rows
+        estimator = with_fast_forests(self._estimator) if self._fast_forests else self._estimator
 
-    def _votes(self, job: Job, numbers: Sequence[int], n_queries: int) -> Iterator[tuple[int, Ballots]]:
-        return ((n, _checked_ballot(vote, n_queries, self._n_classes)) for n, vote in self._run(job, numbers))
+        def own(number: int) -> tuple[Matrix, IntArray, int]:
+            # Cells that are objects could be changed, so a teacher gets objects that are nobody else's.
+            cells = X[rows[number]]
+            return deepcopy(cells) if X.dtype == object else cells, y[rows[number]], teacher_seed(self._seed, number)
+
+        return Job(work, own, (estimator, *shared), self._seed)
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
-
-    def _cloned(self) -> Any:
-        return with_fast_forests(self._estimator) if self._fast_forests else self._estimator
-
-
-def _own_cells(rows: Matrix) -> Matrix:
-    """Return rows whose cells, where they are objects that could be changed, are nobody else's."""
-    return deepcopy(rows) if rows.dtype == object else rows
 
 
 def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix) -> Matrix | None:
@@ -224,15 +151,7 @@ def _checked_ballot(ballot: Matrix | None, n_queries: int, n_classes: int) -> Ba
 def ensemble_of(
     teacher: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
 ) -> TrainableTeachers:
-    """Return untrained teachers: those that a recipe makes, or clones of a scikit-learn classifier.
-
-    Parameters
-    ----------
-    teacher : TeacherRecipe or scikit-learn classifier
-        What each teacher is.
-    n_classes, seed, n_jobs, progress
-        As in `TeacherRecipe.ensemble`.
-    """
+    """Return untrained teachers: those of a `TeacherRecipe`, or clones of a scikit-learn classifier; see the former."""
     if isinstance(teacher, TeacherRecipe):
         return teacher.ensemble(n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
     return EstimatorTeachers(teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)

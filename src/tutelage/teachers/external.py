@@ -70,11 +70,6 @@ class CallableTeachers(Ensemble):
     def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
 
-        Parameters
-        ----------
-        X_public : array of shape (queries, ...)
-            Public rows, handed on as they are.
-
         Raises
         ------
         TeacherTrainingError
@@ -136,12 +131,8 @@ class RecordedTeachers(Ensemble):
         ----------
         path : path
             The npz file.
-        X_public : array of shape (rows, ...)
-            The public rows that they were cast on.
-        n_classes : int
-            Number of classes voted on.
-        unit : PrivacyUnit
-            Whose change moves at most one teacher's ballots.
+        X_public, n_classes, unit
+            As for the class.
         array : str
             Name of the array of ballots in the file, shape (teachers, rows).
 
@@ -157,12 +148,7 @@ class RecordedTeachers(Ensemble):
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
     def ballots(self, X_public: npt.ArrayLike) -> Ballots:
-        """Return the ballots that were cast on these rows, shape (teachers, rows); private.
-
-        Parameters
-        ----------
-        X_public : array of shape (queries, ...)
-            Rows among those that were voted on, in any order.
+        """Return the ballots that were cast on these rows, in any order, shape (teachers, rows); private.
 
         Raises
         ------

@@ -4,6 +4,11 @@ On a shard of a hundred rows nine tenths of `RandomForestClassifier.fit` go into
 the rows are validated once, and scikit-learn's own compiled builder grows every tree from the same seed and the same
 bootstrap. That builder is private to scikit-learn. So each process first compares a few forests on made-up rows with
 scikit-learn's, and wherever they differ, or anything is missing or unusual, scikit-learn does everything itself.
+
+Nothing public comes near: for forests of 100 trees on the shards of benchmarks/teachers.py (250 teachers on UCI Adult,
+130 rows each), `RandomForestClassifier` takes 10.8 times the processor time, `DecisionTreeClassifier` on rows checked
+beforehand 7.6 times, `ExtraTreesClassifier` 7.6 times, and a forest of 25 trees, a less accurate teacher, 2.6 times.
+That time is spent by every process alike, so more shards in a process or more processes do not change it.
 """
 
 from functools import cache

@@ -21,7 +21,7 @@ from importlib import import_module
 from itertools import islice
 from multiprocessing import current_process
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import sklearn
@@ -48,39 +48,6 @@ _DEATHS = {
 }
 
 
-class Cluster(Protocol):
-    """Workers that take one task at a time."""
-
-    room: int
-
-    def share(self, value: Any) -> Any:
-        """Return what stands for `value` among the arguments of many tasks."""
-        ...
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Start a task."""
-        ...
-
-    def first_done(self, tasks: Collection[Any]) -> Any:
-        """Wait for one of `tasks` and return it."""
-        ...
-
-    def result(self, task: Any) -> Any:
-        """Return what a task came to, or raise what it raised."""
-        ...
-
-    def cancel(self, tasks: Collection[Any]) -> None:
-        """Let go of tasks."""
-        ...
-
-
-def cluster_behind(backend: Any) -> Cluster | None:
-    """Return the cluster that a back end of joblib stands for, if it is one."""
-    if hasattr(backend, "client"):
-        return _Dask(backend)
-    return _Ray(backend) if type(backend).__module__.startswith("ray.") else None
-
-
 def is_death(error: Exception) -> bool:
     """Return whether a process died, rather than its work having failed."""
     return not _DEATHS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
@@ -88,6 +55,8 @@ def is_death(error: Exception) -> bool:
 
 @final
 class _Dask:
+    """Workers that take one task at a time, as `_Ray` is too."""
+
     def __init__(self, backend: Any) -> None:
         self._client, self._options = backend.client, backend.submit_kwargs
         self._done: SimpleQueue[Any] = SimpleQueue()
@@ -142,6 +111,16 @@ class _Ray:
     def cancel(self, tasks: Collection[Any]) -> None:
         for task in tasks:
             self._ray.cancel(task)
+
+
+Cluster = _Dask | _Ray
+
+
+def cluster_behind(backend: Any) -> Cluster | None:
+    """Return the cluster that a back end of joblib stands for, if it is one."""
+    if hasattr(backend, "client"):
+        return _Dask(backend)
+    return _Ray(backend) if type(backend).__module__.startswith("ray.") else None
 
 
 TRIES_ALONE = 3

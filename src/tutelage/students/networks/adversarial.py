@@ -1,6 +1,7 @@
 """PATE-G's student: a semi-supervised GAN, whose discriminator is the classifier."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
@@ -120,6 +121,7 @@ _BETWEEN_LOOKS = 500  # steps
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdversarialStudent(NetworkStudent):
     """A classifier that must also tell public rows from rows that a second network generates: PATE-G [1]_.
 
@@ -187,42 +189,19 @@ class AdversarialStudent(NetworkStudent):
     .. [4] Patrini et al., Making deep neural networks robust to label noise, arXiv:1609.03683, the forward correction.
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: tuple[int, ...] = (250, 250),
-        generator_units: int = 250,
-        steps: int = 6000,
-        batch_size: int = 100,
-        labelled_batch_size: int = 50,
-        unlabelled_weight: float = 1.0,
-        entropy_weight: float = 0.3,
-        label_noise: float = 0.1,
-        input_noise: float = 1.0,
-        hidden_noise: float = 0.5,
-        averaging: float = 0.998,
-        learning_rate: float = 3e-3,
-        settled: float = 0.0,
-        device: str | None = None,
-        random_state: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.hidden = hidden
-        self.generator_units = generator_units
-        self.steps = steps
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.unlabelled_weight = unlabelled_weight
-        self.entropy_weight = entropy_weight
-        self.label_noise = label_noise
-        self.input_noise = input_noise
-        self.hidden_noise = hidden_noise
-        self.averaging = averaging
-        self.learning_rate = learning_rate
-        self.settled = settled
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    hidden: tuple[int, ...] = (250, 250)
+    generator_units: int = 250
+    steps: int = 6000
+    batch_size: int = 100
+    labelled_batch_size: int = 50
+    unlabelled_weight: float = 1.0
+    entropy_weight: float = 0.3
+    label_noise: float = 0.1
+    input_noise: float = 1.0
+    hidden_noise: float = 0.5
+    averaging: float = 0.998
+    learning_rate: float = 3e-3
+    settled: float = 0.0
 
     def _module(self, n_classes: int) -> Discriminator:
         return Discriminator(self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise)

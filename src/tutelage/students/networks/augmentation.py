@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -53,11 +53,6 @@ class ImageAugmentation:
     cover : float
         Largest side of the square that is covered by the image's mean, as a share of the image's; at least 0 and below
         1. DeVries and Taylor 2017 call it cutout.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a setting is out of range.
     """
 
     image_shape: tuple[int, ...]
@@ -87,12 +82,9 @@ class ImageAugmentation:
 
     @classmethod
     def for_images(cls, image_shape: tuple[int, ...]) -> "ImageAugmentation":
-        """Return the settings for digits of this shape: light changes too where there is colour, in place of bending.
+        """Return the settings for digits of this shape, (height, width) or (height, width, channels).
 
-        Parameters
-        ----------
-        image_shape : tuple of int
-            (height, width) or (height, width, channels).
+        Where there is colour, light changes too, and nothing is bent.
         """
         grey = cls(image_shape)
         shift = 2 if min(image_shape[:2]) >= 16 else 1
@@ -179,22 +171,20 @@ class LabelledRows(NamedTuple):
         return LabelledRows(self.rows[chosen], self.labels[chosen])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ImageStudent(NetworkStudent):
-    """Base of networks that learn from images and their changed versions.
+    """Base of networks that learn from images and their changed versions."""
 
-    Subclasses have the constructor parameters named here, besides those of `NetworkStudent`.
-    """
-
-    image_shape: tuple[int, ...]
-    factory: Callable[[int], nn.Module] | None
-    augmentation: ImageAugmentation | None
-    first_student: Any
+    image_shape: tuple[int, ...] = field(default=(28, 28), kw_only=False)
+    factory: Callable[[int], nn.Module] | None = None
+    augmentation: ImageAugmentation | None = None
+    first_student: Any = None
     batch_size: int
     robustness: float
-    averaging: float
-    learning_rate: float
-    weight_decay: float
-    bfloat16: bool
+    averaging: float = 0.99
+    learning_rate: float = 5e-3
+    weight_decay: float = 0.02
+    bfloat16: bool = False
 
     def _module(self, n_classes: int) -> nn.Module:
         factory = ResidualNetwork.for_images(self.image_shape) if self.factory is None else self.factory

@@ -4,6 +4,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,7 @@ _YOUNG = 10  # steps after which an average counts about as many as it would wit
 def robust_loss(scores: torch.Tensor, labels: torch.Tensor, robustness: float) -> torch.Tensor:
     """Return (1 − p_y^q)/q of each row: cross entropy for q = 0, half the absolute error for q = 1.
 
-    A label that the network contradicts pulls less, the larger q is.
-
-    References
-    ----------
-    Zhang and Sabuncu, Generalized cross entropy loss for training deep neural networks with noisy labels, 2018, eq. 6.
+    A label that the network contradicts pulls less, the larger q is. Zhang and Sabuncu, arXiv:1805.07836, equation 6.
     """
     log_probability = -functional.cross_entropy(scores, labels, reduction="none")
     if robustness == 0:
@@ -97,12 +94,12 @@ def optimiser_of(module: nn.Module, learning_rate: float, weight_decay: float) -
 _ROWS_AT_ONCE = 256
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NetworkStudent(SemiSupervisedClassifier):
     """Base of students that are neural networks; the random streams of the caller go on as before.
 
-    Subclasses have constructor parameters ``device``, ``random_state`` and ``progress``, and define `_module` and
-    `_trained`, which is called only where there are two classes at least. The same `random_state` gives the same
-    student on the same machine with as many threads.
+    Subclasses define `_module` and `_trained`, which is called only where there are two classes at least. The same
+    `random_state` gives the same student on the same machine with as many threads.
 
     Attributes
     ----------
@@ -110,12 +107,9 @@ class NetworkStudent(SemiSupervisedClassifier):
         Parameters and buffers of the trained network, by name; none where there is only one class.
     """
 
-    device: str | None
-    random_state: int | None
-    progress: bool
-
-    n_features_in_: int
-    weights_: dict[str, npt.NDArray[np.generic]]
+    device: str | None = None
+    random_state: int | None = None
+    progress: bool = False
 
     @abstractmethod
     def _module(self, n_classes: int) -> nn.Module:
@@ -127,8 +121,8 @@ class NetworkStudent(SemiSupervisedClassifier):
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         device = device_named(self.device, type(self).__name__)
+        self.weights_: dict[str, npt.NDArray[np.generic]] = {}
         if len(self.classes_) == 1:
-            self.weights_ = {}
             return
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
         with drawing_from(seed, device):
@@ -137,13 +131,7 @@ class NetworkStudent(SemiSupervisedClassifier):
         self.weights_ = arrays_of(module)
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes) in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
         rows = self._known_rows(X)
         if len(self.classes_) == 1:
             return np.ones((len(rows), 1))

@@ -1,7 +1,7 @@
 """Consistency training: what a network says of an image it must also say of the image changed."""
 
-from collections.abc import Callable
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from torch.nn import functional
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, probability
-from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent
+from tutelage.students.networks.augmentation import ImageStudent
 from tutelage.students.networks.base import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
 
 _SHARE_MEMORY = 0.99  # of the running share of each class among what the network says
@@ -18,6 +18,7 @@ _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConsistencyStudent(ImageStudent):
     """A network that learns released labels by a loss robust to wrong ones, and agrees with itself on changed images.
 
@@ -82,44 +83,12 @@ class ConsistencyStudent(ImageStudent):
     .. [3] Berthelot et al., ReMixMatch, arXiv:1911.09785, section 3.1.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, ...] = (28, 28),
-        *,
-        factory: Callable[[int], nn.Module] | None = None,
-        augmentation: ImageAugmentation | None = None,
-        first_student: Any = None,
-        steps: int = 1500,
-        batch_size: int = 32,
-        unlabelled_ratio: int = 4,
-        unlabelled_weight: float = 1.0,
-        confidence: float = 0.95,
-        robustness: float = 0.7,
-        averaging: float = 0.99,
-        learning_rate: float = 5e-3,
-        weight_decay: float = 0.02,
-        bfloat16: bool = False,
-        device: str | None = None,
-        random_state: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.image_shape = image_shape
-        self.factory = factory
-        self.augmentation = augmentation
-        self.first_student = first_student
-        self.steps = steps
-        self.batch_size = batch_size
-        self.unlabelled_ratio = unlabelled_ratio
-        self.unlabelled_weight = unlabelled_weight
-        self.confidence = confidence
-        self.robustness = robustness
-        self.averaging = averaging
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.bfloat16 = bfloat16
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    steps: int = 1500
+    batch_size: int = 32
+    unlabelled_ratio: int = 4
+    unlabelled_weight: float = 1.0
+    confidence: float = 0.95
+    robustness: float = 0.7
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
         changes = self._changes()

@@ -1,8 +1,8 @@
 """Self-training in rounds: a network labels what it is surest of, by a loss that wrong labels pull little."""
 
 import math
-from collections.abc import Callable
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from tutelage.students.networks.base import (
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class NoisySelfTrainingStudent(ImageStudent):
     """A network that learns released labels and then, round by round, its own on ever more rows, surest first.
 
@@ -32,13 +33,8 @@ class NoisySelfTrainingStudent(ImageStudent):
 
     Parameters
     ----------
-    image_shape : tuple of int
-        (height, width) or (height, width, channels) of the flattened rows.
-    factory : callable, optional
-        From the number of classes to an untrained `torch.nn.Module`, from rows to scores. Default: `ResidualNetwork`
-        for images of this shape.
-    augmentation : ImageAugmentation, optional
-        How images are changed. Default: what leaves digits as they are, for images of this shape.
+    image_shape, factory, augmentation, averaging, learning_rate, weight_decay, bfloat16, device, random_state, progress
+        As for `ConsistencyStudent`.
     first_student : scikit-learn classifier, optional
         A clone of it is fitted first, on the same rows and labels; the first round learns its classes of all rows.
     rounds : int
@@ -48,22 +44,7 @@ class NoisySelfTrainingStudent(ImageStudent):
     batch_size : int
         Rows per step, drawn with replacement.
     robustness : float
-        q of the generalised cross entropy: 0 believes all labels, towards 1 those that the network contradicts count
-        less; reached after a quarter of the first round. At least 0 and below 1.
-    averaging : float
-        Weight of the past in the running average of the network, which is what predicts; at least 0 and below 1.
-    learning_rate : float
-        Largest step of AdamW in each round; it grows at first and falls to zero as a cosine.
-    weight_decay : float
-        Of AdamW, at least 0 and below 1.
-    bfloat16 : bool
-        Train in mixed precision: faster where the processor has instructions for it.
-    device : str, optional
-        ``"cpu"``, ``"cuda"``. Default: ``"cuda"`` if there is one.
-    random_state : int, optional
-        Seed of weights, batches and changes; None for a fresh one.
-    progress : bool
-        Show a progress bar.
+        As for `ConsistencyStudent`; reached after a quarter of the first round.
 
     Attributes
     ----------
@@ -77,40 +58,10 @@ class NoisySelfTrainingStudent(ImageStudent):
     .. [3] Han et al., Co-teaching, arXiv:1804.06872, section 3.
     """
 
-    def __init__(
-        self,
-        image_shape: tuple[int, ...] = (28, 28),
-        *,
-        factory: Callable[[int], nn.Module] | None = None,
-        augmentation: ImageAugmentation | None = None,
-        first_student: Any = None,
-        rounds: int = 4,
-        steps: int = 300,
-        batch_size: int = 64,
-        robustness: float = 0.5,
-        averaging: float = 0.99,
-        learning_rate: float = 5e-3,
-        weight_decay: float = 0.02,
-        bfloat16: bool = False,
-        device: str | None = None,
-        random_state: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.image_shape = image_shape
-        self.factory = factory
-        self.augmentation = augmentation
-        self.first_student = first_student
-        self.rounds = rounds
-        self.steps = steps
-        self.batch_size = batch_size
-        self.robustness = robustness
-        self.averaging = averaging
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.bfloat16 = bfloat16
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    rounds: int = 4
+    steps: int = 300
+    batch_size: int = 64
+    robustness: float = 0.5
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
         changes = self._changes()

@@ -1,10 +1,11 @@
 """Which public rows to ask: by what is public alone, so that the choice costs no privacy."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
+from tutelage._internal.names import Named
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.selection.experts import BinaryExperts
 from tutelage.students.selection.rules import (
+    BinaryExperts,
     FirstRows,
     GivenRows,
     LeastConfident,
@@ -32,14 +33,14 @@ __all__ = [
     "class_balanced",
     "selector_named",
 ]
-SELECTORS: dict[str, Callable[[], QuerySelector]] = {
-    "first": FirstRows,
-    "random": RandomRows,
-    "medoids": Medoids,
-    "typiclust": TypiClust,
-    "least-confident": LeastConfident,
-    "binary-experts": BinaryExperts,
-    "siamese": SiameseSimilarity,
+SELECTORS: Mapping[str, Named[QuerySelector]] = {
+    "first": Named(FirstRows, "rows in order"),
+    "random": Named(RandomRows, "rows drawn at random"),
+    "medoids": Named(Medoids, "the row nearest the centre of each k-means cluster, large clusters first"),
+    "typiclust": Named(TypiClust, "the row of each cluster that lies densest"),
+    "least-confident": Named(LeastConfident, "what the student of earlier answers is least sure of"),
+    "binary-experts": Named(BinaryExperts, "what one-against-all experts are undecided about"),
+    "siamese": Named(SiameseSimilarity, "what a siamese network matches with no labelled row"),
 }
 
 

@@ -1,8 +1,9 @@
-"""What choosing queries may know, and the rules that train nothing of their own: in order, typical, doubtful, balanced.
+"""What choosing queries may know, and the rules: in order, typical, doubtful, undecided between experts, balanced.
 
 Rows that stand for a cluster are typical, so teachers agree on them and noise seldom turns their labels around; and
 together they cover the public rows, so a student that learns from unlabeled rows knows the rest by their neighbors.
-The rule that asks what the student is least sure of is that of Papernot et al. 2017, Appendix B.2.
+The rules that ask what the student is least sure of, and what binary experts are undecided about, are those of Papernot
+et al. 2017, Appendix B.2.
 """
 
 import warnings
@@ -12,14 +13,21 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError
+from tutelage._internal.validation import integer_at_least, probability
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+
+SEEDS = 2**32
 
 
 @final
@@ -82,14 +90,9 @@ class PublicKnowledge:
         return len(np.unique(self.labels[self.answered]))
 
     def after(self, rows: IntArray, labels: IntArray) -> "PublicKnowledge":
-        """Return what is known once these rows were asked and answered so; of a student, nothing.
+        """Return what is known once these rows were asked and got these released class indices; of a student, nothing.
 
-        Parameters
-        ----------
-        rows : integer array of shape (queries,)
-            Row numbers.
-        labels : integer array of shape (queries,)
-            Their released class indices, −1 where there was no answer.
+        Rows and labels have the shape (queries,); a label is −1 where there was no answer.
         """
         all_labels, asked = self.labels.copy(), self.asked.copy()
         all_labels[rows], asked[rows] = labels, True
@@ -125,14 +128,7 @@ class QuerySelector(ABC):
         return not self.needs_answers or known.n_released_classes >= 2
 
     def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: B027  most rules have nothing to refuse
-        """Refuse, before anything is spent, rows or a number of classes that the rule could not work with.
-
-        Parameters
-        ----------
-        X : array of shape (rows, ...)
-            Public rows.
-        n_classes : int
-            Number of classes that answers can be of.
+        """Refuse, before anything is spent, public rows or a number of classes that the rule could not work with.
 
         Raises
         ------
@@ -287,9 +283,6 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
     return np.sort(np.concatenate([shuffled[known.labels[shuffled] == value][:per_class] for value in classes]))
 
 
-_SEEDS = 2**32
-
-
 @dataclass(frozen=True, slots=True)
 class _ClusterRepresentatives(QuerySelector):
     """Base of rules that ask one row of each of the largest clusters without an asked row.
@@ -299,7 +292,7 @@ class _ClusterRepresentatives(QuerySelector):
 
     def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
         X = flat_rows(known.X, type(self).__name__)
-        clusters = _clusters(X, n_queries + int(known.asked.sum()), int(generator.integers(_SEEDS)))
+        clusters = _clusters(X, n_queries + int(known.asked.sum()), int(generator.integers(SEEDS)))
         uncovered = [rows for rows in clusters if not known.asked[rows].any()]
         uncovered.sort(key=len, reverse=True)  # stable: clusters of one size stay in the order of their first rows
         chosen = np.array([rows[self._representative(X[rows])] for rows in uncovered[:n_queries]], dtype=np.int64)
@@ -354,6 +347,102 @@ class TypiClust(_ClusterRepresentatives):
         n_neighbours = max(1, min(self.n_neighbours, len(X) // 2))
         nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbours + 1]  # the first is the row itself
         return int(nearest.sum(axis=1).argmin())
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BinaryExperts(QuerySelector):
+    """Ask the rows between classes: no expert claims them, and several do not reject them.
+
+    One expert per class learns from the released labels to tell its class from all others. The candidate of a row is
+    the class whose expert scores highest. A row is undecided if that score is low while several other experts score
+    high. Undecided rows are asked first, then the others; each in the order of the candidate's score, the lowest first.
+
+    Parameters
+    ----------
+    score_below : float
+        The candidate's score of an undecided row lies below.
+    others_above : float
+        What other experts' scores must pass to count.
+    at_least : int
+        How many other experts' scores must pass it.
+    estimator : scikit-learn classifier, optional
+        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features, strongly
+        regularised, for experts that fit few labels closely are sure of every row.
+    """
+
+    needs_answers: ClassVar[bool] = True
+
+    score_below: float = 0.9
+    others_above: float = 0.1
+    at_least: int = 4
+    estimator: Any = None
+
+    def __post_init__(self) -> None:
+        probability(self.score_below, "score_below", "BinaryExperts")
+        probability(self.others_above, "others_above", "BinaryExperts")
+        integer_at_least(self.at_least, 1, "at_least", "BinaryExperts")
+
+    def ready(self, known: PublicKnowledge) -> bool:
+        """Return whether there are answers of enough classes for so many experts to disagree."""
+        return known.n_released_classes > self.at_least
+
+    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
+        """Refuse more disagreeing experts than there are classes besides one, and estimators without probabilities."""
+        if self.at_least >= n_classes:
+            raise InvalidParameterError(
+                f"`at_least` of BinaryExperts must be below the number of classes, {n_classes}. Got {self.at_least}."
+            )
+        if self.estimator is not None and not (
+            is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")
+        ):
+            raise InvalidParameterError(
+                "`estimator` of BinaryExperts must be a scikit-learn classifier with `predict_proba`. Got a "
+                f"{type(self.estimator).__name__}."
+            )
+
+    def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:
+        """Return which rows, asked or not, the experts are undecided about; shape (rows,).
+
+        Parameters
+        ----------
+        known, seed
+            As in `QuerySelector.select`.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are too few classes among the released labels, or the rows are no finite numbers.
+        """
+        return self._among(self._scores(known, seed))
+
+    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+        scores = self._scores(known, int(generator.integers(SEEDS)))[known.open]
+        order = np.lexsort((scores.max(axis=1), ~self._among(scores)))
+        return known.open[order[:n_queries]]
+
+    def _among(self, scores: FloatArray) -> npt.NDArray[np.bool_]:
+        ascending = np.sort(scores, axis=1)
+        others = np.sum(ascending[:, :-1] > self.others_above, axis=1)
+        return (ascending[:, -1] < self.score_below) & (others >= self.at_least)
+
+    def _scores(self, known: PublicKnowledge, seed: int) -> FloatArray:
+        """Return each expert's probability of its own class, shape (rows, classes with a released label)."""
+        labels = known.labels[known.answered]
+        classes = np.unique(labels)
+        if len(classes) <= self.at_least:
+            raise InvalidDataError(
+                f"BinaryExperts(at_least={self.at_least}) needs released labels of more than {self.at_least} classes, "
+                f"one expert each. Got {len(classes)}. Ask a first batch by another rule, such as Medoids, or lower "
+                "`at_least`."
+            )
+        X = flat_rows(known.X, "BinaryExperts")
+        estimator = self.estimator
+        if estimator is None:
+            estimator = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000))
+        with threadpool_limits(1):  # so few rows only make threads wait for each other
+            experts = [fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes]
+            return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
 
 
 def flat_rows(X: np.ndarray, owner: str) -> FloatArray:

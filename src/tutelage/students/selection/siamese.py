@@ -10,9 +10,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.students.selection.rules import PublicKnowledge, QuerySelector, flat_rows
-
-_SEEDS = 2**32
+from tutelage.students.selection.rules import SEEDS, PublicKnowledge, QuerySelector, flat_rows
 
 
 @final
@@ -54,22 +52,7 @@ class SiameseSimilarity(QuerySelector):
         integer_at_least(self.batch_size, 2, "batch_size", "SiameseSimilarity")
 
     def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
-        """Refuse images of another shape, and work without torch.
-
-        Parameters
-        ----------
-        X : array of shape (rows, ...)
-            Public rows.
-        n_classes : int
-            Number of classes that answers can be of.
-
-        Raises
-        ------
-        InvalidParameterError
-            If `image_shape` does not fit the rows.
-        ModuleNotFoundError
-            If the torch extra is not installed.
-        """
+        """Refuse images of another shape, and work without the torch extra (ModuleNotFoundError)."""
         import tutelage.networks  # noqa: F401
 
         n_features = X.reshape(len(X), -1).shape[1]
@@ -80,21 +63,12 @@ class SiameseSimilarity(QuerySelector):
             )
 
     def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
-        """Return the probability of each row's best match among the labelled rows, and that match's label.
+        """Return the probability of each row's best match among the labelled rows, and its label; both (rows,).
 
         Parameters
         ----------
-        known : PublicKnowledge
-            What is public so far.
-        seed : int
-            Of weights and pairs.
-
-        Returns
-        -------
-        probabilities : array of shape (rows,)
-            That the row and its best match are the same.
-        labels : integer array of shape (rows,)
-            Class index of the best match.
+        known, seed
+            As in `QuerySelector.select`.
 
         Raises
         ------
@@ -124,5 +98,5 @@ class SiameseSimilarity(QuerySelector):
         return best, labels[which]
 
     def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
-        best, _ = self.best_matches(known, int(generator.integers(_SEEDS)))
+        best, _ = self.best_matches(known, int(generator.integers(SEEDS)))
         return known.open[np.argsort(best[known.open], kind="stable")[:n_queries]]

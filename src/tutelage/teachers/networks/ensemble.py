@@ -2,30 +2,132 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, final
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from joblib import parallel_config
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 
+from tutelage._internal.files import open_private
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
-from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
+from tutelage.teachers.checkpoints import BallotFile, Checkpoints, FileForm, source_of
 from tutelage.teachers.networks import sequential, vectorized
-from tutelage.teachers.networks.artifacts import Keep, KeepVotes, KeepWeights, WeightsFile
-from tutelage.teachers.networks.recipe import Network, Weights
+from tutelage.teachers.networks.recipe import NetworkSettings, Weights
 from tutelage.teachers.networks.vectorized import Shard
 from tutelage.teachers.parallel import Job, guarded, train_each
 
 _TOGETHER = 250  # networks in one stack; more would not make small kernels larger, only take more memory
 Product = TypeVar("Product")
+
+
+@final
+@dataclass(frozen=True)
+class Network(NetworkSettings):
+    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
+
+    Parameters
+    ----------
+    factory : callable
+        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
+        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own. Every teacher
+        gets a copy of what it returns, so layers that public data trained may be part of it.
+    epochs : int
+        Passes over the shard.
+    batch_size : int
+        Rows per step, at least 2.
+    learning_rate : float
+        Of Adam at the first step; it falls linearly to zero.
+    weight_decay : float
+        Decoupled weight decay, as in AdamW; at least 0 and below 1.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
+    engine : {"auto", "alone", "together"}
+        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
+        is too little work, if the module allows it; one by one on processors, where stacking is slower.
+
+    Notes
+    -----
+    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
+    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
+    normalisation mixes the rows of a batch and is refused by ``"together"``.
+    """
+
+    def ensemble(
+        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+    ) -> "NetworkTeachers":
+        """Return untrained teachers; see `NetworkTeachers`."""
+        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+
+
+@final
+class WeightsFile:
+    """The weights of one network, as private as the shard that it learned from; no weights for an empty shard."""
+
+    suffix: ClassVar[str] = ".safetensors"
+
+    def write(self, path: Path, product: Weights, identity: str) -> None:
+        """Write the weights of one teacher; only the owner of the file may read it."""
+        plain = {name: value.detach().cpu().contiguous() for name, value in product.items()}
+        with open_private(path) as file:
+            file.write(save(plain, metadata={"identity": identity}))
+
+    def read(self, path: Path) -> tuple[Weights, str]:
+        """Return the weights of one teacher, and the identity of the teacher."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return weights, (file.metadata() or {})["identity"]
+        except (OSError, SafetensorError):
+            raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept(Generic[Product]):
+    """What is kept of trained networks: of one without rows, of one, of many together, and on disk."""
+
+    of_none: Product
+    of_one: Callable[[Weights], Product]
+    of_stack: Callable[[Sequence[Weights]], Iterable[Product]]
+    file: FileForm[Product]
+
+
+def _weights_of(weights: Any) -> Any:
+    return weights
+
+
+def _votes_of_one(network: Network, n_classes: int, queries: Matrix, weights: Weights) -> Ballots:
+    """Return a network's votes; abstentions if there are no weights."""
+    if not weights:
+        return np.full(len(queries), ABSTAIN, dtype=np.int16)
+    return sequential.vote(network, weights, torch.from_numpy(queries).to(network.torch_device()), n_classes)
+
+
+def _votes_of_stack(network: Network, n_classes: int, queries: Matrix, weights: Sequence[Weights]) -> Ballots:
+    return vectorized.vote(network, weights, torch.from_numpy(queries).to(network.torch_device()), n_classes)
+
+
+_WEIGHTS: _Kept[Weights] = _Kept({}, of_one=_weights_of, of_stack=_weights_of, file=WeightsFile())
+
+
+def _votes_on(queries: Matrix, network: Network, n_classes: int) -> _Kept[Ballots]:
+    asked = network, n_classes, queries
+    return _Kept(
+        of_none=_votes_of_one(*asked, weights={}),
+        of_one=partial(_votes_of_one, *asked),
+        of_stack=partial(_votes_of_stack, *asked),
+        file=BallotFile(len(queries), n_classes),
+    )
 
 
 @final
@@ -48,11 +150,6 @@ class NetworkTeachers(Ensemble):
         Networks trained at once on processors, as in joblib; each takes one thread.
     progress : bool
         Show a progress bar on work that takes long.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `network` is no Network, or a number is out of range.
     """
 
     def __init__(
@@ -71,57 +168,36 @@ class NetworkTeachers(Ensemble):
         self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards, checkpoints: str | Path | None = None) -> Self:
-        """Train one network per shard and keep them in memory, to vote on rows that come later.
+        """Train one network per shard and keep them in memory; see `TrainableTeachers.fit`.
 
         Parameters
         ----------
-        X : array of shape (rows, ...)
-            Private rows, as the module takes them.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Which row goes to which teacher.
+        X, y, shards
+            As there.
         checkpoints : path, optional
             Private folder in which the weights of each finished teacher are kept as safetensors, so that a killed run
             resumes, and a later one only loads. They are as private as the rows.
 
         Raises
         ------
-        InvalidDataError
-            If rows, labels and shards do not belong together, or a value is not finite.
         InvalidParameterError
             If the module does not take such rows to one score per class, or cannot be trained by the engine.
-        TeacherTrainingError
-            If the training fails on a shard.
         """
         rows, labels = self._checked_numbers(X, y, shards)
-        products = self._products(KeepWeights(), WeightsFile(), rows, labels, shards, checkpoints, ())
+        products = self._products(_WEIGHTS, rows, labels, shards, checkpoints, ())
         self._weights = self._collected(products, shards, {})
         self._unit, self._row_shape = shards.unit, rows.shape[1:]
         return self
 
     def ballots(self, X_public: npt.ArrayLike) -> Ballots:
-        """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private.
-
-        Parameters
-        ----------
-        X_public : array of shape (queries, ...)
-            Public rows to vote on.
-
-        Raises
-        ------
-        InvalidDataError
-            If `fit` was not called, or the rows are no finite numbers of the shape of private ones.
-        TeacherTrainingError
-            If a network fails on the rows.
-        """
+        """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private."""
         if not self._weights:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         queries = _numbers(public_rows(X_public, self._row_shape), "X_public")
-        keep = KeepVotes(self._network, self._n_classes, queries)
+        keep = _votes_on(queries, self._network, self._n_classes)
         job = Job(_asked, own=lambda number: (self._weights[number],), shared=(keep,), seed=self._seed)
         found = dict(self._one_by_one(job, range(len(self._weights))))
-        return np.stack([found.get(number, keep.of_none()) for number in range(len(self._weights))])
+        return np.stack([found.get(number, keep.of_none) for number in range(len(self._weights))])
 
     def fit_ballots(
         self,
@@ -131,34 +207,12 @@ class NetworkTeachers(Ensemble):
         X_public: npt.ArrayLike,
         checkpoints: str | Path | None = None,
     ) -> Ballots:
-        """Train, vote and forget, so that memory does not grow with the ensemble.
-
-        Parameters
-        ----------
-        X, y, shards
-            As in `fit`.
-        X_public : array of shape (queries, ...)
-            Public rows to vote on.
-        checkpoints : path, optional
-            Private folder in which each finished teacher's ballots are kept as plain arrays, so that a killed run
-            resumes. The caller deletes them with `discard_checkpoints`.
-
-        Returns
-        -------
-        Ballots
-            Class index, or −1, per teacher and row: shape (teachers, queries); private.
-
-        Raises
-        ------
-        InvalidDataError, InvalidParameterError, TeacherTrainingError
-            As in `fit`; also if the public rows do not have the shape of private ones.
-        """
+        """Train, vote and forget; see `TrainableTeachers.fit_ballots`, and `fit` for the errors."""
         rows, labels = self._checked_numbers(X, y, shards)
         queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
-        keep = KeepVotes(self._network, self._n_classes, queries)
-        form = BallotFile(len(queries), self._n_classes)
-        products = self._products(keep, form, rows, labels, shards, checkpoints, queries)
-        ballots = np.stack(self._collected(products, shards, keep.of_none()))
+        keep = _votes_on(queries, self._network, self._n_classes)
+        products = self._products(keep, rows, labels, shards, checkpoints, queries)
+        ballots = np.stack(self._collected(products, shards, keep.of_none))
         self._unit = shards.unit
         return ballots
 
@@ -168,8 +222,7 @@ class NetworkTeachers(Ensemble):
 
     def _products(
         self,
-        keep: Keep[Product],
-        form: Any,
+        keep: _Kept[Product],
         X: Matrix,
         y: IntArray,
         shards: Shards,
@@ -190,7 +243,7 @@ class NetworkTeachers(Ensemble):
             shared = self._network, self._n_classes, keep
             return self._one_by_one(Job(_trained, own, shared, self._seed), numbers)
 
-        store = Checkpoints(checkpoints, form, () if checkpoints is None else (self._identity(stacked), settings))
+        store = Checkpoints(checkpoints, keep.file, () if checkpoints is None else (self._identity(stacked), settings))
         return store.resume(store.identities(X, y, shards, seeds), run)
 
     def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
@@ -204,7 +257,7 @@ class NetworkTeachers(Ensemble):
         own: Callable[[int], tuple[Matrix, IntArray, int]],
         n_shards: int,
         numbers: Sequence[int],
-        keep: Keep[Product],
+        keep: _Kept[Product],
     ) -> Iterator[tuple[int, Product]]:
         """Train whole stacks, whoever is missing: a stack's shape must not tell whose shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
@@ -219,7 +272,7 @@ class NetworkTeachers(Ensemble):
             products = guarded(name, seed, _trained_together, shards, self._network, self._n_classes, seed, keep)
             for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
                 if number in wanted:
-                    yield number, product if len(y) else keep.of_none()
+                    yield number, product if len(y) else keep.of_none
 
     def _collected(self, products: Iterable[tuple[int, Product]], shards: Shards, lost: Product) -> list[Product]:
         shown = progress_bar(products, "Training networks", shards.n_shards, shown=self._progress)
@@ -291,20 +344,20 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         ) from None
 
 
-def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: Keep[Product]) -> Product:
+def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: _Kept[Product]) -> Product:
     if len(y) == 0:
-        return keep.of_none()
+        return keep.of_none
     shard = _shard(X, y, seed, network.torch_device())
     return keep.of_one(sequential.train(network, shard.X, shard.y, n_classes, seed))
 
 
 def _trained_together(
-    shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: Keep[Product]
+    shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: _Kept[Product]
 ) -> Iterable[Product]:
     return keep.of_stack(vectorized.train(network, shards, n_classes, seed))
 
 
-def _asked(weights: Weights, keep: KeepVotes) -> Ballots:
+def _asked(weights: Weights, keep: _Kept[Ballots]) -> Ballots:
     return keep.of_one(weights)
 
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal
 
 import torch
 from torch import nn
@@ -12,10 +12,6 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import device_named, drawing_from
 
-if TYPE_CHECKING:
-    from tutelage.teachers.networks.ensemble import NetworkTeachers
-
-
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 
@@ -23,42 +19,9 @@ ADAM_EPSILON = 1e-8
 Weights = dict[str, torch.Tensor]  # parameters and buffers of one network, by name; tied ones once
 
 
-@final
 @dataclass(frozen=True)
-class Network:
-    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
-
-    Parameters
-    ----------
-    factory : callable
-        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
-        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own. Every teacher
-        gets a copy of what it returns, so layers that public data trained may be part of it.
-    epochs : int
-        Passes over the shard.
-    batch_size : int
-        Rows per step, at least 2.
-    learning_rate : float
-        Of Adam at the first step; it falls linearly to zero.
-    weight_decay : float
-        Decoupled weight decay, as in AdamW; at least 0 and below 1.
-    device : str, optional
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
-    engine : {"auto", "alone", "together"}
-        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
-        is too little work, if the module allows it; one by one on processors, where stacking is slower.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a setting is out of range, or `factory` is a module and not a callable that makes one.
-
-    Notes
-    -----
-    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
-    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalisation mixes the rows of a batch and is refused by ``"together"``.
-    """
+class NetworkSettings:
+    """The fields of `Network`, as training takes them."""
 
     factory: Callable[[int], nn.Module]
     epochs: int = 30
@@ -84,14 +47,6 @@ class Network:
             )
         self.torch_device()
 
-    def ensemble(
-        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
-    ) -> "NetworkTeachers":
-        """Return untrained teachers; see `NetworkTeachers`."""
-        from tutelage.teachers.networks.ensemble import NetworkTeachers
-
-        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-
     def module(self, n_classes: int, seed: int) -> nn.Module:
         """Return an untrained module of one teacher, whose first weights depend on `seed` alone."""
         with drawing_from(seed):
@@ -109,7 +64,7 @@ class Network:
         return device_named(self.device, "Network")
 
 
-def batches(network: Network, n_rows: int, seed: int) -> list[torch.Tensor]:
+def batches(network: NetworkSettings, n_rows: int, seed: int) -> list[torch.Tensor]:
     """Return the row numbers of each step: every epoch in a new order that depends on `seed` and `n_rows` alone.
 
     A batch has at least two rows, for layers that normalise over them: a single row that would be left over sits out
@@ -122,7 +77,7 @@ def batches(network: Network, n_rows: int, seed: int) -> list[torch.Tensor]:
     return [batch for order in orders for batch in order[: sum(cuts)].split(cuts)]
 
 
-def learning_rate(network: Network, step: int, steps: torch.Tensor) -> torch.Tensor:
+def learning_rate(network: NetworkSettings, step: int, steps: torch.Tensor) -> torch.Tensor:
     """Return the learning rate at `step`, counted from 0, of networks that take so many steps."""
     return network.learning_rate * (1 - step / steps)
 

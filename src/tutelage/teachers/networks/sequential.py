@@ -12,12 +12,12 @@ from torch.nn import functional
 
 from tutelage._internal.typing import Ballots
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, Network, Weights, batches, learning_rate
+from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, NetworkSettings, Weights, batches, learning_rate
 
 VOTES_AT_ONCE = 256
 
 
-def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, seed: int) -> Weights:
+def train(network: NetworkSettings, X: torch.Tensor, y: torch.Tensor, n_classes: int, seed: int) -> Weights:
     """Return the weights of a network trained on these rows, on their device."""
     with drawing_from(seed, X.device):
         module = _channels_last(network.module(n_classes, seed).to(X.device)).train()
@@ -35,7 +35,7 @@ def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, se
     return {name: value.detach().clone() for name, value in [*module.named_parameters(), *module.named_buffers()]}
 
 
-def vote(network: Network, weights: Weights, X_public: torch.Tensor, n_classes: int) -> Ballots:
+def vote(network: NetworkSettings, weights: Weights, X_public: torch.Tensor, n_classes: int) -> Ballots:
     """Return the class of the largest score for each row, shape (rows,)."""
     module = _channels_last(network.module(n_classes, 0).to(X_public.device)).eval()
     state = {name: _laid_out(value.to(X_public.device)) for name, value in weights.items()}
