@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.questions import SIDE_CHANNELS, TRUST
+from tutelage.reporting.sections import SIDE_CHANNELS, TRUST
 from tutelage.reporting.statements import overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)

@@ -14,7 +14,7 @@ from conftest import REPOSITORY
 from parties import BACKSTOP, free_ports
 from test_cli import refusal, tutelage
 from tutelage._internal.files import read_array
-from tutelage.cli.consortia import in_groups
+from tutelage.cli.federate import in_groups
 from tutelage.cli.ledger import Neighbours
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Home, Mailbox, Member
