@@ -90,7 +90,8 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         found_head |= entry.hash.hex() == head
     if not found_head:
         raise LedgerTamperedError(
-            "The ledger does not hold the entry with that hash: it was cut off, rewritten, or replaced by another copy."
+            "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
+            "ledger, or rewritten."
         )
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
