@@ -27,11 +27,8 @@ def neighbour_graph(X: Matrix, n_neighbours: int) -> csr_array:
     """Return the symmetric weights between rows and their nearest others, shape (rows, rows).
 
     A row gives a neighbour the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbour: from
-    1/e to 1, whatever the scale of the data is there [1]_. An edge has the mean of the weights that its ends give it.
-
-    References
-    ----------
-    .. [1] Zelnik-Manor and Perona, "Self-tuning spectral clustering", NeurIPS 2004, section 2: local scales.
+    1/e to 1, whatever the scale of the data is there (Zelnik-Manor and Perona, "Self-tuning spectral clustering",
+    NeurIPS 2004, section 2). An edge has the mean of the weights that its ends give it.
     """
     n_rows = len(X)
     k = min(n_neighbours, n_rows - 1)
@@ -48,17 +45,10 @@ def neighbour_graph(X: Matrix, n_neighbours: int) -> csr_array:
 class Propagation:
     """The Gaussian field (D − αW)⁻¹ of a graph with weights W and their sums D: what a source is worth at each row.
 
-    With α = 1 these are the harmonic functions of [1]_, with the matrix normalised the rule of [2]_. The mean over the
-    graph, which tells no classes apart, is taken from each source as in [3]_; without it α may come close to 1.
-
-    References
-    ----------
-    .. [1] Zhu, Ghahramani and Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML
-       2003, equation 5.
-    .. [2] Zhou, Bousquet, Lal, Weston and Schölkopf, "Learning with local and global consistency", NeurIPS 2003
-       (2004), section 2.
-    .. [3] Calder, Cook, Thorpe and Slepčev, "Poisson learning: graph based semi-supervised learning at very low label
-       rates", ICML 2020, section 2.
+    With α = 1 these are the harmonic functions of Zhu, Ghahramani and Lafferty (ICML 2003, equation 5), with the matrix
+    normalised the rule of Zhou et al., "Learning with local and global consistency" (NeurIPS 2003, section 2). The mean
+    over the graph, which tells no classes apart, is taken from each source as in Calder et al., "Poisson learning"
+    (ICML 2020, section 2); without it α may come close to 1.
     """
 
     def __init__(self, graph: csr_array, alpha: float) -> None:

@@ -54,12 +54,9 @@ _LEAST_DEVIATION = 1e-3  # of a unit that no row moves
 class Discriminator(nn.Module):
     """Fully connected ReLU layers with normalised weights, and in training Gaussian noise before each of them.
 
-    Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them.
-
-    References
-    ----------
-    Salimans and Kingma, Weight normalization, arXiv:1602.07868; Salimans et al., Improved techniques for training GANs,
-    arXiv:1606.03498, whose MNIST network has 1000, 500, 250, 250 and 250 hidden units and noise of 0.3 and 0.5.
+    Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them (Salimans
+    and Kingma, arXiv:1602.07868). The MNIST network of Salimans et al., arXiv:1606.03498, has 1000, 500, 250, 250 and
+    250 hidden units and noise of 0.3 and 0.5.
     """
 
     unit: torch.Tensor

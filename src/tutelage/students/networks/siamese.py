@@ -20,13 +20,10 @@ _BIAS = 3.0  # first log odds that rows with equal encodings are the same; train
 
 @final
 class SiameseNetwork(nn.Module):
-    """Two networks with shared weights, compared by a weighted L1 distance and a sigmoid [1]_.
+    """Two networks with shared weights, compared by a weighted L1 distance and a sigmoid.
 
     Weights are positive: the further apart two encodings are, the less the rows match, also rows unlike any learned.
-
-    References
-    ----------
-    .. [1] Koch, "Siamese neural networks for one-shot image recognition", 2015, section 3.1.
+    Koch, "Siamese neural networks for one-shot image recognition", 2015, section 3.1.
     """
 
     def __init__(self, encoder: nn.Module, embedding: int) -> None:

@@ -275,8 +275,7 @@ class NetworkTeachers(Ensemble):
                     yield number, product if len(y) else keep.of_none
 
     def _collected(self, products: Iterable[tuple[int, Product]], shards: Shards, lost: Product) -> list[Product]:
-        shown = progress_bar(products, "Training networks", shards.n_shards, shown=self._progress)
-        found = dict(shown)
+        found = dict(progress_bar(products, "Training networks", shards.n_shards, shown=self._progress))
         return [found.get(number, lost) for number in range(shards.n_shards)]
 
     def _stacks(self, row_shape: tuple[int, ...]) -> bool:
@@ -301,16 +300,8 @@ class NetworkTeachers(Ensemble):
         state = {
             name: value.detach().cpu().numpy() for name, value in [*module.named_parameters(), *module.named_buffers()]
         }
-        code = source_of(self._network.factory, *module.modules())
-        return (
-            torch.__version__,
-            self._network,
-            self._network.torch_device().type,
-            self._n_classes,
-            stacked,
-            code,
-            state,
-        )
+        code, device = source_of(self._network.factory, *module.modules()), self._network.torch_device().type
+        return torch.__version__, self._network, device, self._n_classes, stacked, code, state
 
 
 def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
