@@ -202,7 +202,8 @@ def check_sensitivity(
     integer_at_least(entities, 1, "entities", "check_sensitivity")
     ids, silo_of = _ids_and_silos(private)
     rows = _sample(ids if ids is not None else np.arange(len(private.X)))
-    few = _copy_with(model, n_teachers=min(model.n_teachers, _TEACHERS), n_jobs=1, progress=False)
+    few: Any = clone(model)
+    few.set_params(n_teachers=min(model.n_teachers, _TEACHERS), n_jobs=1, progress=False)
     found = audit_sensitivity(
         ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of),
         private.X[rows],
@@ -296,8 +297,3 @@ def _sample(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]
     return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
-
-
-def _copy_with(model: PATEClassifier, **settings: Any) -> PATEClassifier:
-    copy: Any = clone(model)
-    return copy.set_params(**settings)

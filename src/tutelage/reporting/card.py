@@ -40,10 +40,8 @@ class PrivacyCard(CardRecord):
         Where the noise came from.
     queries : int
         Queries asked.
-    answered : int or None
-        Queries answered; None where that was not recorded.
-    teachers : int or None
-        Teachers entitled to vote; None where that was not recorded.
+    answered, teachers : int or None
+        Queries answered, and teachers entitled to vote; None where that was not recorded.
     selection : str
         How the queries were chosen among the public rows.
     classes : tuple of str
@@ -54,10 +52,8 @@ class PrivacyCard(CardRecord):
         What turns these into what the student sees, and what it was learned from; "none" where there is no such map.
     student : str
         The student's estimator.
-    student_accuracy : float or None
-        Share of right predictions on public labelled rows, where the user gave some.
-    evaluation_rows : int
-        Number of those rows.
+    student_accuracy, evaluation_rows : float or None, int
+        Share of right predictions on public labelled rows, where the user gave some, and how many there are.
     accuracy_by_class : tuple of ClassAccuracy
         The same by class.
     budget : dict

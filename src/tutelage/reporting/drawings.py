@@ -28,11 +28,6 @@ def escape(text: str) -> str:
     return html.escape(straight(text), quote=True)
 
 
-def shortened(text: str, most: int) -> str:
-    """Return text of at most `most` characters, cut with an ellipsis."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -254,7 +249,7 @@ def accuracy_figure(classes: Sequence[ClassAccuracy]) -> Drawing:
     counted = [entry for entry in classes if entry.rows > 0]
     worst = sorted(counted, key=lambda entry: entry.right / entry.rows)
     shown = counted if len(counted) <= _MOST_CLASSES else worst[:_MOST_CLASSES]
-    names = [shortened(entry.name, _LONGEST_NAME) for entry in shown]
+    names = [it.name if len(it.name) <= _LONGEST_NAME else it.name[: _LONGEST_NAME - 1] + "…" for it in shown]
     left = 24 + LETTER * max(len(name) for name in names)
     x, bottom = Scale(0, 1, left, _RIGHT - 130), 8 + len(shown) * (_BAR + 8)
     marks = [segment(x(tick / 4), 2, x(tick / 4), bottom, "grid") for tick in range(5)]
