@@ -4,12 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint docs clean
+.PHONY: demo test tests test-slow lint docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tutelage run examples/adult.toml --overwrite
 
-test: $(VENV)/.installed-dev lint docs
+# Side by side: the type checker takes more than a minute of one core.
+test: $(VENV)/.installed-dev
+	$(MAKE) --no-print-directory --jobs 3 lint docs tests
+
+tests: $(VENV)/.installed-dev
 	$(BIN)/pytest -m "not slow" --numprocesses auto --dist worksteal
 
 test-slow: $(VENV)/.installed-dev

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import hypothesis
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.cli import main
 from tutelage.labeling.refits import Refits
@@ -68,6 +70,12 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
     """400 rows of four features whose first decides between two classes."""
     X = np.random.default_rng(0).uniform(size=(400, 4))
     return X, (X[:, 0] > 0.5).astype(np.int64)
+
+
+@pytest.fixture
+def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default students of a fifth of the trees, where it is not asked how much they learn."""
+    monkeypatch.setattr("tutelage.students.self_training.RandomForestClassifier", partial(RandomForestClassifier, 20))
 
 
 @pytest.fixture

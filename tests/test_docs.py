@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
-from test_cli import configure, tutelage, write_rows
+from test_cli import configure, write_rows
 from tutelage.cli.config import load_config
 from tutelage.privacy import round_up
 from tutelage.publishing.cost_envelope import reach
@@ -92,7 +92,7 @@ def test_no_table_is_broken_by_a_blank_line(page):
             assert re.match(r"\|[ :|-]+\|(\n|$)", rest), first
 
 
-def test_the_documented_commands_work(tmp_path):
+def test_the_documented_commands_work(tmp_path, called):
     page = (REPOSITORY / "docs" / "ledger.md").read_text()
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (commands,) = [block for language, block in fenced if not language and "ledger init" in block]
@@ -100,7 +100,7 @@ def test_the_documented_commands_work(tmp_path):
     np.savez(tmp_path / "votes.npz", counts=random.multinomial(250, [0.9, 0.1], size=30))
     (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(30)))
     for command in commands.splitlines():
-        result = tutelage(*command.split()[1:], cwd=tmp_path)
+        result = called(*command.split()[1:], cwd=tmp_path)
         assert result.returncode == 0, result.stderr
 
 
@@ -143,6 +143,7 @@ SHOWN = {
 
 
 @FITS_AGAIN
+@pytest.mark.usefixtures("small_forests")
 def test_the_documented_teachers_work():
     names: dict[str, Any] = {}
     for example in blocks("docs/teachers.md", "python")[:-1]:  # the last one needs MNIST

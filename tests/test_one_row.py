@@ -135,15 +135,15 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, how, noisy_rows, mo
     elif how == "public fraction":
         arguments = {}
         model.set_params(public_fraction=0.4)
+    model.fit(X, y, **arguments)
     changes = 0
     for row in (0, 17, 100, 239):
         X_other, y_other = X.copy(), y.copy()
         X_other[row], y_other[row] = [-50.0, 50.0, 0.0], 1 - y[row]
         if how == "public fraction":
             X_other[row] = X[row]  # the inputs of the share that is declared public are not protected
-        model.fit(X, y, **arguments)
         model.fit(X_other, y_other, **arguments)
-        before, after = seen[-2:]
+        before, after = seen[0], seen[-1]
         changed = np.flatnonzero((before != after).any(axis=1))
         assert len(changed) <= 1
         changes += len(changed)

@@ -61,6 +61,11 @@ class MechanismContract:
     )
     prediction: ClassVar[tuple[float, ...] | None] = None
     draws: ClassVar[int] = 5_000
+    _drawn: ClassVar[dict[tuple[tuple[int, ...], int], Release]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._drawn = {}
 
     def law(self, counts: IntArray) -> FloatArray:
         """Return the probability of each class, and last of an abstention, for one query with these votes."""
@@ -142,7 +147,7 @@ class MechanismContract:
         noise, but not renamed.
         """
         for counts in self.histograms:
-            release = self._release(self._votes(counts, self.draws // self.mechanism.votes_per_query), SystemNoise())
+            release = self._drawn_once(counts)
             if self.mechanism.shows_every_answer is True:
                 assert not np.any(release.voted & ~release.answered.ravel()), "an answer was drawn and not shown"
             if self.mechanism.noises_votes_as_given is True:
@@ -209,8 +214,14 @@ class MechanismContract:
 
     def _frequencies(self, counts: tuple[int, ...], abstainers: int = 0) -> IntArray:
         """Return how often each class came out, and last how often there was no answer."""
-        votes = self._votes(counts, self.draws // self.mechanism.votes_per_query, abstainers)
-        return _tallied(self._release(votes, SystemNoise()).labels.ravel(), len(counts))
+        return _tallied(self._drawn_once(counts, abstainers).labels.ravel(), len(counts))
+
+    def _drawn_once(self, counts: tuple[int, ...], abstainers: int = 0) -> Release:
+        """Return the release that all tests of a class compare with its law: most of their time is its noise."""
+        if (counts, abstainers) not in self._drawn:
+            votes = self._votes(counts, self.draws // self.mechanism.votes_per_query, abstainers)
+            self._drawn[counts, abstainers] = self._release(votes, SystemNoise())
+        return self._drawn[counts, abstainers]
 
 
 def _tallied(labels: IntArray, n_classes: int) -> IntArray:
