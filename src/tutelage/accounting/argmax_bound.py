@@ -29,13 +29,11 @@ _TOLERANCE = 2e-4  # relative: cells that could raise the cost by less are not s
 _UPWARD = 1 + 1e-6  # covers the rounding of the tables
 
 
-@lru_cache(maxsize=2**14)
 def laplace_argmax(scale: float, order: float) -> float:
     """Return the largest Rényi divergence of a noisy argmax with discrete Laplace noise, rounded upward, or ∞."""
     return _argmax(laplace_noise(scale, order), order)
 
 
-@lru_cache(maxsize=2**14)  # here, where units and numbers of classes are not told apart
 def gaussian_argmax(sigma: float, order: float) -> float:
     """Return the same with discrete Gaussian noise."""
     return _argmax(gaussian_noise(sigma, order), order)

@@ -212,13 +212,18 @@ def _pure_loss(event: Single) -> float:
     raise UnsupportedEventError(f"A {type(event).__name__} has no pure loss, at δ = 0. Take `epsilon` at a δ above 0.")
 
 
+# Kept where units and numbers of classes are not told apart.
+_laplace_argmax = lru_cache(maxsize=2**14)(argmax_bound.laplace_argmax)
+_gaussian_argmax = lru_cache(maxsize=2**14)(argmax_bound.gaussian_argmax)
+
+
 @lru_cache(maxsize=2**14)
 def _rdp_by_search(event: Single, order: float) -> float:
     match event:
         case NoisyArgmaxLaplace(scale=scale):
-            return argmax_bound.laplace_argmax(scale, order)
+            return _laplace_argmax(scale, order)
         case NoisyArgmaxGaussian(sigma=sigma):
-            return argmax_bound.gaussian_argmax(sigma, order)
+            return _gaussian_argmax(sigma, order)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
