@@ -16,6 +16,19 @@ def until(condition: Callable[[], object], process: subprocess.Popen | None = No
         time.sleep(0.01)
 
 
+def forked(work: Callable[[], object]) -> int:
+    """Return the number of a child that does `work` and ends: with 0, or with 1 where it raised."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:  # or the error would go on in a copy of pytest
+            os._exit(code)
+    return child
+
+
 def wait_for_end(pid: int) -> None:
     """Return when no process of this number is alive."""
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from processes import forked
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError
@@ -34,15 +35,13 @@ def race(path: Path, processes: int, debits: int) -> int:
     """Let the processes loose at once for so many debits each, and return how many debits were granted in all."""
     start_read, start_write = os.pipe()
     result_read, result_write = os.pipe()
-    children = []
-    for _ in range(processes):
-        child = os.fork()
-        if child == 0:
-            os.close(start_write)
-            os.read(start_read, 1)  # until the parent closes the other end
-            os.write(result_write, spend(path, debits).to_bytes(4, "big"))
-            os._exit(0)
-        children.append(child)
+
+    def take_part() -> None:
+        os.close(start_write)
+        os.read(start_read, 1)  # until the parent closes the other end
+        os.write(result_write, spend(path, debits).to_bytes(4, "big"))
+
+    children = [forked(take_part) for _ in range(processes)]
     os.close(start_write)
     exits = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     os.close(result_write)
@@ -89,22 +88,23 @@ def test_20_races_pass_no_budget(tmp_path):
 def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opened_in_child, tmp_path):
     # What a lock that is kept between transactions gets wrong: see the head of tutelage.ledger.store.
     path = tmp_path / "a.ledger"
-    parent = Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
-    parent.reserve(EVENT, 1)
-    room = parent.fitting(EVENT)
+    held = [Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)]
+    held[0].reserve(EVENT, 1)
+    room = held[0].fitting(EVENT)
     ready_read, ready_write = os.pipe()
     os.mkfifo(tmp_path / "go")
-    child = os.fork()
-    if child == 0:
-        mine = Ledger.open(path) if opened_in_child else parent
+
+    def spend_all() -> None:
+        mine = Ledger.open(path) if opened_in_child else held[0]
         mine.reserve(EVENT, 1)
         os.write(ready_write, b"x")
         os.read(os.open(tmp_path / "go", os.O_RDONLY), 1)  # until the parent has let go of the ledger
         for _ in range(room - 1):
             mine.reserve(EVENT, 1)
-        os._exit(0)
+
+    child = forked(spend_all)
     os.read(ready_read, 1)
-    del parent
+    held.clear()
     path.read_bytes()  # closing any descriptor of the file drops every lock of this process
     Ledger.open(path).state()
     os.close(os.open(tmp_path / "go", os.O_WRONLY))
@@ -122,11 +122,7 @@ def test_reading_the_file_by_hand_drops_no_debit(tmp_path):
         ledger.reserve(EVENT, 1)
         path.read_bytes()
         if number % 10 == 0:
-            child = os.fork()
-            if child == 0:
-                Ledger.open(path).state()
-                os._exit(0)
-            os.waitpid(child, 0)
+            os.waitpid(forked(lambda: Ledger.open(path).state()), 0)
     with pytest.raises(BudgetExceededError):
         Ledger.open(path).reserve(EVENT, 1)
 
@@ -143,10 +139,7 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
     thread.start()
     try:
         for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                ledger.reserve(EVENT, 1)
-                os._exit(0)
+            child = forked(lambda: ledger.reserve(EVENT, 1))
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         stop.set()
