@@ -89,7 +89,7 @@ def test_the_rows_that_are_asked_are_public_and_different(example):
 
 
 def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
-    from tutelage.federation.sharing import event_of_one
+    from tutelage.federation.costs import event_of_one
     from tutelage.ledger import Ledger
     from tutelage.mechanisms import GNMax
     from tutelage.privacy import NeighboringRelation, PrivacyUnit

@@ -209,6 +209,14 @@ def test_the_paths_of_the_architecture_are_functions_that_exist():
         assert callable(pkgutil.resolve_name(f"tutelage.{name}")), name
 
 
+def test_every_name_of_the_package_on_a_page_exists():
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which also names what is gone
+    named = {name for page in pages for name in re.findall(r"`(tutelage(?:\.\w+)+)", page.read_text())}
+    assert len(named) > 50
+    for name in named:
+        pkgutil.resolve_name(name)
+
+
 def test_every_proof_and_test_that_the_source_names_exists():
     named = set()
     for source in [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:

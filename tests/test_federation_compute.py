@@ -11,8 +11,9 @@ from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
 from tutelage.federation.computing_party import read_statement
+from tutelage.federation.costs import projection_bound
 from tutelage.federation.envelopes import Header, Kind, seal
-from tutelage.federation.sharing import MODULUS, decode, projection_bound, recombine, split
+from tutelage.federation.sharing import MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])

@@ -30,7 +30,7 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, code
 from tutelage.publishing import Proposal, SmoothPlan, publish_epsilon
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
-from tutelage.publishing.publish import publish_smoothed
+from tutelage.publishing.publication import publish_smoothed
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import read_card
 from tutelage.votes import VoteHistogram

@@ -207,7 +207,7 @@ def test_a_test_that_an_earlier_version_drew_is_read_without_a_record(proposal, 
     """Ledgers of earlier versions hold no proposals; nothing new is tested through them, and nothing is lost."""
     paid = ledger()
     with monkeypatch.context() as before:
-        before.setattr(sys.modules["tutelage.publishing.publish"], "check_recorded", lambda *_: None)
+        before.setattr(sys.modules["tutelage.publishing.publication"], "check_recorded", lambda *_: None)
         first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
     assert recalled_publication(released(), paid, proposal, ROWS) == first

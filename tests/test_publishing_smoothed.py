@@ -21,7 +21,7 @@ from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import record
-from tutelage.publishing.publish import _noised, publish_smoothed
+from tutelage.publishing.publication import _noised, publish_smoothed
 from tutelage.publishing.smooth_plan import CLAIMED, SmoothPlan, plan_smooth_release
 from tutelage.publishing.smooth_sensitivity import SmoothCosts
 from tutelage.votes import VoteHistogram

@@ -40,9 +40,9 @@ def tool(name: str) -> ModuleType:
 # Code blocks: how many of each language a page has, and the test that runs them; test_guides.py runs whole pages.
 RUN_BY = {
     "README.md": ("test_docs.py", {"python": 1, "sh": 1}),  # its sh, pip install, in test_packaging.py
-    "docs/audit.md": ("test_audit_cli.py", {"python": 3}),
+    "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
-    "docs/federation.md": ("test_federate_cli.py", {"toml": 2, "sh": 3, "python": 1}),
+    "docs/federation.md": ("test_cli_federate.py", {"toml": 2, "sh": 3, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 2}),

@@ -73,7 +73,7 @@ THEOREMS = {
         ("Cost of summed noise", "accounting.summed_noise:log_distance"),
         ("What is left if fewer are honest", "federation.costs:epsilon_if_fewer_honest"),
         ("What two computing parties see", "federation.costs:epsilon_for_two_computing_parties"),
-        ("Bits of the comparisons", "federation.sharing:bit_length"),
+        ("Bits of the comparisons", "federation.costs:bit_length"),
     ],
     "smooth_sensitivity.md": [
         ("How far a bound of 2017 or 2018 moves", "publishing.smooth_sensitivity:SmoothCosts"),

@@ -337,9 +337,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             student=student,
             teacher_map=self.features,
             student_map=student_map,
-            selector=selector_named(self.selection)
-            if isinstance(self.selection, str)
-            else self.selection or FirstRows(),
+            selector=self._selector(),
             mechanism=self.mechanism,
             noise=known_noise(self.noise, "PATEClassifier"),
         )

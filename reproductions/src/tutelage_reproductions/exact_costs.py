@@ -21,7 +21,7 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.noise_pmf import NoiseLaw, discrete_gaussian, discrete_laplace
 from tutelage.accounting.outcome_probabilities import noisy_argmax
 from tutelage.accounting.rdp import RenyiCurve
-from tutelage.accounting.simulated_costs import RealisedRuns, confident_runs
+from tutelage.accounting.simulated_costs import SimulatedRuns, confident_runs
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -130,7 +130,7 @@ def confident_for_any_votes(check: ConfidenceCheck, answer: NoisyArgmaxGaussian,
 
 def simulated_runs(
     votes: VoteHistogram, noise: tuple[float, float, float], delta: float
-) -> tuple[np.ndarray, RealisedRuns]:
+) -> tuple[np.ndarray, SimulatedRuns]:
     """Return which queries passed the check, shape (runs, queries), and what each run cost."""
     check, answer = confident_events(votes, noise)
     most = votes.counts.max(axis=1)

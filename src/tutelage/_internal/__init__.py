@@ -1,0 +1,1 @@
+"""Types, checks, files, random streams and progress bars, for the package alone."""

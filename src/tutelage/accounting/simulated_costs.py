@@ -22,7 +22,7 @@ from tutelage.votes import VoteHistogram
 _ORDERS: FloatArray = 1 + np.geomspace(0.2, 1000, 72)  # neighbouring orders differ by 13 %: ε within 0.2 % of the best
 
 
-class RealisedRuns(NamedTuple):
+class SimulatedRuns(NamedTuple):
     """One private value per run, by three analyses."""
 
     data_independent: list[PrivateEpsilon]
@@ -38,7 +38,7 @@ def confident_runs(
     passed: npt.NDArray[np.bool_],
     *,
     progress: bool = False,
-) -> RealisedRuns:
+) -> SimulatedRuns:
     """Return the costs of asking every query of `votes` once through a check and, where it passes, an answer."""
     probability(delta, "delta", "confident_runs")
     if passed.ndim != 2 or passed.shape[1] != votes.n_queries:
@@ -61,7 +61,7 @@ def confident_runs(
         return pate2018.costs(event, votes, _ORDERS)
 
     how = "checks and answers as they happened"
-    return RealisedRuns(
+    return SimulatedRuns(
         data_independent=runs_of(for_every_query(check), for_every_query(answer), cks2020, f"data-independent, {how}"),
         bound_2018=runs_of(by_2018(check), by_2018(answer), classic, f"PATE 2018 Theorem 6, {how}"),
         exact=runs_of(exactly(check), exactly(answer), cks2020, f"exact Rényi divergence, {how}"),

@@ -19,20 +19,13 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
+from tutelage.federation.costs import SharedMechanism, bit_length, projection_bound
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import (
-    MODULUS,
-    PARTIES,
-    SPLIT_NAME_BYTES,
-    SharedMechanism,
-    bit_length,
-    decode,
-    projection_bound,
-)
+from tutelage.federation.sharing import MODULUS, PARTIES, SPLIT_NAME_BYTES, decode
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax
 

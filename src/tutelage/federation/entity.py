@@ -12,12 +12,12 @@ from tutelage.exceptions import InvalidDataError, StaleBatchError
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import event_of_query, require_size
+from tutelage.federation.costs import SharedMechanism, event_of_query, require_size, share_sigmas
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
-from tutelage.federation.sharing import SPLIT_NAME_BYTES, SharedMechanism, share_sigmas, split
+from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import LocalMechanism

@@ -1,7 +1,8 @@
 """Every mechanism by name, with its settings and the instances that audits and tests use.
 
-The command line, run configurations, the planner, the audits, consortia and the tests take their lists from here. To
-add a mechanism, add an entry; `tests/conventions/test_registry.py` says what else it needs.
+The command line, run configurations, the audits, consortia and the tests take their lists from here. To add a
+mechanism, add an entry; `tests/conventions/test_registry.py` says what else it needs. The planner has formulas of its
+own for those that it recommends.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from tutelage.publishing.cost_envelope import PrivateReach, reach_of
 from tutelage.publishing.proposal import Proposal, propose
-from tutelage.publishing.publish import (
+from tutelage.publishing.publication import (
     Publication,
     SmoothedPublication,
     choose_release,

@@ -13,7 +13,7 @@ from tutelage.ledger import History, Ledger
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proof import SLACK, at_limits, last_test, proposal_behind
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.publish import Publication, publication_of
+from tutelage.publishing.publication import Publication, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 
 _FORMAT = 2  # 1 held the test and not the proposal

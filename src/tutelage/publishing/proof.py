@@ -18,7 +18,7 @@ from tutelage.ledger import History
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.publish import proposed_epsilon
+from tutelage.publishing.publication import proposed_epsilon
 from tutelage.publishing.recording import TESTED, all_but, check_complete, check_covered, proposal_of, record_of
 from tutelage.reporting import PrivacyCard
 

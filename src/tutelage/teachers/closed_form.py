@@ -3,7 +3,7 @@
 One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that moved with
 somebody else's rows could turn a near tie, and one person would move two votes. So sums run over one shard's rows
 alone, in their order, and products over several teachers have shapes made of public numbers only (teachers, classes,
-features, queries), never of shard sizes. tests/test_heads.py compares bit for bit.
+features, queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
 """
 
 import warnings

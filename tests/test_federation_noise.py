@@ -12,8 +12,14 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.federation.costs import epsilon_for_two_computing_parties, epsilon_if_fewer_honest
-from tutelage.federation.sharing import bit_length, event_of_one, projection_bound, share_sigmas
+from tutelage.federation.costs import (
+    bit_length,
+    epsilon_for_two_computing_parties,
+    epsilon_if_fewer_honest,
+    event_of_one,
+    projection_bound,
+    share_sigmas,
+)
 from tutelage.privacy import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
