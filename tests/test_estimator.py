@@ -1,5 +1,7 @@
 import pickle
-from typing import Any
+import re
+import traceback
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -214,6 +216,35 @@ def test_refusals_name_the_parameter_and_the_fix(binary_rows):
     ):
         with pytest.raises(InvalidParameterError, match=message):
             model(**change).fit(X, y, X_public=X)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["unit", "student_features", "mechanism", "checkpoints", "ledger", "question", "selection", "n_jobs", "epsilon"],
+)
+def test_a_refused_parameter_that_holds_rows_is_not_quoted(name, binary_rows):
+    X, y = binary_rows
+    for private in (np.array(["Anna Meier", "Bo Li"]), ["Anna Meier"] * 3, X + 1234.5):
+        with pytest.raises(InvalidParameterError, match=f"'{name}' parameter .* Got (ndarray|list)") as caught:
+            model(**{name: private}).fit(X, y, X_public=X)
+        assert not re.search(r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1])
+        assert caught.value.__context__ is None
+
+
+class TableOfItsOwn(PATEClassifier):
+    """A subclass whose table has its own parameters only."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"public_fraction": 1.5}, {"rounds": 0}, {"delta": float("nan")}, {"n_queries": True}, {"rounds": np.True_}],
+)
+@pytest.mark.parametrize("kind", [PATEClassifier, TableOfItsOwn])
+def test_no_subclass_and_no_boolean_passes_by_the_table(kind, change):
+    with pytest.raises(InvalidParameterError, match=next(iter(change))):
+        kind(**change).resolved()
 
 
 def test_refusals_of_data_quote_no_row(binary_rows):

@@ -75,5 +75,14 @@ def test_the_contract_accepts_them_without_their_faults(right, name):
     getattr(right, name)()
 
 
+def test_a_suite_judges_each_mechanism_by_its_own_draws(monkeypatch):
+    judged = suite(GNMax(2.0))
+    by = "test_labels_follow_the_law_of_the_event"
+    getattr(judged, by)()
+    monkeypatch.setattr(type(judged), "mechanism", next(one for one, found in faulty_mechanisms() if found == by))
+    with pytest.raises((AssertionError, TutelageError, TypeError)):
+        getattr(judged, by)()
+
+
 def test_every_test_of_the_contract_rejects_something():
     assert {by for _, by in faulty_mechanisms()} == set(CONTRACT)

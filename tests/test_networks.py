@@ -99,7 +99,7 @@ def teachers(factory=perceptron, n_jobs=None, seed=3, **settings):
     return NetworkTeachers(Network(factory, **settings), n_classes=3, seed=seed, n_jobs=n_jobs)
 
 
-@pytest.mark.parametrize("engine", ["alone", "together"])
+@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 def test_networks_learn_and_empty_shards_abstain(engine, rows):
     X, y, queries = rows
     ballots = teachers(engine=engine).fit_ballots(X, y, SHARDS, queries)
@@ -111,8 +111,8 @@ def test_networks_learn_and_empty_shards_abstain(engine, rows):
 
 def test_both_engines_give_the_same_networks(rows):
     X, y, queries = rows
-    one_by_one = teachers(engine="alone", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
-    stacked = teachers(engine="together", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
+    one_by_one = teachers(engine="sequential", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
+    stacked = teachers(engine="vectorized", weight_decay=0.1).fit_ballots(X, y, SHARDS, queries)
     assert (one_by_one != stacked).mean() < 0.01
 
 
@@ -174,7 +174,7 @@ def test_training_leaves_the_callers_generator_alone(rows):
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    for engine in ("alone", "together"):
+    for engine in ("sequential", "vectorized"):
         teachers(with_dropout, engine=engine, epochs=1).fit_ballots(X, y, SHARDS, queries)
     assert torch.equal(torch.rand(3), expected)
 
@@ -190,12 +190,12 @@ def test_dropout_differs_between_networks_that_are_trained_together(rows):
 def test_batch_normalisation_is_refused_together_and_works_alone(rows):
     X, y, queries = rows
     with pytest.raises(InvalidParameterError, match="BatchNorm1d, whose statistics mix the rows of a batch"):
-        teachers(normalised, engine="together").fit(X, y, SHARDS)
-    ballots = teachers(normalised, engine="alone").fit_ballots(X, y, SHARDS, queries)
+        teachers(normalised, engine="vectorized").fit(X, y, SHARDS)
+    ballots = teachers(normalised, engine="sequential").fit_ballots(X, y, SHARDS, queries)
     assert (ballots[[0, 1, 5]] == np.repeat(np.arange(3), 40)).mean() > 0.7
 
 
-@pytest.mark.parametrize("engine", ["alone", "together"])
+@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 def test_frozen_layers_stay_and_tied_weights_stay_tied(engine, rows, tmp_path):
     X, y, queries = rows
     ensemble = teachers(partly_frozen, engine=engine, weight_decay=0.5).fit(X, y, SHARDS, tmp_path)
@@ -218,8 +218,8 @@ def test_layers_that_a_factory_keeps_carry_nothing_from_one_shard_to_the_next(ro
     X_other = X.copy()
     X_other[3] = 100
     for ask in (
-        lambda rows: teachers(with_shared_layers, engine="alone").fit_ballots(rows, y, SHARDS, queries),
-        lambda rows: teachers(with_shared_layers, engine="alone").fit(rows, y, SHARDS).ballots(queries),
+        lambda rows: teachers(with_shared_layers, engine="sequential").fit_ballots(rows, y, SHARDS, queries),
+        lambda rows: teachers(with_shared_layers, engine="sequential").fit(rows, y, SHARDS).ballots(queries),
     ):
         assert set(np.flatnonzero((ask(X) != ask(X_other)).any(axis=1))) <= {0}
     assert all(torch.equal(value, first[name]) for name, value in shared.state_dict().items())
@@ -229,7 +229,7 @@ def test_a_module_that_changes_its_input_changes_nobody_elses(rows):
     X, y, _ = rows
     queries = rows[2].astype(np.float32)
     asked = queries.copy()
-    for engine in ("alone", "together"):
+    for engine in ("sequential", "vectorized"):
         kept = teachers(in_place, engine=engine).fit(X, y, SHARDS)
         assert np.array_equal(
             kept.ballots(queries), teachers(in_place, engine=engine).fit_ballots(X, y, SHARDS, queries)
@@ -240,8 +240,8 @@ def test_a_module_that_changes_its_input_changes_nobody_elses(rows):
 def test_a_module_that_cannot_be_stacked_is_found_out_before_training(rows):
     X, y, queries = rows
     with pytest.raises(InvalidParameterError, match="cannot be trained together with others"):
-        teachers(branching, engine="together").fit(X, y, SHARDS)
-    teachers(branching, engine="alone", epochs=1).fit_ballots(X, y, SHARDS, queries)
+        teachers(branching, engine="vectorized").fit(X, y, SHARDS)
+    teachers(branching, engine="sequential", epochs=1).fit_ballots(X, y, SHARDS, queries)
 
 
 @pytest.mark.parametrize(
@@ -255,14 +255,14 @@ def test_a_module_that_cannot_be_stacked_is_found_out_before_training(rows):
         (lambda n_classes: nn.LSTM(8, 3), r"scores of shape \(2, 3\). Got tuple"),
     ],
 )
-@pytest.mark.parametrize("engine", ["alone", "together"])
+@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 def test_a_module_of_the_wrong_shape_is_found_out_before_training(engine, factory, message, rows):
     X, y, queries = rows
     with pytest.raises(InvalidParameterError, match=message):
         teachers(factory, engine=engine).fit_ballots(X, y, SHARDS, queries)
 
 
-@pytest.mark.parametrize("engine", ["alone", "together"])
+@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 @pytest.mark.parametrize("change", ["another row", "a row more", "a row less", "no row left"])
 def test_a_change_in_one_shard_moves_no_bit_of_another_network(engine, change, rows):
     X, y, _ = rows
@@ -287,7 +287,7 @@ def weights_of(ensemble):
 def test_a_message_from_inside_a_shard_does_not_come_out(rows, capfd):
     X, y, queries = rows
     with pytest.raises(TeacherTrainingError, match=r"The teacher of shard 0 raised ValueError") as caught:
-        teachers(quoting, engine="alone").fit_ballots(X, y, SHARDS, queries)
+        teachers(quoting, engine="sequential").fit_ballots(X, y, SHARDS, queries)
     assert "Miller" not in str(caught.value) + capfd.readouterr().err
     assert caught.value.__context__ is None
 
@@ -348,7 +348,7 @@ def test_parameters_out_of_range_are_named(make, message):
 
 def test_rows_that_are_no_finite_numbers_are_refused(rows):
     X, y, queries = rows
-    for engine in ("alone", "together"):
+    for engine in ("sequential", "vectorized"):
         ensemble = teachers(engine=engine)
         with pytest.raises(InvalidDataError, match="`X` must hold finite numbers"):
             ensemble.fit(np.where(X[0] == X, np.nan, X), y, SHARDS)
@@ -383,9 +383,9 @@ def test_a_factory_without_a_name_cannot_be_told_apart(rows, tmp_path):
 
 def test_a_stack_resumes_as_it_was(rows, tmp_path):
     X, y, queries = rows
-    whole = teachers(with_dropout, engine="together").fit_ballots(X, y, SHARDS, queries, tmp_path)
+    whole = teachers(with_dropout, engine="vectorized").fit_ballots(X, y, SHARDS, queries, tmp_path)
     (tmp_path / "teacher-000001.npz").unlink()
-    resumed = teachers(with_dropout, engine="together").fit_ballots(X, y, SHARDS, queries, tmp_path)
+    resumed = teachers(with_dropout, engine="vectorized").fit_ballots(X, y, SHARDS, queries, tmp_path)
     assert np.array_equal(resumed, whole)
 
 

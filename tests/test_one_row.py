@@ -62,8 +62,8 @@ ESTIMATORS = {
     "ridge": Ridge(),
     "closed-form naive Bayes": NaiveBayes(),
     "nearest neighbours": NearestNeighbours(3),
-    "networks one by one": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="alone"),
-    "networks together": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="together"),
+    "networks one by one": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="sequential"),
+    "networks together": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="vectorized"),
 }
 
 

@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from tutelage.privacy import ONE_TEACHER, PublicEpsilon, bayes_factor
-from tutelage.reporting.meaning import advantage, exception, guessing, likelihood, odds, percent, right_guesses
+from tutelage.privacy import ONE_TEACHER, PublicEpsilon
+from tutelage.reporting.meaning import (
+    advantage,
+    bayes_factor,
+    exception,
+    guessing,
+    likelihood,
+    odds,
+    percent,
+    right_guesses,
+)
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)

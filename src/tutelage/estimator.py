@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -42,6 +42,7 @@ from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
+_SHOWN = 60  # letters of a value in an error
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -251,7 +252,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         "rounds": [Interval(Integral, 1, None, closed="left")],
         "unit": [str, None],
         "ledger": [str, PathLike, Ledger, None],
-        "question": [str],
+        "question": [str, Real, "boolean", None],
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "data_changed": ["boolean"],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -320,10 +321,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        try:
-            self._validate_params()
-        except ValueError as error:
-            raise InvalidParameterError(str(error)) from None
+        for name, allowed in PATEClassifier._parameter_constraints.items():  # whatever table a subclass has
+            _check_parameter(name, getattr(self, name), allowed)
         student_map = self._student_map()
         for name, feature_map in (("features", self.features), ("student_features", student_map)):
             if feature_map is not None:
@@ -708,6 +707,20 @@ def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
         return
     one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
     ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
+
+
+def _check_parameter(name: str, value: object, allowed: Any) -> None:
+    """Refuse what scikit-learn's table does not allow, without quoting what may be rows, ids or votes."""
+    counted = isinstance(value, bool | np.bool_) and "boolean" not in allowed  # True would pass for the integer 1
+    complaint = ""
+    try:
+        validate_parameter_constraints({name: allowed}, {name: object() if counted else value}, "PATEClassifier")
+    except (ValueError, TypeError, OverflowError) as error:
+        complaint = str(error)
+    if complaint:  # out here: raised while it is handled, the complaint would be carried along
+        shown = repr(value) if isinstance(value, Real | str) and len(repr(value)) < _SHOWN else type(value).__name__
+        rule = complaint.partition(" Got ")[0] if " Got " in complaint else f"`{name}` of PATEClassifier is unusable."
+        raise InvalidParameterError(f"{rule} Got {shown}.")
 
 
 def _takes_missing_values(estimator: Any) -> bool:

@@ -145,7 +145,6 @@ def _code_of(value: Any) -> Any:
     return _CODES.get(value, value) if isinstance(value, str) else value
 
 
-_MOST_DECIMALS = 9
 _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data's owner"
 
 
@@ -258,23 +257,3 @@ def round_up(value: float, digits: int = 4) -> float:
         return value
     scaled = math.ceil(value * 10**digits) / 10**digits
     return scaled if scaled >= value else math.nextafter(scaled, math.inf)
-
-
-def bayes_factor(epsilon: float) -> str:
-    """Return e^ε, rounded upward, as one reads it: 1.35, 149 or 3·10^43."""
-    if epsilon < math.log(1e6):
-        factor = math.exp(epsilon)
-        return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
-    power = math.floor(epsilon / math.log(10))
-    leading = math.ceil(math.exp(epsilon - power * math.log(10)))
-    return f"{leading}·10^{power}" if leading < 10 else f"1·10^{power + 1}"
-
-
-def digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:
-    """Return with how many decimals a bound below `whole` is rounded upward, so that what is left of it survives.
-
-    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9. At least
-    `least` decimals are shown.
-    """
-    left = whole - value
-    return least if left <= 0 else max(least, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))

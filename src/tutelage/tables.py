@@ -84,3 +84,12 @@ def _check_header(header: list[str], path: Path) -> None:
         if name in header[: number - 1]:
             first = header.index(name) + 1
             raise InvalidDataError(f"Columns {first} and {number} of {path} have the same name. Rename one of them.")
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

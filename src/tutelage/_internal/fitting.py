@@ -45,6 +45,6 @@ def require_classifier(value: Any, name: str, owner: str) -> None:
     """Raise InvalidParameterError if `value` is no scikit-learn classifier."""
     if not isinstance(value, BaseEstimator) or not is_classifier(value):
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be a scikit-learn classifier, for example RandomForestClassifier(). "
-            f"Got {value!r:.80}."
+            f"`{name}` of {owner} must be a scikit-learn classifier, for example RandomForestClassifier(). Got a "
+            f"{type(value).__name__}."
         )

@@ -1,4 +1,4 @@
-"""What a mechanism that may abstain costs as it happened, for several runs at once: each check paid, each answer paid.
+"""Costs of simulated runs of a mechanism that may abstain, several runs at once: each check and each answer is paid.
 
 For planning by the data's owner. The number of answers of a real run is public; that of a simulated one reads the
 votes, so everything here is private.

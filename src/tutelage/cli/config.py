@@ -22,6 +22,7 @@ from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
+from tutelage.tables import is_number
 from tutelage.teachers import TEACHERS
 
 _MOST_TEACHERS = 10**7
@@ -275,19 +276,11 @@ def _check_classes(classes: list) -> None:
     if {type(value) for value in classes} not in ({str}, {int}):
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     for value in classes:
-        if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value):
+        if isinstance(value, str) and _FORMULA.match(value) and not is_number(value):
             raise ConfigError(
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -18,7 +18,7 @@ PublicArray = Annotated[str | None, typer.Option(help="Array of the public rows,
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
 # Control characters but tab and newline, separators of lines, and what turns the direction of writing.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: object) -> str:

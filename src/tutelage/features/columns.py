@@ -18,7 +18,7 @@ from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.rowwise import number_rows
-from tutelage.tables import Table
+from tutelage.tables import Table, is_number
 
 
 @final
@@ -236,15 +236,7 @@ class PublicColumns(PublicFeatureMap):
 def _categories(cells: list[str]) -> npt.NDArray[np.str_] | None:
     """Return the categories of a public column, sorted; None if every filled cell is a number."""
     filled = [cell for cell in cells if cell]
-    return None if filled and all(map(_is_number, filled)) else np.array(sorted(set(cells)))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return None if filled and all(map(is_number, filled)) else np.array(sorted(set(cells)))
 
 
 def _cells(column: Any, name: str) -> npt.NDArray[Any]:

@@ -6,7 +6,8 @@ from typing import Literal, final
 
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import PrivacyUnit, bayes_factor, round_up
+from tutelage.privacy import PrivacyUnit, round_up
+from tutelage.reporting.meaning import bayes_factor
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
 _MOST_NAMED = 8  # classes in one finding

@@ -2,9 +2,10 @@
 
 import math
 
-from tutelage.privacy import PublicEpsilon, digits_for_bound, round_up
+from tutelage.privacy import PublicEpsilon, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
+_MOST_DECIMALS = 9
 
 
 def advantage(epsilon: float, delta: float) -> float:
@@ -92,3 +93,23 @@ def exception(delta: float) -> str:
         f"δ = {delta:g}: on top of that factor, an outcome may be likelier by up to 1 in {part}. "
         "Read it as the chance that something comes out for which ε promises nothing."
     )
+
+
+def bayes_factor(epsilon: float) -> str:
+    """Return e^ε, rounded upward, as one reads it: 1.35, 149 or 3·10^43."""
+    if epsilon < math.log(1e6):
+        factor = math.exp(epsilon)
+        return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
+    power = math.floor(epsilon / math.log(10))
+    leading = math.ceil(math.exp(epsilon - power * math.log(10)))
+    return f"{leading}·10^{power}" if leading < 10 else f"1·10^{power + 1}"
+
+
+def digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:
+    """Return with how many decimals a bound below `whole` is rounded upward, so that what is left of it survives.
+
+    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9. At least
+    `least` decimals are shown.
+    """
+    left = whole - value
+    return least if left <= 0 else max(least, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))

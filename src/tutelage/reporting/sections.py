@@ -3,7 +3,7 @@
 With the fifteen questions of a privacy officer, each answered by what the card holds, by its filer, or not at all.
 """
 
-from tutelage.privacy import PublicEpsilon, bayes_factor, digits_for_bound, round_up
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.content import (
     NOT_STATED,
     Answer,
@@ -18,7 +18,15 @@ from tutelage.reporting.content import (
     Statement,
 )
 from tutelage.reporting.drawings import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
-from tutelage.reporting.meaning import advantage, exception, guarantee, guessing, likelihood
+from tutelage.reporting.meaning import (
+    advantage,
+    bayes_factor,
+    digits_for_bound,
+    exception,
+    guarantee,
+    guessing,
+    likelihood,
+)
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
 

@@ -61,7 +61,7 @@ class MechanismContract:
     )
     prediction: ClassVar[tuple[float, ...] | None] = None
     draws: ClassVar[int] = 5_000
-    _drawn: ClassVar[dict[tuple[tuple[int, ...], int], Release]]
+    _drawn: ClassVar[dict[object, tuple[Mechanism, Release]]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -218,10 +218,11 @@ class MechanismContract:
 
     def _drawn_once(self, counts: tuple[int, ...], abstainers: int = 0) -> Release:
         """Return the release that all tests of a class compare with its law: most of their time is its noise."""
-        if (counts, abstainers) not in self._drawn:
+        setting = counts, abstainers, self.draws, self.prediction, id(self.mechanism)
+        if setting not in self._drawn:
             votes = self._votes(counts, self.draws // self.mechanism.votes_per_query, abstainers)
-            self._drawn[counts, abstainers] = self._release(votes, SystemNoise())
-        return self._drawn[counts, abstainers]
+            self._drawn[setting] = self.mechanism, self._release(votes, SystemNoise())  # kept, so that its id is
+        return self._drawn[setting][1]
 
 
 def _tallied(labels: IntArray, n_classes: int) -> IntArray:

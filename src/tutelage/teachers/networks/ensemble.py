@@ -27,7 +27,7 @@ from tutelage.teachers.networks.recipe import NetworkSettings, Weights
 from tutelage.teachers.networks.vectorized import Shard
 from tutelage.teachers.parallel import Job, guarded, train_each
 
-_TOGETHER = 250  # networks in one stack; more would not make small kernels larger, only take more memory
+_STACK = 250  # networks in one stack; more would not make small kernels larger, only take more memory
 Product = TypeVar("Product")
 
 
@@ -52,7 +52,7 @@ class Network(NetworkSettings):
         Decoupled weight decay, as in AdamW; at least 0 and below 1.
     device : str, optional
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
-    engine : {"auto", "alone", "together"}
+    engine : {"auto", "sequential", "vectorized"}
         Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
         is too little work, if the module allows it; one by one on processors, where stacking is slower.
 
@@ -60,7 +60,7 @@ class Network(NetworkSettings):
     -----
     Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
     differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalisation mixes the rows of a batch and is refused by ``"together"``.
+    normalisation mixes the rows of a batch and is refused by ``"vectorized"``.
     """
 
     def ensemble(
@@ -261,8 +261,8 @@ class NetworkTeachers(Ensemble):
     ) -> Iterator[tuple[int, Product]]:
         """Train whole stacks, whoever is missing: a stack's shape must not tell whose shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
-        for first in range(0, n_shards, _TOGETHER):
-            stack = range(first, min(first + _TOGETHER, n_shards))
+        for first in range(0, n_shards, _STACK):
+            stack = range(first, min(first + _STACK, n_shards))
             if wanted.isdisjoint(stack):
                 continue
             teachers = [own(number) for number in stack]
@@ -282,14 +282,14 @@ class NetworkTeachers(Ensemble):
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
         wanted = self._network.engine
         if wanted == "auto":
-            wanted = "alone" if self._network.torch_device().type == "cpu" else "together"
+            wanted = "sequential" if self._network.torch_device().type == "cpu" else "vectorized"
         _try_module(self._network, self._n_classes, row_shape)
-        if wanted == "alone":
+        if wanted == "sequential":
             return False
         try:
             _try_stack(self._network, self._n_classes, row_shape)
         except InvalidParameterError:
-            if self._network.engine == "together":
+            if self._network.engine == "vectorized":
                 raise
             return False
         return True

@@ -14,6 +14,7 @@ from tutelage.networks import device_named, drawing_from
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
+VOTES_AT_ONCE = 256
 
 
 Weights = dict[str, torch.Tensor]  # parameters and buffers of one network, by name; tied ones once
@@ -29,7 +30,7 @@ class NetworkSettings:
     learning_rate: float = 4e-3
     weight_decay: float = 0.01
     device: str | None = None
-    engine: Literal["auto", "alone", "together"] = "auto"
+    engine: Literal["auto", "sequential", "vectorized"] = "auto"
 
     def __post_init__(self) -> None:
         if not callable(self.factory) or isinstance(self.factory, nn.Module):
@@ -41,7 +42,7 @@ class NetworkSettings:
         integer_at_least(self.batch_size, 2, "batch_size", "Network")
         positive(self.learning_rate, "learning_rate", "Network")
         number_between(self.weight_decay, 0, 1, "weight_decay", "Network")
-        if self.engine not in ("auto", "alone", "together"):
+        if self.engine not in ("auto", "sequential", "vectorized"):
             raise InvalidParameterError(
                 f"`engine` of Network must be 'auto', 'alone' or 'together'. Got {self.engine!r}."
             )

@@ -12,9 +12,15 @@ from torch.nn import functional
 
 from tutelage._internal.typing import Ballots
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, NetworkSettings, Weights, batches, learning_rate
-
-VOTES_AT_ONCE = 256
+from tutelage.teachers.networks.recipe import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    VOTES_AT_ONCE,
+    NetworkSettings,
+    Weights,
+    batches,
+    learning_rate,
+)
 
 
 def train(network: NetworkSettings, X: torch.Tensor, y: torch.Tensor, n_classes: int, seed: int) -> Weights:

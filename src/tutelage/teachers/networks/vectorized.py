@@ -17,8 +17,15 @@ from torch.nn import functional
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import ADAM_BETAS, ADAM_EPSILON, NetworkSettings, Weights, batches, learning_rate
-from tutelage.teachers.networks.sequential import VOTES_AT_ONCE
+from tutelage.teachers.networks.recipe import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    VOTES_AT_ONCE,
+    NetworkSettings,
+    Weights,
+    batches,
+    learning_rate,
+)
 
 
 @final
