@@ -225,7 +225,7 @@ def test_refusals_name_the_parameter_and_the_fix(binary_rows):
 def test_a_refused_parameter_that_holds_rows_is_not_quoted(name, binary_rows):
     X, y = binary_rows
     for private in (np.array(["Anna Meier", "Bo Li"]), ["Anna Meier"] * 3, X + 1234.5):
-        with pytest.raises(InvalidParameterError, match=f"'{name}' parameter .* Got (ndarray|list)") as caught:
+        with pytest.raises(InvalidParameterError, match=f"'{name}' parameter .* Got a (ndarray|list)") as caught:
             model(**{name: private}).fit(X, y, X_public=X)
         assert not re.search(r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1])
         assert caught.value.__context__ is None

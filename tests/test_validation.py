@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from tutelage._internal.validation import number_between, probability
+from tutelage import GNMax
+from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.exceptions import InvalidParameterError
 
 
@@ -34,3 +36,10 @@ def test_a_number_without_upper_end_must_be_finite():
         "`alpha` of x must be a number, at least 0 and below 1. Got 2."
     )
     assert number_between(1e300, 0, math.inf, "epsilon", "lint") == 1e300
+
+
+@pytest.mark.parametrize("private", [np.array([[59, 1], [3, 57]]), [59, 57], {"Anna Meier": 59}, "59" * 100], ids=type)
+def test_what_may_be_rows_or_votes_is_not_quoted(private):
+    for check, arguments in ((integer_at_least, (private, 1, "n", "x")), (probability, (private, "p", "x"))):
+        assert said(check, *arguments).endswith(f"Got a {type(private).__name__}.")
+    assert said(GNMax, private).endswith(f"Got a {type(private).__name__}.")

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
@@ -42,7 +43,6 @@ from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
-_SHOWN = 60  # letters of a value in an error
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -718,9 +718,8 @@ def _check_parameter(name: str, value: object, allowed: Any) -> None:
     except (ValueError, TypeError, OverflowError) as error:
         complaint = str(error)
     if complaint:  # out here: raised while it is handled, the complaint would be carried along
-        shown = repr(value) if isinstance(value, Real | str) and len(repr(value)) < _SHOWN else type(value).__name__
         rule = complaint.partition(" Got ")[0] if " Got " in complaint else f"`{name}` of PATEClassifier is unusable."
-        raise InvalidParameterError(f"{rule} Got {shown}.")
+        raise InvalidParameterError(f"{rule} Got {shown(value)}.")
 
 
 def _takes_missing_values(estimator: Any) -> bool:

@@ -12,8 +12,15 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
 
 MOST_VOTES = 1e15
+_MOST_LETTERS = 60
 _LOCAL_RANGE = (1e-6, 100.0)
 _NOISE_RANGE = (1e-6, MOST_VOTES)  # P(|noise| > 2^62) is below e^-4000 at the upper end
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
+    plain = value is None or isinstance(value, Real | str)
+    return repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
 
 
 def noise_scale(value: object, name: str, owner: str) -> float:
@@ -40,7 +47,7 @@ def local_epsilon(value: object, owner: str) -> float:
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     """Return `value` as an int if it is an integer that is not below `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
-        raise InvalidParameterError(f"`{name}` of {owner} must be an integer >= {minimum}. Got {value!r}.")
+        raise InvalidParameterError(f"`{name}` of {owner} must be an integer >= {minimum}. Got {shown(value)}.")
     return int(value)
 
 
@@ -87,4 +94,4 @@ def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, 
         with suppress(OverflowError):  # an integer of hundreds of digits
             if fits(number := float(value)):
                 return number
-    raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {value!r}.")
+    raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {shown(value)}.")

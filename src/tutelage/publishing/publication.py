@@ -32,6 +32,10 @@ _TESTED_METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
     "this outcome, test included"
 )
+_NOISED_METHOD = (
+    "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
+    "release included"
+)
 
 
 @final
@@ -50,6 +54,24 @@ class Publication:
     """
 
     passed: bool
+    epsilon: PublicEpsilon
+    data_independent: PublicEpsilon
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SmoothedPublication:
+    """What may be published after a cost was noised; all of it is public.
+
+    Parameters
+    ----------
+    released : int
+        The noised cost, in steps of the plan's grid; it may be negative.
+    epsilon, data_independent : PublicEpsilon
+        As for `Publication`.
+    """
+
+    released: int
     epsilon: PublicEpsilon
     data_independent: PublicEpsilon
 
@@ -194,30 +216,6 @@ def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
 
 def _cost_of(earlier: tuple[Event, ...], order: float) -> float:
     return float(data_independent.rdp(Composed(earlier), np.array([order])).values[0]) if earlier else 0.0
-
-
-_NOISED_METHOD = (
-    "Theorem 3 of PATE 2017 and Theorem 6 of PATE 2018, noised by their smooth sensitivity; it holds for this outcome, "
-    "release included"
-)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SmoothedPublication:
-    """What may be published after a cost was noised; all of it is public.
-
-    Parameters
-    ----------
-    released : int
-        The noised cost, in steps of the plan's grid; it may be negative.
-    epsilon, data_independent : PublicEpsilon
-        As for `Publication`.
-    """
-
-    released: int
-    epsilon: PublicEpsilon
-    data_independent: PublicEpsilon
 
 
 def publish_smoothed(
