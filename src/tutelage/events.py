@@ -10,6 +10,7 @@ the same in every event that has them:
 - `scale`, `sigma`: parameter of each noise variable, in votes; for σ ≥ 1 its standard deviation to six digits;
 - `threshold`: T, in votes;
 - `classes`: number of counts m, at least 2;
+- `norm_squared`, `dimension`, `cap`: bounds that every ballot keeps to, checked on the ballots themselves;
 - `unit`: what moves one ballot, or the number that is released;
 - `simulated`: True where the noise came from a seeded generator, which protects nobody.
 """
@@ -29,13 +30,29 @@ from tutelage._internal.validation import (
     number_of_votes,
     positive,
     probability,
+    shown,
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
+_MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
+
+
+def _bound_of_ballot(value: object, name: str, owner: str) -> int:
+    whole, bits = integer_at_least(value, 1, name, owner), _MOST_BITS[name]
+    if whole > 2**bits:
+        raise InvalidParameterError(f"`{name}` of {owner} must be an integer up to 2**{bits}. Got a larger one.")
+    return whole
+
+
+def _truth_value(value: object, name: str, owner: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameterError(f"`{name}` of {owner} must be True or False. Got {shown(value)}.")
+    return value
+
 
 # How each public parameter is checked, by its name: value, name and class to the value that is kept.
 _RULES: dict[str, Callable[[object, str, str], object]] = {
@@ -47,6 +64,10 @@ _RULES: dict[str, Callable[[object, str, str], object]] = {
     "shift": positive,
     "smoothness": positive,
     "delta": probability,
+    "norm_squared": _bound_of_ballot,
+    "dimension": _bound_of_ballot,
+    "cap": _bound_of_ballot,
+    "nonnegative": _truth_value,
 }
 
 
@@ -200,6 +221,65 @@ class NoisyBallot(_OfSigma):
 
     `unit` is as in `RandomizedResponse`.
     """
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisySumGaussian(_Checked):
+    """Σ_i b_i + Z, where teacher i casts one integer vector b_i and P(Z_j = k) ∝ exp(−k²/2σ²), Z_j independent.
+
+    Parameters
+    ----------
+    sigma : float
+        σ, in the unit of the ballots' entries.
+    norm_squared : int
+        c²: Σ_j b_ij² ≤ c² for every ballot. A ballot of zeros is an abstention.
+    dimension : int
+        Number of entries of each ballot, and of released numbers.
+    unit : PrivacyUnit
+        What replaces, adds or removes one ballot.
+    simulated : bool
+        True where the noise came from a seeded generator.
+    nonnegative : bool
+        Whether every b_ij ≥ 0.
+    """
+
+    sigma: float
+    norm_squared: int
+    dimension: int
+    unit: PrivacyUnit
+    simulated: bool = False
+    nonnegative: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CappedArgmaxGaussian(_Checked):
+    """All answers of a campaign, each as of `NoisyArgmaxGaussian`, to which each teacher gives at most `cap` votes.
+
+    There may be any number of queries, each chosen in view of earlier answers. A teacher votes on `cap` of all of them
+    at most and abstains on the others; its votes depend on its own data, its seed and earlier answers only. One event
+    stands for the whole campaign.
+
+    Parameters
+    ----------
+    sigma : float
+        σ of the noise on every count of every query, in votes.
+    cap : int
+        Votes of one teacher on all queries together, at most.
+    classes : int
+        Number of counts per query.
+    unit : PrivacyUnit
+        What replaces, adds or removes one teacher's votes.
+    simulated : bool
+        True where the noise came from a seeded generator.
+    """
+
+    sigma: float
+    cap: int
+    classes: int
+    unit: PrivacyUnit
+    simulated: bool = False
 
 
 @final
@@ -391,6 +471,8 @@ Single = (
     | RandomizedResponse
     | TruncatedGeometricResponse
     | NoisyBallot
+    | NoisySumGaussian
+    | CappedArgmaxGaussian
     | PublicationTest
     | NoisedCost
     | SummedNoise

@@ -4,8 +4,8 @@ All values are rounded upward: an error budget is added to δ before ε is searc
 Proofs: docs/proofs/data_independent.md.
 """
 
-from collections.abc import Callable
-from math import log, sqrt
+from collections.abc import Callable, Iterable
+from math import fsum, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,16 @@ from scipy import special
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale
+from tutelage.accounting.summed_noise import moved_delta, moved_epsilon
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
 _LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
 _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
+_TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
+_APART = 1e-10  # how far rounded continuous noise may be from discrete noise, over all releases, as a log ratio
+_SERIES = 4.001  # for 4, covers the higher terms of the theta function
+_UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
 _LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
@@ -86,7 +91,14 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     """
     sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
     count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
-    mu = sqrt(2 * count) / sigma
+    return gaussian_dp_epsilon(sqrt(2 * count) / sigma, delta, error=0.0)
+
+
+def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) -> float:
+    """Return the ε of μ-Gaussian differential privacy at δ (Balle and Wang 2018, Theorem 8), rounded upward.
+
+    `error` bounds the relative error of a normal tail, by which δ is raised.
+    """
     if mu == 0:
         return 0.0
     if mu < _LEAST_MU:
@@ -94,9 +106,38 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
 
     def delta_at(target: float) -> float:
         lost = np.exp(target + special.log_ndtr(-target / mu - mu / 2))
-        return float(special.ndtr(-target / mu + mu / 2) - lost)
+        return float(special.ndtr(-target / mu + mu / 2) * (1 + error) - lost * (1 - error))
 
     return _smallest_epsilon(delta_at, delta, upper=mu**2 / 2 + mu * sqrt(2 * log(1 / delta)))
+
+
+def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: float) -> float:
+    """Return an ε of adaptive releases of integers with discrete Gaussian noise, rounded upward, or ∞.
+
+    Up to a factor close to 1, discrete Gaussian noise with parameter σ is continuous noise of variance σ² − s² that
+    was rounded at random, so the releases are as private as continuous ones: docs/proofs/ballots.md.
+
+    Parameters
+    ----------
+    shifts : iterable of (float, int)
+        Of each release σ, and the squared Euclidean distance of the integers on two neighbors. Where the distance
+        depends on earlier releases, pass one σ and the most that the squared distances add up to.
+    delta : float
+        δ at which ε is wanted.
+    """
+    parts = [(sigma, squared) for sigma, squared in shifts if squared]
+    if not parts:
+        return 0.0
+    rounding = rounding_variance(sum(squared for _, squared in parts))
+    if any(sigma**2 < 2 * rounding for sigma, _ in parts):
+        return np.inf
+    mu_squared = _UPWARD * fsum(squared / (sigma**2 - rounding) for sigma, squared in parts)
+    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared), moved_delta(delta, _APART)), _APART)
+
+
+def rounding_variance(coordinates: int) -> float:
+    """Return the s² with which rounded noise on so many coordinates is near enough to discrete noise."""
+    return _UPWARD * log(_SERIES * coordinates / _APART) / (2 * pi**2)
 
 
 def _convolution_power(masses: FloatArray, count: int) -> FloatArray:

@@ -4,6 +4,7 @@
 holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.md.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import fsum
 from typing import assert_never
@@ -13,11 +14,17 @@ import numpy as np
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, summed_noise
-from tutelage.accounting.composition import continuous_gaussian_composition, gaussian_composition, pure_dp_composition
+from tutelage.accounting.composition import (
+    continuous_gaussian_composition,
+    gaussian_composition,
+    pure_dp_composition,
+    shifted_gaussian_composition,
+)
 from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
     CERTAIN,
+    CappedArgmaxGaussian,
     Check,
     Composed,
     ConfidenceCheck,
@@ -30,6 +37,7 @@ from tutelage.events import (
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
     NoisyBallot,
+    NoisySumGaussian,
     PermuteAndFlip,
     PublicationTest,
     Releases,
@@ -43,7 +51,9 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
-Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | Check | SummedNoise
+Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
+OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
+IntegerGaussian = OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
 
 
 def epsilon(event: Event, delta: float) -> PublicEpsilon:
@@ -57,11 +67,46 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
         _by_renyi(whole, at),
         *_by_three_outcomes(whole, releases, at),
         *_by_exact_composition(releases, at),
+        *_by_rounded_noise(releases, at, _moved),
     ]
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
     summed = "; noise summed from shares" if apart else ""
     value = summed_noise.moved_epsilon(value, apart)
     return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
+
+
+def epsilon_if_added_or_removed(event: Event, delta: float) -> PublicEpsilon:
+    """Return the smallest proved ε of `event` at `delta` if one ballot is added or removed, and none is replaced.
+
+    It does not depend on any vote, and is no larger than `epsilon`, which covers a replaced ballot too. The relation is
+    named in `method`; that of the unit is the one of the event.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If a release is no NoisySumGaussian, CappedArgmaxGaussian or NoisyArgmaxGaussian.
+    """
+    probability(delta, "delta", "epsilon_if_added_or_removed")
+    releases = event.flatten()
+    unit = _unit(releases)
+    parts = [(part.event, part.times) for part in releases if isinstance(part.event, OfBallots)]
+    if len(parts) < len(releases):
+        raise UnsupportedEventError(
+            "The epsilon of an added or removed ballot is known for a NoisySumGaussian, CappedArgmaxGaussian and "
+            "NoisyArgmaxGaussian only. Take `epsilon`, which holds for a replaced ballot too."
+        )
+
+    def cost(orders: FloatArray) -> FloatArray:
+        return sum((times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders)))
+
+    value, order = search_epsilon(cost, delta)
+    candidates = [
+        (value, "Rényi divergence, conversion of CKS 2020 Proposition 12", order),
+        *_by_rounded_noise(releases, delta, _moved_if_added),
+    ]
+    value, method, order = min(candidates, key=lambda candidate: candidate[0])
+    method = f"if one ballot is added or removed and none is replaced: {method}"
+    return PublicEpsilon(value, delta, unit, method, order, event.is_simulated)
 
 
 def epsilon_at(event: Event, delta: float, order: float) -> float:
@@ -198,10 +243,44 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
             return noised_cost_rdp(event, orders)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return gaussian_rdp(sigma, 1, orders)
-        case NoisyArgmaxGaussian(sigma=sigma) | ContinuousArgmaxGaussian(sigma=sigma) | NoisyBallot(sigma=sigma):
+        case ContinuousArgmaxGaussian(sigma=sigma):
             return gaussian_rdp(sigma, 2, orders)
+        case NoisySumGaussian() | CappedArgmaxGaussian() | NoisyArgmaxGaussian() | NoisyBallot():
+            return gaussian_rdp(event.sigma, _moved(event), orders)
         case _:
             assert_never(event)
+
+
+def _moved(event: IntegerGaussian) -> int:
+    """Return the squared distance that one replaced ballot moves the integers of `event`, over all its queries."""
+    match event:
+        case NoisySumGaussian(norm_squared=norm_squared, nonnegative=nonnegative):
+            return (2 if nonnegative else 4) * norm_squared
+        case CappedArgmaxGaussian(cap=cap):
+            return 2 * cap
+        case NoisyArgmaxGaussian() | NoisyBallot():
+            return 2
+
+
+def _moved_if_added(event: IntegerGaussian) -> int:
+    """Return the same for one ballot that is added or removed."""
+    match event:
+        case NoisySumGaussian(norm_squared=norm_squared):
+            return norm_squared
+        case CappedArgmaxGaussian(cap=cap):
+            return cap
+        case NoisyArgmaxGaussian() | NoisyBallot():
+            return 1
+
+
+def _rdp_if_added(event: OfBallots, orders: FloatArray) -> FloatArray:
+    """Return the Rényi cost of one added or removed ballot, on each query an abstention or a single changed count."""
+    changed = _moved_if_added(event)
+    closed = gaussian_rdp(event.sigma, changed, orders)
+    if isinstance(event, NoisySumGaussian):
+        return closed
+    searched = np.array([_gaussian_single(event.sigma, order) for order in orders.tolist()])
+    return np.minimum(closed, changed * searched)
 
 
 def _pure_loss(event: Single) -> float:
@@ -215,6 +294,7 @@ def _pure_loss(event: Single) -> float:
 # Kept where units and numbers of classes are not told apart.
 _laplace_argmax = lru_cache(maxsize=2**14)(argmax_bound.laplace_argmax)
 _gaussian_argmax = lru_cache(maxsize=2**14)(argmax_bound.gaussian_argmax)
+_gaussian_single = lru_cache(maxsize=2**14)(argmax_bound.gaussian_single_change)
 
 
 @lru_cache(maxsize=2**14)
@@ -224,6 +304,9 @@ def _rdp_by_search(event: Single, order: float) -> float:
             return _laplace_argmax(scale, order)
         case NoisyArgmaxGaussian(sigma=sigma):
             return _gaussian_argmax(sigma, order)
+        case CappedArgmaxGaussian(sigma=sigma, cap=cap):
+            # Of the votes of both ballots, two make a swap and one makes a single change.
+            return cap * max(_gaussian_argmax(sigma, order), 2 * _gaussian_single(sigma, order))
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
@@ -243,6 +326,18 @@ def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> 
         return []
     value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
     return [(value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order)]
+
+
+def _by_rounded_noise(
+    releases: list[Releases], delta: float, moved: Callable[[IntegerGaussian], int]
+) -> list[tuple[float, str, float | None]]:
+    """Return the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
+    kinds = [(part.event.without_shares(), part.times) for part in releases]
+    shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, IntegerGaussian)]
+    if len(shifts) < len(releases):
+        return []
+    value = shifted_gaussian_composition(shifts, delta)
+    return [(value, "Gaussian differential privacy of rounded continuous noise", None)]
 
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
