@@ -286,15 +286,15 @@ def test_what_a_settled_batch_must_keep_to_holds_for_summed_noise():
     check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
     one = Composed((check, vote))
     happened = Composed((Repeated(check, 10), Repeated(vote, 3)))
-    assert breach_of(one, 10, happened, 3) is None
-    assert breach_of(one, 10, happened, 4) == "gives more labels than it reports answers"
-    assert breach_of(one, 10, Composed((Repeated(check, 9), Repeated(vote, 3))), 3) is not None
-    assert breach_of(one, 10, Composed((Repeated(check, 10), Repeated(vote, 11))), 3) is not None
-    assert breach_of(one, 10, Composed((Repeated(CHECK, 10), Repeated(VOTE, 3))), 3) is not None
-    assert breach_of(vote, 10, Repeated(vote, 9), 9) is not None
+    assert breach_of(one, 10, happened, [3]) is None
+    assert breach_of(one, 10, happened, [4]) == "gives more labels than it reports answers"
+    assert breach_of(one, 10, Composed((Repeated(check, 9), Repeated(vote, 3))), [3]) is not None
+    assert breach_of(one, 10, Composed((Repeated(check, 10), Repeated(vote, 11))), [3]) is not None
+    assert breach_of(one, 10, Composed((Repeated(CHECK, 10), Repeated(VOTE, 3))), [3]) is not None
+    assert breach_of(vote, 10, Repeated(vote, 9), [9]) is not None
     asked = SummedNoise(INTERACTIVE, 8)
     confirmed = Composed((Repeated(asked, 10), Repeated(vote, 3)))
-    assert breach_of(Composed((asked, vote)), 10, confirmed, 9) is None
+    assert breach_of(Composed((asked, vote)), 10, confirmed, [9]) is None
 
 
 def test_a_ledger_refuses_to_give_back_checks_of_summed_noise():

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, NoReturn, Self, final
 
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least
 from tutelage.events import PUBLICATIONS, Event, event_from_dict
 from tutelage.exceptions import (
@@ -33,10 +32,19 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.verification import AnswerDigest, breach_of, read_labels, terms_of, verified
+from tutelage.ledger.verification import (
+    AnswerDigest,
+    answers_in,
+    breach_of,
+    read_labels,
+    terms_of,
+    vector_of,
+    verified,
+)
 from tutelage.privacy import PrivacyUnit, coded
 
 _TIMEOUT = 60.0
+_ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
 _KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
@@ -340,6 +348,7 @@ class Ledger:
         """Refuse what cannot be charged, and compute its cost before the file is held."""
         self._check_unit(event)
         _check_storable(event)
+        vector_of(event)
         self._filter.cost(event)
 
     def _reserved(self, write: Transaction, event: Event, queries: int, batch: str | None = None) -> Reservation:
@@ -352,7 +361,9 @@ class Ledger:
         named = {} if batch is None else {"batch": batch}
         entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **content, **named)
         write.append(entry)
-        room = self._store.room(queries, sum(part.times for part in event.flatten()))
+        vector = vector_of(event)
+        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
+        room = self._store.room(queries, numbers)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
@@ -375,7 +386,7 @@ class Ledger:
         reservation : Reservation
             From `reserve`; it can be settled once.
         answers : dict of bytes to tuple of int
-            Labels per `query_hashes`.
+            Labels per `query_hashes`, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension.
         happened : Event
             What was run; no more than was reserved.
 
@@ -386,7 +397,8 @@ class Ledger:
             Nor if they could not be stored: then they stay spent, and the same call may be made again.
         """
         _check_storable(happened)
-        given = sum(label != ABSTAIN for labels in answers.values() for label in labels)
+        vector = vector_of(reservation.event)
+        given = [answers_in(labels, vector) for labels in answers.values()]
         breach = breach_of(reservation.event, reservation.queries, happened, given)
         if breach is not None:
             raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")

@@ -8,24 +8,49 @@ elsewhere.
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.events import Check, Event, InteractiveCheck, Repeated, counted, event_from_dict
-from tutelage.exceptions import LedgerTamperedError, TutelageError
+from tutelage.events import Check, Event, InteractiveCheck, NoisySumGaussian, Repeated, counted, event_from_dict
+from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
 
-def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str | None:
+class Vector(NamedTuple):
+    """The answer to one query of noisy sums: all their numbers in one tuple, where −1 is a number like any other."""
+
+    numbers: int
+    sums: int
+
+
+def vector_of(event: Event) -> Vector | None:
+    """Return the form of an answer, or None for labels; sums and labels in one answer are refused."""
+    parts = event.flatten()
+    sums = [(kind.dimension, times) for kind, times in parts if isinstance(kind, NoisySumGaussian)]
+    if sums and len(sums) < len(parts):
+        raise UnsupportedEventError("A batch must consist of noisy sums only, or of none. Reserve two batches.")
+    numbers = sum(dimension * times for dimension, times in sums)
+    return Vector(numbers, sum(times for _, times in sums)) if sums else None
+
+
+def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
+    """Return how many answers a stored tuple holds, abstentions aside, or None if a vector has another length."""
+    if vector is None:
+        return sum(label != ABSTAIN for label in labels)
+    return vector.sums if len(labels) == vector.numbers else None
+
+
+def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[int | None]) -> str | None:
     """Return what a batch that "the mechanism …" reports does not keep to, or None.
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
-    check stood before them, and only as many as there are queries without a label.
+    check stood before them, and only as many as there are queries without a label. What is `given` is counted by
+    `answers_in`.
     """
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
@@ -36,7 +61,9 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: int) -> str
     answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), Check))
     # Where a student is confirmed, some labels are its own.
     confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
-    if given > answers and not confirms:
+    if None in given:
+        return "gives a noisy sum of another length than it had announced"
+    if sum(filter(None, given)) > answers and not confirms:
         return "gives more labels than it reports answers"
     return None
 
@@ -102,6 +129,7 @@ class _Reserved(NamedTuple):
     event: Event
     queries: int
     cost: int
+    vector: Vector | None
 
 
 @dataclass(slots=True)
@@ -137,17 +165,19 @@ class _Book:
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
         digests: dict[int, AnswerDigest] = defaultdict(AnswerDigest)
-        stored, given = Counter[int](), Counter[int]()
+        given: dict[int, list[int | None]] = defaultdict(list)
+        stored = Counter[int]()
         for reservation, query, labels in answers:
             if type(query) is not bytes or len(query) != _HASH_BYTES or type(labels) is not str:
                 raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
             digests[reservation].add(query, labels)
             stored[reservation] += 1
-            given[reservation] += sum(label != ABSTAIN for label in read_labels(labels))
+            reserved = self.reserved.get(reservation)
+            given[reservation].append(answers_in(read_labels(labels), reserved.vector if reserved else None))
         for reservation, entry in self.settled.items():
             if digests[reservation].hexdigest() != entry["digest"] or stored[reservation] != entry["answers"]:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
-            event, queries, _ = self.reserved[reservation]
+            event, queries, *_ = self.reserved[reservation]
             breach = breach_of(event, queries, event_from_dict(entry["happened"]), given[reservation])
             if breach is not None or stored[reservation] > queries:
                 raise LedgerTamperedError(f"The answers of entry {reservation} are not those that it was charged for.")
@@ -174,7 +204,7 @@ class _Book:
         queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
         if any(part.event.unit != self.unit for part in event.flatten()):
             raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
-        self.reserved[entry.number] = _Reserved(event, queries, cost)
+        self.reserved[entry.number] = _Reserved(event, queries, cost, vector_of(event))
         if cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost

@@ -1,0 +1,163 @@
+"""Noisy sums in the ledger: stored as a vector of any integers, of the length that was charged for."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from test_ledger_tampering import edit, rechained
+from tutelage import Ledger
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Composed,
+    Event,
+    NoisyArgmaxGaussian,
+    NoisySumGaussian,
+    Repeated,
+    event_from_dict,
+)
+from tutelage.exceptions import (
+    BudgetExceededError,
+    LedgerError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.privacy import ONE_TEACHER
+
+SUM = NoisySumGaussian(40.0, 12, 5, ONE_TEACHER)
+QUERY, OTHER = b"q" * 32, b"r" * 32
+NUMBERS = (-1, 0, -(2**50), 2**50, -1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with a noisy sum, and with labels after it."""
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger.settle(ledger.reserve(SUM, 1), {QUERY: NUMBERS}, SUM)
+    label = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+    ledger.settle(ledger.reserve(label, 1), {OTHER: (3,)}, label)
+    return tmp_path / "a.ledger"
+
+
+def test_all_numbers_come_back_from_the_file(path):
+    ledger = Ledger.open(path)
+    assert ledger.recall([QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
+    assert ledger.verify().answers == 2
+    assert ledger.history().charges[0].happened == SUM
+    limit = RenyiFilter.suited_to(2.0, 1e-5)
+    assert ledger.share_of(SUM) == limit.share(limit.cost(SUM)) > 0
+
+
+@pytest.mark.parametrize("numbers", [(), NUMBERS[:-1], (*NUMBERS, 3), (-1,) * 4])
+def test_a_vector_of_another_length_is_refused_and_not_stored(numbers, path):
+    ledger = Ledger.open(path)
+    reservation = ledger.reserve(SUM, 1)
+    before = ledger.state()
+    with pytest.raises(LedgerError, match="The mechanism gives a noisy sum of another length than it had announced"):
+        ledger.settle(reservation, {b"s" * 32: numbers}, SUM)
+    assert ledger.state() == before
+    assert ledger.recall([b"s" * 32]) == {}
+    ledger.settle(reservation, {b"s" * 32: (-1,) * 5}, SUM)
+    assert ledger.recall([b"s" * 32]) == {b"s" * 32: (-1,) * 5}
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("happened", "answers", "message"),
+    [
+        (Repeated(SUM, 0), {QUERY: NUMBERS}, "fewer answers without a check"),
+        (Repeated(SUM, 2), {QUERY: NUMBERS}, "ran more than it had announced"),
+        (SUM, {b"s" * 32: NUMBERS, b"t" * 32: NUMBERS}, "gives more labels than it reports answers"),
+        (NoisySumGaussian(40.0, 13, 5, ONE_TEACHER), {QUERY: NUMBERS}, "ran more than it had announced"),
+    ],
+)
+def test_a_sum_is_charged_as_it_was_reserved(happened, answers, message, path):
+    ledger = Ledger.open(path)
+    reservation = ledger.reserve(SUM, 1)
+    with pytest.raises(LedgerError, match=message):
+        ledger.settle(reservation, answers, happened)
+
+
+def test_sums_of_several_kinds_are_one_vector(path):
+    ledger = Ledger.open(path)
+    both = Composed((SUM, Repeated(NoisySumGaussian(40.0, 2, 2, ONE_TEACHER, nonnegative=True), 2)))
+    ledger.settle(ledger.reserve(both, 1), {b"s" * 32: tuple(range(-1, 8))}, both)
+    assert Ledger.open(path).recall([b"s" * 32]) == {b"s" * 32: tuple(range(-1, 8))}
+    ledger.verify()
+    with pytest.raises(LedgerError, match="another length"):
+        ledger.settle(ledger.reserve(both, 1), {b"t" * 32: (1,) * 8}, both)
+
+
+def test_sums_and_labels_in_one_batch_are_refused_before_they_are_charged(path):
+    ledger = Ledger.open(path)
+    before = ledger.state()
+    mixed = Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)))
+    for call in (lambda: ledger.reserve(mixed, 1), lambda: ledger.reserve_new(mixed, [b"s" * 32])):
+        with pytest.raises(UnsupportedEventError, match="must consist of noisy sums only, or of none"):
+            call()
+    assert ledger.state() == before
+
+
+def test_a_vector_cut_short_in_the_file_is_found(path):
+    edit(path, "UPDATE answers SET labels = '[-1,0]' WHERE reservation = 1")
+    with pytest.raises(LedgerTamperedError, match="remembered answers of entry 1 were changed"):
+        Ledger.open(path).verify()
+
+
+def test_a_rewritten_dimension_is_found_by_the_length(path):
+    kept = path.with_name("kept.ledger")
+    shutil.copy(path, kept)
+    rechained(path, {})
+    Ledger.open(path).verify()
+    wider = NoisySumGaussian(40.0, 12, 6, ONE_TEACHER).as_dict()
+    rechained(kept, {1: {"event": wider}, 2: {"happened": wider}})
+    with pytest.raises(LedgerTamperedError, match="answers of entry 1 are not those that it was charged for"):
+        Ledger.open(kept).verify()
+
+
+def test_a_rewritten_norm_is_found_by_the_charge(path):
+    longer = NoisySumGaussian(40.0, 13, 5, ONE_TEACHER).as_dict()
+    rechained(path, {1: {"event": longer}, 2: {"happened": longer}})
+    with pytest.raises(LedgerTamperedError, match="Entry 1 charges less than its queries cost"):
+        Ledger.open(path).verify()
+
+
+def test_a_batch_of_both_in_a_rewritten_chain_is_found(path):
+    mixed = Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))).as_dict()
+    rechained(path, {1: {"event": mixed, "cost": 10**11}})
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
+
+
+def test_a_long_vector_has_its_room_kept(path):
+    ledger = Ledger.open(path)
+    long = NoisySumGaussian(400.0, 12, 20_000, ONE_TEACHER)
+    numbers = tuple((-1) ** k * (10**15 + k) for k in range(long.dimension))
+    reservation = ledger.reserve(long, 1)
+    assert reservation.room is not None
+    assert reservation.room._file.seek(0, 2) > 20 * long.dimension
+    ledger.settle(reservation, {b"s" * 32: numbers}, long)
+    assert Ledger.open(path).recall([b"s" * 32])[b"s" * 32] == numbers
+    with pytest.raises(LedgerStorageError, match="has no room"):
+        ledger.reserve(NoisySumGaussian(400.0, 12, 2**45, ONE_TEACHER), 1)
+
+
+@pytest.mark.parametrize("event", [SUM, CappedArgmaxGaussian(40.0, 20, 10, ONE_TEACHER)])
+def test_what_is_charged_holds_for_a_replaced_ballot(event: Event, path):
+    ledger = Ledger.open(path)
+    limit = RenyiFilter.suited_to(2.0, 1e-5)
+    spent = ledger.state().spent
+    ledger.reserve(event, 1)
+    assert ledger.state().spent == pytest.approx(spent + limit.share(limit.cost(event)), rel=1e-12)
+    assert Ledger.open(path).history().charges[-1].event == event == event_from_dict(event.as_dict())
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(event, 10**4)
+
+
+def test_one_campaign_is_one_query_of_its_cap():
+    limit = RenyiFilter.suited_to(2.0, 1e-5)
+    dense = limit.cost(NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))
+    campaign = limit.cost(CappedArgmaxGaussian(40.0, 20, 10, ONE_TEACHER))
+    assert 20 * dense * (1 - 1e-9) <= campaign <= 20 * dense * (1 + 1e-2)
