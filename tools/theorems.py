@@ -38,6 +38,14 @@ THEOREMS = {
         ("The same for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
         ("The same for a threshold check", "accounting.argmax_bound:gaussian_check"),
     ],
+    "ballots.md": [
+        ("Distance of two bounded ballots; cost of a noisy sum", "events:NoisySumGaussian"),
+        ("One count of an argmax changes", "accounting.argmax_bound:gaussian_single_change"),
+        ("A cap on all votes of a teacher; Feldman and Zrnic 2021", "events:CappedArgmaxGaussian"),
+        ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
+        ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
+        ("A ballot that is only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
+    ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
         ("PATE 2017 Theorem 3", "accounting.pate2017:log_moments"),

@@ -78,8 +78,8 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
 def epsilon_if_added_or_removed(event: Event, delta: float) -> PublicEpsilon:
     """Return the smallest proved ε of `event` at `delta` if one ballot is added or removed, and none is replaced.
 
-    It does not depend on any vote, and is no larger than `epsilon`, which covers a replaced ballot too. The relation is
-    named in `method`; that of the unit is the one of the event.
+    It does not depend on any vote. It does not hold for a replaced ballot, whatever the relation of the unit says: the
+    relation that it holds for is named in `method`.
 
     Raises
     ------
