@@ -260,9 +260,41 @@ def test_the_epsilon_of_a_campaign_covers_all_its_transcripts(delta, sigma):
     for first, second in itertools.product(worlds, repeat=2):
         for here, there in itertools.product(campaigns(1), repeat=2):
             p, q = (np.concatenate([first[way[0]][a] * second[way[1][a]] for a in (0, 1)]) for way in (here, there))
-            assert hockey_stick(p, q, replaced) <= delta
+            assert hockey_stick(p, q, min(replaced, shifted_gaussian_composition([(sigma, 2)], delta))) <= delta
             if never in (here, there):
-                assert hockey_stick(p, q, added) <= delta
+                assert hockey_stick(p, q, min(added, shifted_gaussian_composition([(sigma, 1)], delta))) <= delta
+
+
+@given(data=st.data(), sigma=st.floats(1.0, 4.0), order=st.floats(1.1, 8), cap=st.integers(1, 2))
+def test_no_campaign_on_three_classes_costs_more_than_its_cap(data, sigma, order, cap):
+    masses, votes = discrete_gaussian_masses(sigma, 45), st.sampled_from([None, 0, 1, 2])
+
+    def laws() -> dict[int | None, np.ndarray]:
+        others = np.array(data.draw(st.lists(st.integers(0, 4), min_size=3, max_size=3)))
+        counts = {None: others, **{vote: others + np.eye(3, dtype=int)[vote] for vote in range(3)}}
+        return {vote: label_probabilities(count, masses) for vote, count in counts.items()}
+
+    def ballot() -> Ballot:
+        first = data.draw(votes)
+        spent = cap - (first is not None) < 1
+        return first, {answer: None if spent else data.draw(votes) for answer in range(3)}
+
+    first, second, here, there = laws(), [laws() for _ in range(3)], ballot(), ballot()
+    p, q = (
+        np.concatenate([first[way[0]][answer] * second[answer][way[1][answer]] for answer in range(3)])
+        for way in (here, there)
+    )
+    event = CappedArgmaxGaussian(sigma, cap, 3, ONE_TEACHER)
+    bound = rdp_of_three_outcomes(event, np.array([order])).values[0]
+    assert log_renyi_moment(p, q, order) / (order - 1) <= bound * (1 + 1e-9)
+
+
+@given(sigma=st.floats(1.7, 15), shift=st.integers(1, 9), delta=st.floats(1e-9, 0.4))
+def test_no_shift_of_discrete_noise_is_charged_too_little(sigma, shift, delta):
+    reach = math.ceil(11 * sigma) + 12
+    p, q = (law_of_noise_around((place,), sigma, reach) for place in (shift, 0))
+    found = shifted_gaussian_composition([(sigma, shift**2)], delta)
+    assert hockey_stick(p, q, min(found, 600.0)) <= delta
 
 
 @given(cap=st.integers(1, 500), sigma=st.floats(2.0, 90.0), order=st.floats(1.05, 30))
