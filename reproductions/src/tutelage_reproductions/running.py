@@ -34,6 +34,7 @@ NAMES = (
     "publishable",
     "repeat-attack",
     "plan-check",
+    "rivals",
     "membership",
     "mechanism-audits",
     "planted-faults",
