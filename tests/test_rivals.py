@@ -361,7 +361,7 @@ def small(monkeypatch):
     monkeypatch.setattr(rivals, "_SEEDS", 3)
     monkeypatch.setattr(rivals, "_EPSILONS", (0.5, 3.0))
     monkeypatch.setattr(rivals, "_SMALL_EPSILONS", (0.7,))
-    monkeypatch.setattr(rivals, "installed", lambda delta: [])
+    monkeypatch.setattr(rivals, "installed", lambda data, epsilon, delta: [])
     few = rivals._documented
     monkeypatch.setattr(
         rivals, "_documented", lambda name, epsilon: few(name, epsilon)._replace(n_teachers=20, n_queries=50)
@@ -391,19 +391,38 @@ def test_the_new_recipe_has_rows_once_it_has_an_answer(small, monkeypatch):
     assert rows["Adult, ε = 1: recommended, %"] == 90.5
 
 
-def test_libraries_that_are_missing_are_named(monkeypatch):
+def test_libraries_that_are_missing_are_named(data, monkeypatch):
     monkeypatch.setattr(rivals_libraries, "find_spec", lambda name: None)
-    assert rivals_libraries.installed(1e-5) == []
+    assert rivals_libraries.installed(data, 1.0, 1e-5) == []
     assert [note.split()[0] for note in rivals_libraries.missing()] == ["Opacus", "diffprivlib"]
     monkeypatch.setattr(rivals_libraries, "find_spec", lambda name: name == "opacus")
-    assert [method.name.split(",")[0] for method in rivals_libraries.installed(1e-5)] == ["Opacus"]
     assert [note.split()[0] for note in rivals_libraries.missing()] == ["diffprivlib"]
 
 
+def test_settings_of_a_library_are_chosen_on_held_out_private_rows(data, monkeypatch):
+    seen = []
+
+    def fit(task, strength, seed):
+        seen.append((len(task.private), strength, task.epsilon, task.delta))
+        assert np.linalg.norm(task.private, axis=1).max() < 1 + 1e-5
+        return lambda X: np.full(len(X), np.bincount(task.classes).argmax()) if strength == 2 else np.full(len(X), -1)
+
+    settings = [rivals_libraries._Setting(1000, strength) for strength in (1, 2, 3)]
+    monkeypatch.setattr(rivals_libraries, "_RIVALS", [rivals_libraries._Rival("numpy", "made up", fit, settings)])
+    (method,) = rivals_libraries.installed(data, 0.5, 1e-5)
+    n = len(data.private)
+    assert seen == [(n - n // 5, strength, 0.5, 1e-5) for strength in (1, 2, 3)]
+    assert method.name == "made up"
+    right = method.run(data, 0.5, 0)
+    assert seen[-1] == (n, 2, 0.5, 1e-5)
+    assert right == data.right(np.full(len(data.scored), np.bincount(data.y_private).argmax()))
+
+
+@pytest.mark.filterwarnings("ignore")  # those libraries' own
 @pytest.mark.parametrize("library", ["opacus", "diffprivlib"])
 def test_libraries_learn(data, library):
     pytest.importorskip(library)
-    for method in rivals_libraries.installed(1e-5):
+    for method in rivals_libraries.installed(data, 100.0, 1e-5):
         if library in method.name.lower():
             right = method.run(data, 100.0, 0)
             assert right is not None

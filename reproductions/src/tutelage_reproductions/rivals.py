@@ -155,7 +155,7 @@ def _methods(data: RivalData, epsilon: float, *, quick: bool) -> Iterator[Method
     for rival in RIVALS:
         setting = chosen(rival.settings[:: _QUICK_SETTINGS if quick else 1], problem, mu)
         yield Method(rival.name, partial(_right, setting))
-    yield from () if quick else installed(_DELTA)
+    yield from () if quick else installed(data, epsilon, _DELTA)
 
 
 def _right(setting: Setting, data: RivalData, epsilon: float, seed: int) -> float:

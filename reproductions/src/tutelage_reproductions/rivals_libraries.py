@@ -1,9 +1,11 @@
-"""Rivals in other libraries, where they are installed: Opacus, and diffprivlib, which needs an older scikit-learn."""
+"""Rivals in other libraries, where they are installed: Opacus; and diffprivlib, which works with scikit-learn 1.6."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -12,25 +14,65 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage_reproductions.rivals_data import RivalData
 from tutelage_reproductions.rivals_methods import Clipped, Method
 
+_HELD_OUT = 0.2  # of the private rows, to choose settings
 _CLIP = 0.95  # quantile of the public lengths
-_EPOCHS, _BATCH, _RATE = 10, 1024, 8.0
+_AXES = (20, 1000)  # public principal axes at most
+_EPOCHS, _BATCH = 10, 1024
 _TREES = 25
 
 
-def installed(delta: float) -> list[Method]:
-    """Return the rivals whose library can be imported.
+class _Setting(NamedTuple):
+    axes: int
+    strength: float  # rate, or one over the penalty
+
+
+class _Task(NamedTuple):
+    """Rows clipped to length 1, with a constant for the bias, and what they may cost."""
+
+    private: Matrix
+    classes: IntArray
+    public: Matrix
+    n_classes: int
+    epsilon: float
+    delta: float
+
+
+_Fit = Callable[[_Task, float, int], Callable[[Matrix], IntArray]]  # with a strength and a seed, to predictions
+
+
+class _Rival(NamedTuple):
+    library: str
+    name: str
+    fit: _Fit
+    settings: Sequence[_Setting]
+
+
+def installed(data: RivalData, epsilon: float, delta: float) -> list[Method]:
+    """Return the rivals whose library can be imported, with the settings that do best on held-out private rows.
 
     Parameters
     ----------
-    delta : float
-        For those that need one.
+    data : RivalData
+        Whose private rows choose.
+    epsilon, delta : float
+        Of the release.
     """
-    rivals = [
-        ("opacus", "Opacus, DP-SGD, neighbors by adding or removing", _opacus),
-        ("diffprivlib", "diffprivlib, logistic regression, δ = 0", _logistic),
-        ("diffprivlib", "diffprivlib, random forest, δ = 0", _forest),
-    ]
-    return [Method(name, partial(_right, predict, delta)) for library, name, predict in rivals if find_spec(library)]
+    order = np.random.default_rng(0).permutation(len(data.private))
+    held_out, used = np.split(order, [round(len(order) * _HELD_OUT)])
+    part = replace(
+        data,
+        private=data.private[used],
+        y_private=data.y_private[used],
+        scored=data.private[held_out],
+        y_scored=data.y_private[held_out],
+    )
+    methods = []
+    for rival in _RIVALS:
+        if find_spec(rival.library):
+            runs = [partial(_right, rival.fit, setting, delta) for setting in rival.settings]
+            best = max(runs, key=lambda run: run(part, epsilon, 0)) if len(runs) > 1 else runs[0]
+            methods.append(Method(rival.name, best))
+    return methods
 
 
 def missing() -> list[str]:
@@ -42,27 +84,15 @@ def missing() -> list[str]:
     ]
 
 
-class _Task(NamedTuple):
-    """Rows clipped to length 1, with a constant for the bias."""
-
-    private: Matrix
-    classes: IntArray
-    public: Matrix
-    scored: Matrix
-    n_classes: int
-
-
-_Predict = Callable[[_Task, float, float, int], IntArray]  # task, ε, δ and seed to classes of the scored rows
-
-
-def _right(predict: _Predict, delta: float, data: RivalData, epsilon: float, seed: int) -> float:
-    rows = Clipped.of(data.public, data.public.shape[1], _CLIP, 0.3)
+def _right(fit: _Fit, setting: _Setting, delta: float, data: RivalData, epsilon: float, seed: int) -> float:
+    rows = Clipped.of(data.public, min(setting.axes, data.public.shape[1]), _CLIP, 0.3)
     private, public, scored = (rows.transform(X) / rows.longest for X in (data.private, data.public, data.scored))
-    return data.right(predict(_Task(private, data.y_private, public, scored, data.n_classes), epsilon, delta, seed))
+    task = _Task(private, data.y_private, public, data.n_classes, epsilon, delta)
+    return data.right(fit(task, setting.strength, seed)(scored))
 
 
-def _opacus(task: _Task, epsilon: float, delta: float, seed: int) -> IntArray:
-    """Return what a logistic regression predicts that Opacus trained on random batches."""
+def _opacus(task: _Task, rate: float, seed: int) -> Callable[[Matrix], IntArray]:
+    """Fit a logistic regression on random batches."""
     import torch
 
     torch.manual_seed(seed)
@@ -74,10 +104,10 @@ def _opacus(task: _Task, epsilon: float, delta: float, seed: int) -> IntArray:
         .PrivacyEngine()
         .make_private_with_epsilon(
             module=model,
-            optimizer=torch.optim.SGD(model.parameters(), _RATE),
+            optimizer=torch.optim.SGD(model.parameters(), rate),
             data_loader=loader,
-            target_epsilon=epsilon,
-            target_delta=delta,
+            target_epsilon=task.epsilon,
+            target_delta=task.delta,
             epochs=_EPOCHS,
             max_grad_norm=1.0,
         )
@@ -87,19 +117,39 @@ def _opacus(task: _Task, epsilon: float, delta: float, seed: int) -> IntArray:
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(some), told).backward()
             optimizer.step()
-    with torch.no_grad():
-        return model(torch.as_tensor(task.scored, dtype=torch.float32)).argmax(dim=1).numpy()
+    weights = next(model.parameters()).detach().numpy()
+    return lambda X: (X @ weights.T).argmax(axis=1)
 
 
-def _logistic(task: _Task, epsilon: float, delta: float, seed: int) -> IntArray:  # noqa: ARG001  pure
-    models = import_module("diffprivlib.models")
-    model = models.LogisticRegression(epsilon=epsilon, data_norm=1.0, C=100.0, random_state=seed)
-    return model.fit(task.private, task.classes).predict(task.scored)
-
-
-def _forest(task: _Task, epsilon: float, delta: float, seed: int) -> IntArray:  # noqa: ARG001  pure
-    bounds = (task.public.min(axis=0), task.public.max(axis=0) + 1e-6)
-    model = import_module("diffprivlib.models").RandomForestClassifier(
-        _TREES, epsilon=epsilon, bounds=bounds, classes=np.arange(task.n_classes), random_state=seed
+def _logistic(task: _Task, strength: float, seed: int) -> Callable[[Matrix], IntArray]:
+    model = import_module("diffprivlib.models").LogisticRegression(
+        epsilon=task.epsilon, data_norm=1.0001, C=strength, random_state=seed
     )
-    return model.fit(np.clip(task.private, *bounds), task.classes).predict(np.clip(task.scored, *bounds))
+    return model.fit(task.private, task.classes).predict
+
+
+def _forest(task: _Task, _: float, seed: int) -> Callable[[Matrix], IntArray]:
+    low, high = task.public.min(axis=0), task.public.max(axis=0) + 1e-6
+    classes = np.arange(task.n_classes)
+    model = import_module("diffprivlib.models").RandomForestClassifier(
+        _TREES, epsilon=task.epsilon, bounds=(low, high), classes=classes, random_state=seed
+    )
+    fitted = model.fit(np.clip(task.private, low, high), task.classes)
+    return lambda X: fitted.predict(np.clip(X, low, high))
+
+
+_RIVALS = (
+    _Rival(
+        "opacus",
+        "Opacus, DP-SGD, neighbors by adding or removing",
+        _opacus,
+        [_Setting(axes, rate) for axes, rate in product(_AXES, (2.0, 8.0))],
+    ),
+    _Rival(
+        "diffprivlib",
+        "diffprivlib, logistic regression, δ = 0",
+        _logistic,
+        [_Setting(axes, strength) for axes, strength in product(_AXES, (0.01, 0.1, 1.0))],
+    ),
+    _Rival("diffprivlib", "diffprivlib, random forest, δ = 0", _forest, [_Setting(20, 1.0)]),
+)
