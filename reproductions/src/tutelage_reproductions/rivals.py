@@ -120,7 +120,8 @@ def _notes(seeds: int) -> tuple[str, ...]:
         "All methods see the same features, learned from the public rows: steps and categories of tables, axes of the "
         "words and letters of texts, gradients of images.",
         "Settings of the rivals (public principal axes, clipping, penalty, steps, rate) were chosen on a fifth of the "
-        "private rows, which no ε counts. This favors the rivals.",
+        "private rows, which no ε counts. This favors the rivals. Opacus counts neighbors by adding or removing a row, "
+        "a weaker promise; diffprivlib has δ = 0, a stronger one.",
         "Votes, as documented: closed-form teachers over these features, GNMax, its noise calibrated to ε, and the "
         "student of the pages on teachers and students. Their settings were not chosen on these rows.",
         f"Without privacy: the better of a logistic regression and a support vector machine, the latter of at most "

@@ -2,7 +2,7 @@
 
 All three release linear scores with Gaussian noise; μ is that of Gaussian differential privacy: releases whose noise
 has the standard deviation sensitivity/μ. Neighbors differ in one replaced row, so the number of rows is public. Noise
-is floating-point noise of a seeded generator: these are measurements, not releases.
+is simulated and sums are floating-point numbers: these are measurements, not releases.
 """
 
 import math
