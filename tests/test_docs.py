@@ -46,6 +46,20 @@ def test_the_documented_configuration_is_accepted(tmp_path):
     assert config.private.entity == "patient_id"
 
 
+def test_ballots_of_vectors_are_used_as_documented(tmp_path):
+    (example,) = blocks("docs/ballots.md", "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example, {})  # noqa: S102  our own documentation
+    epsilon, _, accuracy = printed.getvalue().strip().rpartition(" ")
+    assert 0.499 < float(epsilon.split()[2]) <= 0.5
+    assert 0.845 < float(accuracy) < 0.865
+    (section,) = blocks("docs/ballots.md", "toml")
+    written = f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
+    (tmp_path / "config.toml").write_text(written)
+    assert load_config(tmp_path / "config.toml").votes is None
+
+
 def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [str(i) for i in range(300)]})
     write_rows(tmp_path / "public.csv", 120, 2)

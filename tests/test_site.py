@@ -41,6 +41,7 @@ def tool(name: str) -> ModuleType:
 RUN_BY = {
     "README.md": ("test_docs.py", {"python": 1, "sh": 1}),  # its sh, pip install, in test_packaging.py
     "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
+    "docs/ballots.md": ("test_docs.py", {"python": 1, "toml": 1}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
     "docs/federation.md": ("test_cli_federate.py", {"toml": 2, "sh": 3, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),

@@ -2,7 +2,7 @@
 
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
@@ -24,25 +24,27 @@ from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
-from tutelage.events import Repeated
+from tutelage.events import Event, Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
+from tutelage.labeling.sums import SumCampaign, least_noise
 from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import GNMax, Mechanism, Release
+from tutelage.mechanisms import GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
-from tutelage.students import default_student, fit_student, selector_named, student_named
+from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
 from tutelage.students.selection import FirstRows, Medoids, PublicKnowledge, QuerySelector
-from tutelage.teachers import TeacherRecipe, discard_checkpoints, ensemble_of
+from tutelage.teachers import TeacherRecipe, VectorBallots, discard_checkpoints, ensemble_of
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
+DEFAULT_EPSILON = 1.0  # of a sum of ballots, where neither noise nor budget is named
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -64,6 +66,13 @@ class _People(NamedTuple):
     def former_digest(self) -> bytes:
         """Return what ledgers were tied to before: the columns and labels that were used."""
         return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
+
+
+class _Labeled(NamedTuple):
+    """Labels of public rows, and the student that comes with them, if one does; public."""
+
+    labels: IntArray  # class index of each public row, −1 where there is none
+    student: Any
 
 
 class _Questions(NamedTuple):
@@ -93,8 +102,8 @@ class Resolved:
         What teachers and student see the rows through; None where they see them as they are.
     selector : QuerySelector
         The rule by which queries are chosen.
-    mechanism : Mechanism or None
-        How votes are released; None where that follows from the number of shards.
+    mechanism : Mechanism, NoisySum or None
+        How votes or ballots are released; None where that follows from the number of shards, or from the budget.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -104,16 +113,17 @@ class Resolved:
     teacher_map: Any | None
     student_map: Any | None
     selector: QuerySelector
-    mechanism: Mechanism | None
+    mechanism: Mechanism | NoisySum | None
     noise: NoiseSource
 
     def mechanism_for(self, n_shards: int) -> Mechanism:
         """Return how votes of so many shards are released."""
-        return self.mechanism or GNMax(_SIGMA_PER_TEACHER * n_shards)
+        return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
 
     def goes_by_predictions(self) -> bool:
         """Return whether later rounds go by probabilities of the student."""
-        return self.selector.needs_student or (self.mechanism is not None and self.mechanism.takes_predictions)
+        takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
+        return self.selector.needs_student or takes_predictions
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -214,6 +224,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         The ledger that was charged, with its whole history. It is left out when the estimator is pickled or copied.
     votes_ : VoteHistogram
         The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
+    ballots_ : tuple of BallotSum
+        With `VectorBallots` in place of `votes_`: the private sums of the ballots, one per round.
+    mechanism_ : Mechanism or NoisySum
+        How votes or ballots were released; may be published.
+    n_teachers_ : int
+        How many teachers voted; with `VectorBallots` how many people cast a ballot, where that is private as the noisy
+        count that was released; may be published.
     n_features_in_ : int
         Number of features.
 
@@ -242,7 +259,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "teacher": "no_validation",
         "n_teachers": [Interval(Integral, 1, None, closed="left")],
-        "mechanism": [Mechanism, None],
+        "mechanism": [Mechanism, NoisySum, None],
         "student": "no_validation",
         "features": "no_validation",
         "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
@@ -269,7 +286,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         teacher: Any = None,
         *,
         n_teachers: int = 250,
-        mechanism: Mechanism | None = None,
+        mechanism: Mechanism | NoisySum | None = None,
         student: Any = None,
         features: Any = None,
         student_features: Any = None,
@@ -328,7 +345,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             if feature_map is not None:
                 require_public_map(feature_map, "PATEClassifier", name)
         teacher, student = self._teacher(), self._student()
-        if not isinstance(teacher, TeacherRecipe) or isinstance(teacher, type):
+        if not isinstance(teacher, TeacherRecipe | VectorBallots) or isinstance(teacher, type):
             require_classifier(teacher, "teacher", "PATEClassifier")
         require_classifier(student, "student", "PATEClassifier")
         run = Resolved(
@@ -347,6 +364,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return RandomForestClassifier() if self.teacher is None else self.teacher
 
     def _student(self) -> Any:
+        if self.student is None and isinstance(self.teacher, VectorBallots):
+            return NoisySumClassifier()
         if self.student is None:
             return default_student(public_features=self._student_map() is not None)
         return student_named(self.student) if isinstance(self.student, str) else self.student
@@ -422,26 +441,27 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
-        shards = self._shards(len(keep), entities, owners, partition_seed)
+        shards = self._shards(run, len(keep), entities, owners, partition_seed)
         people = _People(rows[keep], labels[keep], entities, owners, whole[keep])
-        questions = self._questions(run, public, seen, _integer(student_seed))
-        answers = self._release_labels(
-            run,
-            questions,
-            shards,
-            people,
-            lambda: self._ballots(
-                run.teacher,
-                _mapped_private(run.teacher_map, rows[keep], shards, asked.shape[-1]),
-                targets[keep],
+        private = _mapped_private(run.teacher_map, rows[keep], shards, asked.shape[-1])
+        seed = _integer(teacher_seed)
+        if isinstance(run.teacher, VectorBallots):
+            made = self._release_sum(run, asked, private, targets[keep], shards, people, seed)
+        else:
+            questions = self._questions(run, public, seen, _integer(student_seed))
+            voted = asked[questions.voted]
+            answers = self._release_labels(
+                run,
+                questions,
                 shards,
-                asked[questions.voted],
-                _integer(teacher_seed),
-            ),
-        )
-        self.student_ = fit_student(
-            run.student, seen, answers.labels(len(seen)), self.classes_, seed=_integer(student_seed)
-        )
+                people,
+                lambda: self._ballots(run.teacher, private, targets[keep], shards, voted, seed),
+            )
+            made = _Labeled(answers.labels(len(seen)), None)
+        if isinstance(run.student, NoisySumClassifier):
+            self.student_ = made.student
+        else:
+            self.student_ = fit_student(run.student, seen, made.labels, self.classes_, seed=_integer(student_seed))
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -475,7 +495,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("votes_", "open_ledger_")}
+        return {name: value for name, value in state.items() if name not in ("votes_", "ballots_", "open_ledger_")}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -489,7 +509,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_together(self, run: Resolved) -> None:
         """Refuse parameters that do not go together."""
-        if self.ledger is None and (self.epsilon is not None or self.data_changed):
+        if isinstance(run.teacher, VectorBallots):
+            self._check_sum(run)
+        elif isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier):
+            raise InvalidParameterError(
+                "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
+                "`teacher=VectorBallots()`, or leave them out."
+            )
+        elif self.ledger is None and (self.epsilon is not None or self.data_changed):
             raise InvalidParameterError(
                 "`epsilon` and `data_changed` of PATEClassifier are about a ledger; name its file in `ledger`."
             )
@@ -498,7 +525,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        if run.mechanism is not None and run.mechanism.votes_per_query != 1:
+        if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
             raise InvalidParameterError(
                 "`mechanism` of PATEClassifier must answer one class per query. Got "
                 f"{type(run.mechanism).__name__}; use a LabelingSession."
@@ -518,6 +545,27 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(run.student).__name__}."
             )
 
+    def _check_sum(self, run: Resolved) -> None:
+        """Refuse parameters that mean nothing where every person casts a ballot of vectors."""
+        if isinstance(run.mechanism, Mechanism):
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must be a NoisySum for VectorBallots. Got a "
+                f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
+            )
+        if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
+            raise InvalidParameterError("`epsilon` and `mechanism` both say how much noise there is. Pass one of them.")
+        if self.ledger is None and self.data_changed:
+            raise InvalidParameterError(
+                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
+            )
+        unused = {"n_queries": None, "selection": None, "rounds": 1}
+        given = [name for name, default in unused.items() if getattr(self, name) != default]
+        if given:
+            raise InvalidParameterError(
+                f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
+                "once, at no further cost; leave it out."
+            )
+
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
         for name, column in columns.items():
             if column is not None and np.shape(column) != (n_rows,):
@@ -534,6 +582,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
+        if isinstance(run.teacher, VectorBallots):  # nothing is trained, and its student has no settings
+            return
         trials = (
             ("teacher", lambda: _try_teacher(run.teacher, asked, len(self.classes_))),
             ("student", lambda: try_student(run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)),
@@ -594,8 +644,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidDataError("y holds a value that is not among the declared `classes`.")
         return encoded
 
-    def _shards(self, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
+    def _shards(self, run: Resolved, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
         name = self.unit or "entity"
+        if isinstance(run.teacher, VectorBallots):
+            if silos is not None:
+                raise InvalidParameterError(
+                    "`silos` make one teacher of each owner, and with VectorBallots every person is one. Pass "
+                    "`entity_ids` alone."
+                )
+            return Shards.of_single_people(n_rows, entity_ids, name=name)
         if silos is not None:
             return Shards.of_silos(silos, entity_ids, name=name)
         key = np.random.default_rng(seed).bytes(32)
@@ -635,7 +692,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             self._bind(ledger, people)
         before = ledger.state()
         voted = questions.public[questions.voted]
-        repeated = self._count_fit(mechanism, people, n_queries, shards.unit.name, simulated=noise.simulated)
+        one_of_teacher = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
+        repeated = self._count_fit(one_of_teacher, people, n_queries, shards.unit.name, simulated=noise.simulated)
         session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
         asked = ask_in_rounds(
             session,
@@ -648,33 +706,81 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             seed=questions.seed,
         )
         self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
+        self.mechanism_, self.remembered_ = mechanism, session.n_remembered
+        self.votes_, self.n_teachers_ = votes if self.rounds == 1 else votes.select(asked.queries), votes.n_teachers
+        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
+        self._account(ledger, before, session.reservations, Repeated(one, n_queries), repeated)
+        return asked
+
+    def _account(
+        self, ledger: Ledger, before: LedgerState, reservations: Collection[int], most: Event, repeated: Spent | None
+    ) -> None:
+        """Set what this fit cost, and say what it spent together with others."""
         self.open_ledger_, self.ledger_ = ledger, ledger.state()
-        self.remembered_ = session.n_remembered
-        self.votes_ = votes if self.rounds == 1 else votes.select(asked.queries)
-        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them. How many
-        # were asked may have followed from answers too, so the ε is that of as many as could have been.
-        alone = before.spent == 0 and ledger.history().charged_only(session.reservations)
-        most = data_independent.epsilon(Repeated(one, n_queries), self.delta)
-        self.epsilon_ = most if alone and most.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        alone = before.spent == 0 and ledger.history().charged_only(reservations)
+        by_itself = data_independent.epsilon(most, self.delta)
+        self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
             said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.release_)
-            warnings.warn(said, BudgetContinuedWarning, stacklevel=3)
+            warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
         if repeated is not None:
-            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=3)
-        return asked
+            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)
+
+    def _release_sum(
+        self, run: Resolved, asked: Matrix, private: Matrix, y: IntArray, shards: Shards, people: _People, seed: int
+    ) -> _Labeled:
+        """Set what was released and what it cost; return labels of all public rows, and the student in closed form."""
+        campaign = SumCampaign(run.teacher, shards, self.classes_, run.noise, self.question)
+        mechanism = run.mechanism
+        if not isinstance(mechanism, NoisySum):
+            mechanism = NoisySum(least_noise(self._holding(campaign)))
+        most = campaign.most(mechanism)
+        default = DEFAULT_EPSILON if _is_new(self.ledger) and run.mechanism is None else None
+        epsilon = None if self.ledger is None else self.epsilon or default
+        terms = LedgerTerms(
+            where=self.ledger, event=most, queries=1, epsilon=epsilon, delta=self.delta, unit=shards.unit
+        )
+        ledger = terms.existing_or_trial()
+        self._bind(ledger, people)
+        if ledger.path is None:  # its file is made now that the sum is known to fit
+            ledger.require(most, 1)
+            ledger = terms.open_or_make()
+            self._bind(ledger, people)
+        before = ledger.state()
+        of_teacher = campaign.most(mechanism, ONE_TEACHER)
+        repeated = self._count_fit(of_teacher, people, 1, shards.unit.name, simulated=run.noise.simulated)
+        released = campaign.release(ledger, mechanism, asked, private, y, seed=seed)
+        labels = np.searchsorted(self.classes_, released.student.predict(asked))
+        self.queries_, self.rounds_ = np.arange(len(asked)), (len(asked),)
+        self.release_ = Release(labels, released.event, released.cost)
+        self.mechanism_, self.remembered_ = mechanism, 0 if released.cost else len(asked)
+        self.ballots_, self.n_teachers_ = released.ballots, released.n_people
+        self._account(ledger, before, released.reservations, most, repeated)
+        return _Labeled(labels, released.student)
+
+    def _holding(self, campaign: SumCampaign) -> Callable[[float], bool]:
+        """Return whether the budget would hold a sum with so much noise, and nothing besides."""
+        target = self.epsilon or DEFAULT_EPSILON
+        if self.ledger is None:
+            return lambda noise: data_independent.epsilon(campaign.most(NoisySum(noise)), self.delta).epsilon <= target
+        if isinstance(self.ledger, Ledger):
+            ledger = self.ledger
+        elif _is_new(self.ledger):
+            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=campaign.shards.unit)
+        else:
+            ledger = Ledger.open(self.ledger)
+        return lambda noise: ledger.holds(campaign.most(NoisySum(noise)))
 
     def _bind(self, ledger: Ledger, people: _People) -> None:
         if self.ledger is not None:
             ledger.bind(people.digest(), formerly=[people.former_digest()], changed=self.data_changed)
 
-    def _count_fit(
-        self, mechanism: Mechanism, people: _People, queries: int, unit: str, *, simulated: bool
-    ) -> Spent | None:
+    def _count_fit(self, one: Event, people: _People, queries: int, unit: str, *, simulated: bool) -> Spent | None:
         """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
         if self.ledger is not None or simulated:
             return None
         self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
-        one = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
         REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=unit)
         spent = REFITS.spent(self._mark, self.delta)
         return spent if spent.fits > 1 else None
@@ -689,6 +795,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
         checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
         return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
+
+
+def _is_new(ledger: object) -> bool:
+    """Return whether a ledger is named whose file is yet to be made."""
+    return isinstance(ledger, str | PathLike) and not Path(ledger).exists()
 
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
@@ -724,7 +835,7 @@ def _check_parameter(name: str, value: object, allowed: Any) -> None:
 
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(first, TeacherRecipe):
+    if isinstance(first, TeacherRecipe | VectorBallots):
         return getattr(first, "takes_missing_values", False) is True
     return get_tags(first).input_tags.allow_nan
 

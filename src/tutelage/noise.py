@@ -29,6 +29,7 @@ _WORD_BITS = 64
 _MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
 _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
 _AT_ONCE = 2**15  # draws, about a second; a progress bar moves after each such part of a longer batch
+_WIDE = 1e4  # simulated noise that is wider is drawn in steps of σ over this, evenly within a step
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
 
@@ -169,11 +170,13 @@ class SimulationNoise:
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SimulationNoise")
-        reach = int(np.ceil(_TAIL * sigma))
-        support = np.arange(-reach, reach + 1)
+        step = max(1, int(sigma / _WIDE))
+        reach = int(np.ceil(_TAIL * sigma / step))
+        support = np.arange(-reach, reach + 1) * step
         weights = np.exp(-((support / sigma) ** 2) / 2)
         with _DRAWING:
-            return self._generator.choice(support, size=shape, p=weights / weights.sum())
+            drawn = self._generator.choice(support, size=shape, p=weights / weights.sum())
+            return drawn if step == 1 else drawn + self._generator.integers(-(step // 2), step - step // 2, shape)
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens."""

@@ -87,6 +87,28 @@ class Shards:
         return cls(_hash_to_shards(ids, n_shards, key), n_shards, unit)
 
     @classmethod
+    def of_single_people(
+        cls, n_rows: int, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
+    ) -> "Shards":
+        """Give each entity, or each row where none are named, a shard of its own: for teachers without a model.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of private rows.
+        entity_ids : array of shape (rows,), optional
+            Whose row it is; without it the unit of privacy is one row.
+        name : str
+            What an entity is, for reports.
+        """
+        integer_at_least(n_rows, 1, "n_rows", "Shards.of_single_people")
+        if entity_ids is None:
+            return cls(np.arange(n_rows), n_rows, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
+        people, assignment = np.unique(canonical_ids(entity_ids), return_inverse=True)
+        unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+        return cls(assignment.astype(np.int64), len(people), unit)
+
+    @classmethod
     def of_silos(
         cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
     ) -> "Shards":

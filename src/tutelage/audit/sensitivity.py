@@ -232,6 +232,15 @@ def _changes(data: _Data, entities: int, random: np.random.Generator, *, far: bo
             yield REMOVED, _Data(data.rows[~own], data.labels[~own], data.ids[~own])
 
 
+def changes_of_one(
+    X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None, entities: int
+) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[Any] | None]]:
+    """Yield what was done to one entity, and rows, labels and ids after it."""
+    ids = None if entity_ids is None else as_column(entity_ids)
+    for change, data in _changes(_Data(X, y, ids), entities, np.random.default_rng(0), far=True):
+        yield change, data.rows, data.labels, data.ids
+
+
 def _beyond_all(rows: Matrix) -> Matrix:
     """Return a row far beyond all others, as far as its type reaches."""
     low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)

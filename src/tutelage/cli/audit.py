@@ -14,11 +14,12 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
+from tutelage.audit.sums import check_ballots, check_noise_of_sum
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json
-from tutelage.estimator import PATEClassifier
+from tutelage.estimator import DEFAULT_EPSILON, PATEClassifier
 from tutelage.events import Repeated
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -56,11 +57,16 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    model = build_classifier(settings, data, noise=SimulationNoise(0))  # no ledger: nothing is released
-    teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
-    found = check_mechanism(settings.mechanism, teachers, len(data.classes), draws=draws)
-    found += check_rows(private, pool)
-    found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
+    epsilon = settings.privacy.epsilon if settings.votes is None and settings.mechanism is None else None
+    # No ledger, for nothing is released.
+    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
+    if settings.votes is None:
+        found = [check_noise_of_sum(draws=draws), *check_rows(private, pool)]
+        found.append(check_ballots(model, private, pool, entities=entities))
+    else:
+        teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
+        found = check_mechanism(settings.votes, teachers, len(data.classes), draws=draws) + check_rows(private, pool)
+        found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
     if membership:
         found.append(_membership(settings, model, data, pool, progress=not as_json))
     _print(found, as_json=as_json)
@@ -91,8 +97,7 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
         train, data.X_private[rows], data.y_private[rows], shadows=_SHADOWS, targets=_TARGETS, progress=progress
     )
     delta = settings.privacy.delta
-    one = settings.mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
-    claim = data_independent.epsilon(Repeated(one, settings.public.queries or len(pool)), delta).epsilon
+    claim = _claimed(settings, data, len(pool))
     shown = result.epsilon_lower_bound(delta, _CONFIDENCE)
     low, high = result.interval
     return Checked(
@@ -102,6 +107,15 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
         f"shadow runs; they show ε ≥ {shown:.3f}, claimed is {round_up(claim, 3):.3f} for one run.",
         private=True,
     )
+
+
+def _claimed(settings: RunConfig, data: RunData, n_public: int) -> float:
+    """Return the ε that one run claims."""
+    if settings.votes is None:
+        return settings.privacy.epsilon or DEFAULT_EPSILON
+    one = settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
+    event = Repeated(one, settings.public.queries or n_public)
+    return data_independent.epsilon(event, settings.privacy.delta).epsilon
 
 
 def _print(found: list[Checked], *, as_json: bool) -> None:

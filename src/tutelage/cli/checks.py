@@ -31,8 +31,8 @@ def say(findings: tuple[Finding, ...]) -> None:
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
     """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
-    teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
     people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
+    teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
     return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
 
 
@@ -61,21 +61,23 @@ def _of(
         unit=unit,
         accuracy=[astuple(entry) for entry in scores],
         entities=people,
-        teachers=teachers,
+        teachers=None if settings.votes is None else teachers,
         classes=len(data.classes),
-        threshold=getattr(settings.mechanism, "threshold", None),
+        threshold=getattr(settings.votes, "threshold", None),
         stopping="fixed" if settings.public.rounds == 1 else "data-independent",
         tuned_on=settings.privacy.tuned_on,
-        mechanism="interactive" if settings.mechanism.takes_predictions else None,
+        mechanism="interactive" if settings.votes is not None and settings.votes.takes_predictions else None,
     )
 
 
-def _planned_epsilon(settings: RunConfig, data: RunData) -> float:
+def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
     if settings.privacy.epsilon is not None:
         return settings.privacy.epsilon
+    if settings.votes is None:
+        return None  # what is not planned is known once the sum was released
     queries = settings.public.queries or len(pool_of(settings, data))
-    event = Repeated(settings.mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
+    event = Repeated(settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
     bound = data_independent.rdp(event).to_epsilon(settings.privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
     return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.privacy.delta).epsilon

@@ -13,21 +13,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._internal.validation import probability
-from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.mechanisms import read_mechanism, read_sum
 from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
-from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
 from tutelage.tables import is_number
-from tutelage.teachers import TEACHERS
+from tutelage.teachers import TEACHERS, VectorBallots
 
 _MOST_TEACHERS = 10**7
 _MOST_JOBS = 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
+_VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
+_CLOSED_FORM = "closed-form"
+_FIRST = "first"
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 
 
@@ -52,7 +55,7 @@ class PublicSection:
     file: str | None = None
     label: str | None = None
     queries: Annotated[int | None, Whole(1)] = None
-    selection: str = "first"
+    selection: str = _FIRST
     rounds: Annotated[int, Whole(1)] = 1
     evaluate_last: Annotated[int | None, Whole(1)] = None
     overlap: Annotated[str, OneOf(["checked", "ignored"])] = "checked"
@@ -85,7 +88,7 @@ class TeachersSection:
 class StudentSection:
     """``[student]``: what learns from the released labels: a name of `STUDENTS`, or a scikit-learn classifier."""
 
-    estimator: str = _FOREST
+    estimator: str | None = None
     parameters: dict = field(default_factory=dict)
     sees: Annotated[str, OneOf(["features", "rows"])] = "features"
 
@@ -134,11 +137,26 @@ class RunConfig:
     public: PublicSection
     features: FeaturesSection | None
     teachers: TeachersSection
-    mechanism: Mechanism
+    mechanism: Mechanism | NoisySum | None
     student: StudentSection
     privacy: PrivacySection
     output: OutputSection
     published: tuple[PublishedSection, ...]
+
+    @property
+    def votes(self) -> Mechanism | None:
+        """How votes are released; None where people cast a ballot of vectors and only its sum is."""
+        return self.mechanism if isinstance(self.mechanism, Mechanism) else None
+
+    @property
+    def features_section(self) -> FeaturesSection | None:
+        """What ``[features]`` says; for ballots of vectors, by default steps and 0/1 columns."""
+        return self.features or (FeaturesSection(map="steps") if self.votes is None else None)
+
+    @property
+    def student_name(self) -> str:
+        """The student, as reports name it."""
+        return self.student.estimator or (_FOREST if self.votes else _CLOSED_FORM)
 
     @property
     def folder(self) -> Path:
@@ -169,14 +187,16 @@ def load_config(path: Path) -> RunConfig:
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
-    read["mechanism"] = read_mechanism(table.get("mechanism", {}), CENTRAL)
+    by_vectors = read["teachers"].estimator == _VECTORS
+    mechanism = table.get("mechanism", {})
+    read["mechanism"] = read_sum(mechanism) if by_vectors else read_mechanism(mechanism, CENTRAL)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     if config.folder.exists() and not config.folder.is_dir():
         raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
     _check_ranges(config)
     build_teacher(config.teachers)
-    build_student(config.student)
+    build_student(config)
     return config
 
 
@@ -191,31 +211,42 @@ def build_teacher(section: TeachersSection) -> Any:
     return _made(TEACHERS[name], section, "teachers")
 
 
-def build_student(section: StudentSection) -> Any:
-    """Return the student that `section` describes: one of `tutelage.students` by name, or a scikit-learn classifier."""
-    if "." in section.estimator:
+def build_student(config: RunConfig) -> Any:
+    """Return the student that is described: one of `tutelage.students` by name, or a scikit-learn classifier.
+
+    None is the one in closed form, which a sum of ballots brings along.
+    """
+    if config.student_name == _CLOSED_FORM:
+        if config.votes is not None or config.student.parameters:
+            raise ConfigError(
+                f"`estimator` in [student] can be {_CLOSED_FORM!r}, without parameters, where the teachers are "
+                f"{_VECTORS}. Choose another, or leave out the parameters."
+            )
+        return None
+    section = replace(config.student, estimator=config.student_name)
+    if "." in config.student_name:
         return build_estimator(section, "student")
     # TOML has lists where the students take tuples, such as the shape of an image.
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in section.parameters.items()}
-    return _made(partial(student_named, section.estimator), replace(section, parameters=settings), "student")
+    return _made(partial(student_named, config.student_name), replace(section, parameters=settings), "student")
 
 
 def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any:
     """Return the scikit-learn classifier that `section` describes."""
     where = f"`estimator` in [{name}]"
-    module, _, kind = section.estimator.rpartition(".")
+    module, _, kind = str(section.estimator).rpartition(".")
     hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
     # A configuration must not be able to import, and so run, just anything.
     if not module.startswith("sklearn.") or hidden:
         raise ConfigError(
             f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}."
-            f"{_meant(section.estimator)}"
+            f"{_meant(str(section.estimator))}"
         )
     try:
         factory = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
         raise ConfigError(
-            f"{where} names nothing in scikit-learn. Got {section.estimator!r}.{_meant(section.estimator)}"
+            f"{where} names nothing in scikit-learn. Got {section.estimator!r}.{_meant(str(section.estimator))}"
         ) from None
     if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin) and issubclass(factory, BaseEstimator)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
@@ -291,7 +322,9 @@ def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
     if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
-    if config.mechanism.takes_predictions and config.public.rounds == 1:
+    if config.votes is None:
+        _check_sum(config)
+    elif config.votes.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
             "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
             "[public], or use `confident`."
@@ -304,3 +337,21 @@ def _check_ranges(config: RunConfig) -> None:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
     if abs(config.teachers.jobs) > _MOST_JOBS:
         raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
+
+
+def _check_sum(config: RunConfig) -> None:
+    """Refuse settings that mean nothing where people cast a ballot of vectors."""
+    public, private = config.public, config.private
+    given = [name for name, value in (("queries", public.queries), ("rounds", public.rounds - 1)) if value]
+    given += ["selection"] if public.selection != _FIRST else []
+    if given:
+        raise ConfigError(
+            f"`{given[0]}` in [public] is about votes on single rows, and {_VECTORS} label all public rows at once, at "
+            "no further cost. Leave it out."
+        )
+    if private is not None and private.silo is not None:
+        raise ConfigError(
+            f"`silo` in [private] makes one teacher of each owner, and with {_VECTORS} every person is one."
+        )
+    if config.privacy.proposal is not None:
+        raise ConfigError(f"`proposal` in [privacy] is about votes, and {_VECTORS} cast none. Leave it out.")

@@ -10,7 +10,7 @@ import typer
 
 from tutelage.cli.settings import check_entries
 from tutelage.exceptions import ConfigError
-from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import CENTRAL, Entry
 
@@ -65,6 +65,19 @@ def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]]) -> Kind:
     check_entries(table, {"name": str, **types}, {"name"}, "[mechanism]")
     settings = {name: value for name, value in table.items() if name != "name"}
     return _build(known, table["name"], settings, lambda setting: f"`{setting}`")
+
+
+def read_sum(table: Any) -> NoisySum | None:
+    """Return what a table ``[mechanism]`` says of a sum of ballots; None for as little noise as the budget allows."""
+    if not table:
+        return None
+    check_entries(table, {"name": str, "noise_multiplier": float}, {"name", "noise_multiplier"}, "[mechanism]")
+    if table["name"] != "noisy-sum":
+        raise ConfigError(
+            f"`name` in [mechanism] must be 'noisy-sum' where people cast a ballot of vectors. Got {table['name']!r}; "
+            "leave [mechanism] out for as little noise as the budget allows."
+        )
+    return NoisySum(table["noise_multiplier"])
 
 
 def _build(

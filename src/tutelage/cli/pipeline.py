@@ -11,9 +11,10 @@ from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
 
 def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
     """Return the feature maps of ``[features]``, learned from public rows that are not kept for scoring."""
-    if settings.features is None:
+    section = settings.features_section
+    if section is None:
         return FeatureMaps(None, None)
-    section, public = settings.features, PublicRows(pool_of(settings, data), _source(settings))
+    public = PublicRows(pool_of(settings, data), _source(settings))
     try:
         return FEATURE_MAPS[section.map](public, section.components, section.image_shape, len(data.numbers))
     except ValueError as error:  # about public rows and settings only
@@ -22,9 +23,10 @@ def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
 
 def describe_features(settings: RunConfig) -> str:
     """Return what a card says about the feature map."""
-    if settings.features is None:
+    section = settings.features_section
+    if section is None:
         return "none"
-    return f"{settings.features.map}, learned from {_source(settings)}, part of the student and published with it"
+    return f"{section.map}, learned from {_source(settings)}, part of the student and published with it"
 
 
 def _source(settings: RunConfig) -> str:
@@ -37,12 +39,12 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     described: dict[str, Any] = {
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
-        "student": build_student(settings.student),
+        "student": build_student(settings),
         "features": features.teachers,
         "student_features": "rows" if settings.student.sees == "rows" else features.student,
         "classes": data.classes,
         "n_queries": settings.public.queries,
-        "selection": settings.public.selection,
+        "selection": settings.public.selection if settings.votes else None,
         "rounds": settings.public.rounds,
         "unit": None if settings.private is None else settings.private.entity,
         "question": settings.dataset if settings.private is None else settings.private.label,

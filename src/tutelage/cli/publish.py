@@ -47,9 +47,9 @@ def read_proposal(path: Path) -> Proposal:
 
 def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
     """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
-    ledger, mechanism = settings.ledger, settings.mechanism
-    if mechanism.takes_predictions or settings.public.rounds > 1:
-        raise ConfigError("`proposal` in [privacy] needs `rounds` = 1 and no `interactive`. Leave it out.")
+    ledger, mechanism = settings.ledger, settings.votes
+    if mechanism is None or mechanism.takes_predictions or settings.public.rounds > 1:
+        raise ConfigError("`proposal` in [privacy] needs votes, `rounds` = 1 and no `interactive`. Leave it out.")
     if not ledger.exists():
         raise ConfigError(
             f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "
@@ -89,7 +89,9 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
-    released = released_once(settings.mechanism, model.votes_.select(np.array(once)), model.release_.answered[once])
+    if settings.votes is None:
+        raise ConfigError("Only the cost of votes can be tested. Leave `proposal` out.")
+    released = released_once(settings.votes, model.votes_.select(np.array(once)), model.release_.answered[once])
     question = str(model.question)
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:

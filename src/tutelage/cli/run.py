@@ -26,11 +26,11 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.reporting import ClassAccuracy, PrivacyCard
+from tutelage.reporting import ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.students import save_student
 
 _CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
@@ -157,33 +157,46 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     scores = _score(settings, data, model)
     evaluated = sum(entry.rows for entry in scores)
     unit, history = independent.unit, model.open_ledger_.history()
-    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
-    one = settings.mechanism.event_of_one(len(model.classes_), unit, simulated=False)
     return PrivacyCard(
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *history.publications)),
-        mechanism=str(settings.mechanism),
+        mechanism=str(model.mechanism_),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
         queries=len(release.labels),
-        selection=f"{settings.public.selection}, in {rounds}; by public rows and released labels alone",
+        selection=_selection(settings, model),
         answered=int(release.answered.sum()),
-        teachers=model.votes_.n_teachers,
+        teachers=model.n_teachers_,
         classes=tuple(str(value) for value in model.classes_),
         features=data.features,
         feature_map=describe_features(settings),
-        student=settings.student.estimator,
+        student=settings.student_name,
         student_accuracy=sum(entry.right for entry in scores) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
         accuracy_by_class=scores,
         budget=history.state.as_dict(),
         batches=batches_of(history),
-        frontier=frontier_of(one, len(release.labels), model.epsilon_.delta),
-        findings=objections_on_card(settings, data, independent, model.votes_.n_teachers, scores),
+        frontier=_frontier(settings, model, unit),
+        findings=objections_on_card(settings, data, independent, model.n_teachers_, scores),
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _selection(settings: RunConfig, model: PATEClassifier) -> str:
+    if settings.votes is None:
+        return "all public rows, labeled from one noisy sum of bounded ballots"
+    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
+    return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
+
+
+def _frontier(settings: RunConfig, model: PATEClassifier, unit: PrivacyUnit) -> tuple[FrontierPoint, ...]:
+    """Return what other numbers of queries would cost; a sum costs the same for any."""
+    if settings.votes is None:
+        return ()
+    one = settings.votes.event_of_one(len(model.classes_), unit, simulated=False)
+    return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
 
 
 def _claims(
@@ -202,7 +215,8 @@ def _claims(
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     card.save(folder)
     if settings.output.votes:
-        model.votes_.save(folder / _VOTES)
+        private = model.ballots_[0] if settings.votes is None else model.votes_
+        private.save(folder / _VOTES)
     parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
@@ -222,7 +236,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     alone = card.epsilon != model.ledger_.guarantee()
     of = "this release" if alone else "whole budget: earlier releases exist"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
-    scale = settings.mechanism.scale if isinstance(settings.mechanism, LNMax) else None
+    scale = settings.votes.scale if isinstance(settings.votes, LNMax) else None
     if reveal_private and scale is not None:
         paper = pate2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
         drawn = pate2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)

@@ -10,6 +10,7 @@ from tutelage.features.base import (
 )
 from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
+from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
     NeighbourWhitening,
     PublicClusters,
@@ -17,6 +18,7 @@ from tutelage.features.learned import (
     PublicDiffusion,
     PublicPCA,
     PublicProjection,
+    PublicScaling,
     PublicSteps,
     neighbour_covariance,
 )
@@ -36,11 +38,15 @@ __all__ = [
     "PublicCovariance",
     "PublicDiffusion",
     "PublicFeatureMap",
+    "PublicKernel",
     "PublicPCA",
     "PublicProjection",
     "PublicRows",
+    "PublicScaling",
     "PublicSteps",
     "ScaledColumns",
+    "UnitBall",
+    "ballot_features",
     "check_row_by_row",
     "features_of_private",
     "glyph_features",

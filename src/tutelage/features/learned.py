@@ -105,6 +105,40 @@ class PublicPCA(PublicProjection):
 
 
 @final
+@dataclass(eq=False, repr=False)
+class PublicScaling(PublicFeatureMap):
+    """Brings every column to mean 0 and standard deviation 1 of the public rows; made by `learn`.
+
+    A column with one public value becomes 0.
+
+    Parameters
+    ----------
+    center, deviation : arrays of shape (columns,)
+        Public mean and standard deviation of each column.
+    """
+
+    center: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def learn(cls, public: PublicRows) -> Self:
+        """Return the scaling of public rows of numbers.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError
+            As in `PublicPCA.learn`.
+        """
+        rows = _public_numbers(public, "PublicScaling")
+        return cls(rows.mean(axis=0), rows.std(axis=0))
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the scaled rows, shape (rows, columns)."""
+        rows = finite_rows(X, len(self.center), "PublicScaling").astype(np.float64)
+        return (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
+
+
+@final
 class NeighbourWhitening(PublicProjection):
     """Makes distances between neighbours alike in all directions; a `PublicProjection` made by `learn`.
 

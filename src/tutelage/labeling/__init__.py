@@ -2,5 +2,15 @@
 
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds
 from tutelage.labeling.session import LabelingSession, require_room
+from tutelage.labeling.sums import SumCampaign, SumRelease, release_sum
 
-__all__ = ["AskedRounds", "LabelingSession", "ask_in_rounds", "even_rounds", "require_room"]
+__all__ = [
+    "AskedRounds",
+    "LabelingSession",
+    "SumCampaign",
+    "SumRelease",
+    "ask_in_rounds",
+    "even_rounds",
+    "release_sum",
+    "require_room",
+]

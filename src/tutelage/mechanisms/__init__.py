@@ -14,6 +14,7 @@ from tutelage.mechanisms.local import (
 )
 from tutelage.mechanisms.multi_label import MultiLabel
 from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_sum import NoisySum, ReleasedSum
 
 __all__ = [
     "ClassResponse",
@@ -28,8 +29,10 @@ __all__ = [
     "LocalMechanism",
     "Mechanism",
     "MultiLabel",
+    "NoisySum",
     "PermuteAndFlip",
     "Release",
+    "ReleasedSum",
     "TruncatedGeometric",
     "TruncatedGeometricAsPrinted",
     "decode",

@@ -127,6 +127,9 @@ def _parts(value: object, where: str) -> list[tuple[str, object]]:
     raise _refusal(where, "takes public values only", value)
 
 
+_KINDS: dict[str, tuple[type, ...]] = {"unit": (PrivacyUnit,), "simulated": (bool,), "nonnegative": (bool,)}
+
+
 def _parts_of_event(event: Event, where: str) -> list[tuple[str, object]]:
     """Return the fields of an event of `tutelage.events`; another one could call anything its settings."""
     parts = [(f"{where}.{item.name}", getattr(event, item.name)) for item in fields(event)]
@@ -143,7 +146,7 @@ def _parts_of_event(event: Event, where: str) -> list[tuple[str, object]]:
         if field == "chances":
             check_all(part, (int,), name)
         else:
-            check_kinds(part, {"unit": (PrivacyUnit,), "simulated": (bool,)}.get(field, _NUMBER), name)
+            check_kinds(part, _KINDS.get(field, _NUMBER), name)
     try:
         known = type(event_from_dict(event.as_dict())) is type(event)
     except UnsupportedEventError:

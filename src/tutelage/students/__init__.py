@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tutelage._internal.names import Named, loaded
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
+from tutelage.students.noisy_sums import Moments, NoisySumClassifier
 from tutelage.students.propagation import LabelPropagationStudent
 from tutelage.students.selection import SELECTORS, selector_named
 from tutelage.students.self_training import SelfTrainingStudent
@@ -23,7 +24,9 @@ __all__ = [
     "AdversarialStudent",
     "ConsistencyStudent",
     "LabelPropagationStudent",
+    "Moments",
     "NoisySelfTrainingStudent",
+    "NoisySumClassifier",
     "SelfTrainingStudent",
     "SemiSupervisedClassifier",
     "default_student",

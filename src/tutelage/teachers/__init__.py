@@ -13,6 +13,7 @@ from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, 
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
 from tutelage.teachers.statistics import PrivateStatistics
+from tutelage.teachers.vectors import VectorBallots
 
 if TYPE_CHECKING:
     from tutelage.teachers.networks import Network, NetworkTeachers
@@ -33,15 +34,17 @@ __all__ = [
     "TeacherEnsemble",
     "TeacherRecipe",
     "TrainableTeachers",
+    "VectorBallots",
     "discard_checkpoints",
     "ensemble_of",
 ]
 # What a configuration may name besides the classifiers of scikit-learn.
-TEACHERS: Mapping[str, Named[TeacherRecipe]] = {
+TEACHERS: Mapping[str, Named[TeacherRecipe | VectorBallots]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
     "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
     "NearestNeighbours": Named(NearestNeighbours, "classes of several shapes"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
+    "VectorBallots": Named(VectorBallots, "the most accurate for its ε on most data: no models, a ballot per person"),
 }
 _NETWORKS = {"Network", "NetworkTeachers"}
 

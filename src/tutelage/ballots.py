@@ -1,0 +1,138 @@
+"""Bounded ballots: each teacher casts one array of whole numbers of limited length, and only their sum goes on.
+
+The vote on every query (`tutelage.votes`) is one kind of ballot. Here is another: a vector for each class. The bound is
+checked on the numbers of every ballot, whoever made it, so the sensitivity of the sum follows from nothing else.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, final
+
+import numpy as np
+
+from tutelage._internal.files import open_private
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit
+
+_MOST_ENTRY = 2**24
+_MOST_NORM = 2**30
+_UPWARD = 1 + 2.0**-40  # many times the rounding of a few operations
+_MOST_TOTAL = 2**53  # up to which sums of floats are exact, in which they are made
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class BallotSum:
+    """The sum of all teachers' ballots; private.
+
+    Parameters
+    ----------
+    totals : integer array of shape (classes, numbers)
+        The sum.
+    norm_squared : int
+        Largest squared L2 norm that a ballot can have, over all classes and numbers together.
+    unit : PrivacyUnit
+        Whose change moves at most one ballot.
+    """
+
+    totals: IntArray = field(repr=False)
+    norm_squared: int
+    unit: PrivacyUnit = ONE_TEACHER
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.norm_squared, 1, "norm_squared", "BallotSum")
+        totals = np.asarray(self.totals)
+        if totals.ndim != 2 or not np.issubdtype(totals.dtype, np.integer):
+            raise InvalidDataError(
+                f"`totals` of BallotSum must be integers of shape (classes, numbers). Got {totals.dtype} of shape "
+                f"{totals.shape}."
+            )
+        totals = totals.astype(np.int64)
+        totals.setflags(write=False)
+        object.__setattr__(self, "totals", totals)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.totals.shape[0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the private sum as plain arrays to an npz file that only its owner may read."""
+        with open_private(Path(path)) as file:
+            np.savez_compressed(
+                file,
+                ballots=np.int64(1),
+                totals=self.totals,
+                norm_squared=np.array(str(self.norm_squared)),
+                unit=np.array([self.unit.name, self.unit.neighboring.value]),
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"BallotSum(<totals hidden: private ballots>, classes={self.n_classes}, numbers={self.totals.shape[1]}, "
+            f"unit={self.unit.name!r})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError(
+            "A BallotSum is not pickled, so that ballots cannot travel inside a saved model; use `save(path)`."
+        )
+
+
+def sum_of_products(
+    weights: IntArray, vectors: IntArray, teachers: IntArray, *, norm: int, unit: PrivacyUnit = ONE_TEACHER
+) -> BallotSum:
+    """Add up ballots that are products of a weight for each class and a vector.
+
+    Parameters
+    ----------
+    weights : integer array of shape (products, classes)
+        How much each product counts for each class.
+    vectors : integer array of shape (products, numbers)
+        What is counted.
+    teachers : integer array of shape (products,)
+        Whose product it is; the ballot of a teacher is the sum of its products.
+    norm : int
+        Largest L2 norm that a ballot may have. The norms of one teacher's products must add up to no more.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher's ballot.
+
+    Raises
+    ------
+    InvalidBallotError
+        If a ballot may be longer than that.
+    """
+    if integer_at_least(norm, 1, "norm", "sum_of_products") > _MOST_NORM:
+        raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
+    weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
+    _check_products(weights, vectors, teachers)
+    if np.any(np.bincount(teachers, _norms(weights, vectors)) > norm) or len(vectors) * norm >= _MOST_TOTAL:
+        raise InvalidBallotError(
+            f"The products of one teacher must have norms that add up to at most {norm}. A longer ballot was cast; "
+            "scale the vectors down before they are rounded."
+        )
+    totals = weights.T.astype(np.float64) @ vectors.astype(np.float64)  # whole numbers, exact below 2⁵³
+    return BallotSum(totals.astype(np.int64), norm**2, unit)
+
+
+def _norms(weights: IntArray, vectors: IntArray) -> FloatArray:
+    """Return the norm of each product, rounded upward to whole numbers, the rounding of the root included."""
+    squares = [np.einsum("ij,ij->i", rows, rows, dtype=np.int64).astype(np.float64) for rows in (weights, vectors)]
+    return np.ceil(np.sqrt(squares[0] * squares[1]) * _UPWARD)
+
+
+def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) -> None:
+    integers = all(np.issubdtype(array.dtype, np.integer) for array in (weights, vectors, teachers))
+    if not integers or weights.ndim != 2 or vectors.ndim != 2 or not len(weights) == len(vectors) == teachers.size:
+        raise InvalidBallotError(
+            "Ballots must be integers: weights of shape (products, classes), vectors of shape (products, numbers), and "
+            f"teachers. Got shapes {weights.shape}, {vectors.shape} and {teachers.shape}."
+        )
+    for rows in (weights, vectors):
+        if rows.size and max(int(rows.max()), -int(rows.min())) > _MOST_ENTRY:
+            raise InvalidBallotError(f"The numbers of a ballot must be between -{_MOST_ENTRY} and {_MOST_ENTRY}.")
+    if teachers.size and teachers.min() < 0:
+        raise InvalidBallotError("Every product must have a teacher from 0 on.")

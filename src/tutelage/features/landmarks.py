@@ -1,0 +1,224 @@
+"""Rows as bounded vectors: how alike a row is to public landmarks, in the directions that a noisy sum can carry.
+
+A person's ballot over these features has a length of at most one, whatever the person's data. All that is chosen here
+is chosen from public rows, and from how much noise the sum will have.
+"""
+
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline, make_pipeline
+from threadpoolctl import threadpool_limits
+
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between, positive
+from tutelage.exceptions import InvalidDataError
+from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
+from tutelage.features.learned import PublicProjection
+from tutelage.features.rowwise import (
+    EXACT_FLOAT64,
+    distance_levels,
+    finite_rows,
+    in_chunks,
+    on_grid,
+    reach_of,
+    squared_distances,
+)
+
+_SCALES = (1.0, 2.0)  # bandwidths, in medians of public distances
+_LINEAR = 0.5  # weight of the inner product beside them
+_LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
+_ROWS_PER_FEATURE = 5  # public rows that the spread along one direction is estimated from, at least
+_SAMPLE = 1000  # public rows between which the median distance is taken
+# What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
+# proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
+_EXPLAINED, _POWER = 0.3, 1.1
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PublicKernel(PublicFeatureMap):
+    """How alike a row is to each of some public rows, the landmarks; made by `learn`.
+
+    The kernel is half a mean of Gaussians of several bandwidths and half the inner product: near rows count by nearness
+    and far ones by direction. A value further out than the public rows is moved to their edge.
+
+    Parameters
+    ----------
+    center : array of shape (columns,)
+        Public mean.
+    reach : float
+        The largest distance of a public value from its column's mean.
+    points : array of shape (landmarks, columns)
+        Landmarks minus center, in whole steps of the grid on which distances are exact.
+    distance : float
+        The median distance between public rows, in the units of the rows.
+    """
+
+    center: FloatArray
+    reach: float
+    points: FloatArray
+    distance: float
+
+    @classmethod
+    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
+        """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer.
+
+        Parameters
+        ----------
+        public : PublicRows
+            Rows of numbers.
+        n_landmarks : int
+            How many landmarks to draw.
+        seed : int
+            Of the draw.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public.
+        InvalidDataError
+            If they are not finite numbers, or all alike.
+        """
+        values = require_public(public, "PublicKernel").values
+        rows = finite_rows(values, values.shape[-1], "PublicKernel").astype(np.float64)
+        integer_at_least(n_landmarks, 1, "n_landmarks", "PublicKernel")
+        rng = np.random.default_rng(seed)
+        chosen = np.sort(rng.permutation(len(rows))[:n_landmarks])
+        center = rows.mean(axis=0)
+        reach = reach_of(rows, center)
+        sample = rows[rng.permutation(len(rows))[:_SAMPLE]] - center
+        distance = float(np.sqrt(np.median(np.maximum(squared_distances(sample, sample[::-1]), 0))))
+        if distance == 0:
+            raise InvalidDataError("The public rows of PublicKernel must differ from each other.")
+        return cls(center, reach, _on_grid(rows[chosen], center, reach), distance)
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
+        step = _step(self.center, self.reach)
+        size = max(float(np.median((self.points**2).sum(axis=1))), 1.0)
+
+        def alike(rows: Matrix) -> FloatArray:
+            on = _on_grid(rows, self.center, self.reach)
+            distances = squared_distances(on, self.points)
+            inner = ((on**2).sum(axis=1, keepdims=True) + (self.points**2).sum(axis=1) - distances) / 2
+            found = _LINEAR * inner / size
+            for scale in _SCALES:
+                width = scale * self.distance / step
+                found += (1 - _LINEAR) / len(_SCALES) * np.exp(-distances / (2 * width**2))
+            return found
+
+        return in_chunks(alike, finite_rows(X, len(self.center), "PublicKernel"))
+
+
+@final
+@dataclass(eq=False, repr=False)
+class UnitBall(PublicFeatureMap):
+    """Rows scaled to a length of at most one, with one more number that is the same for every row.
+
+    Parameters
+    ----------
+    radius : float
+        Length beyond which a row is shortened.
+    constant : float
+        The number added to each row, in radii; it is what the shares of the classes are estimated from.
+    """
+
+    radius: float
+    constant: float = 0.3
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the scaled rows, shape (rows, features + 1)."""
+        positive(self.radius, "radius", "UnitBall")
+        rows = np.asarray(X, dtype=np.float64)
+        lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True)) / self.radius
+        scaled = rows / (self.radius * np.maximum(lengths, 1))
+        return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(1 + self.constant**2)
+
+
+def ballot_features(
+    public: PublicRows, *, noise: float, n_landmarks: int = 1000, quantile: float = 0.4, seed: int = 0
+) -> Pipeline:
+    """Return the public map from rows to vectors of length at most one that suit a sum with so much noise.
+
+    A noisy sum has the same noise in every direction, so each direction is stretched by what it is likely to tell: the
+    spread of the public rows along it is the prior, and water is filled in until the noise allows no more. With much
+    noise a few directions remain, with little nearly all.
+
+    Parameters
+    ----------
+    public : PublicRows
+        Rows of numbers, a few hundred or more.
+    noise : float
+        Standard deviation of the noise on one number of the mean ballot, for ballots of length one, divided by the
+        standard deviation of what a class contributes to it.
+    n_landmarks : int
+        Landmarks of `PublicKernel`; at most a half of the public rows is taken.
+    quantile : float
+        Share of the public rows that keep their length; longer ones are shortened.
+    seed : int
+        Of the draw of the landmarks.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidDataError
+        As for `PublicKernel.learn`.
+    """
+    positive(noise, "noise", "ballot_features")
+    number_between(quantile, 0, 1, "quantile", "ballot_features")
+    values = require_public(public, "ballot_features").values
+    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), seed=seed)
+    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+        alike = kernel.transform(values)
+        center = alike.mean(axis=0)
+        directions = _shaped(alike - center, kernel.transform(_off_grid(kernel)), noise)
+    projection = PublicProjection(center, directions, reach_of(alike, center))
+    lengths = np.linalg.norm(projection.transform(alike), axis=1)
+    return make_pipeline(kernel, projection, UnitBall(float(np.quantile(lengths, quantile)) or 1.0))
+
+
+def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
+    """Return the directions of the kernel's feature space, stretched by their shares of the ballot's length."""
+    values, axes = np.linalg.eigh(among)  # Nyström: features are K(x, Z)·K(Z, Z)^−½
+    kept = values > _LEAST_EIGENVALUE * values.max()
+    whitening = axes[:, kept] / np.sqrt(values[kept])
+    spread, turned = np.linalg.eigh((alike @ whitening).T @ (alike @ whitening) / len(alike))
+    most = max(1, min(len(spread), len(alike) // _ROWS_PER_FEATURE))
+    spread, turned = spread[::-1][:most], turned[:, ::-1][:, :most]
+    shares = water_filling(np.maximum(spread, 0), noise**2)
+    told = shares > 0
+    return whitening @ turned[:, told] * np.sqrt(shares[told] / spread[told])
+
+
+def water_filling(spread: FloatArray, variance: float) -> FloatArray:
+    """Return the share of the squared length of a ballot that each direction gets; they sum to one.
+
+    What is to be estimated along direction j has the prior variance τ_j², in proportion to a power of the spread; noise
+    of variance v/h_j is added to it, where h_j is the share. Σ_j 1/(1/τ_j² + h_j/v) is least where
+    h_j = v·(1/θ − 1/τ_j²)₊ for the θ at which the shares sum to one: reverse water-filling (Cover and Thomas, section
+    10.3.3).
+    """
+    prior = spread**_POWER
+    prior *= _EXPLAINED / prior.sum()
+    precision = np.sort(1 / prior[prior > 0])
+    # With the n lowest precisions covered, v·(n/θ − their sum) = 1.
+    levels = (1 / variance + np.cumsum(precision)) / np.arange(1, len(precision) + 1)
+    level = levels[np.flatnonzero(levels > precision)[-1]]
+    shares = np.zeros(len(spread))
+    shares[prior > 0] = np.maximum(level - 1 / prior[prior > 0], 0) * variance
+    return shares / shares.sum()
+
+
+def _step(center: FloatArray, reach: float) -> float:
+    return reach / distance_levels(len(center), EXACT_FLOAT64)
+
+
+def _on_grid(rows: Matrix, center: FloatArray, reach: float) -> FloatArray:
+    return on_grid(rows, center, _step(center, reach), distance_levels(len(center), EXACT_FLOAT64))
+
+
+def _off_grid(kernel: PublicKernel) -> FloatArray:
+    """Return the landmarks as rows."""
+    return kernel.points * _step(kernel.center, kernel.reach) + kernel.center

@@ -1,0 +1,255 @@
+"""Ballots in, their noisy sum out, and the ledger charged in between."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, log10, sqrt
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline
+
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.ballots import BallotSum
+from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features import check_row_by_row, features_of_private, require_public_map
+from tutelage.ledger import Ledger, data_digest
+from tutelage.mechanisms import NoisySum
+from tutelage.noise import NoiseSource
+from tutelage.partition import Shards
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import Moments, NoisySumClassifier
+from tutelage.teachers import VectorBallots
+
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot
+_DIGITS = 4  # of a noise multiplier that is found here
+_NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
+
+
+class SumRelease(NamedTuple):
+    """What came of asking for a sum; public."""
+
+    values: IntArray  # shape (classes, numbers): the noisy sum
+    event: Event  # what was charged for it now
+    cost: float  # in ε of the ledger's budget; 0 where the ledger remembered it
+    reservations: frozenset[int]  # in the ledger
+
+
+def release_sum(
+    ballots: BallotSum, mechanism: NoisySum, ledger: Ledger, about: Sequence[Any], noise: NoiseSource
+) -> SumRelease:
+    """Return the noisy sum of ballots, charged to a ledger before noise is drawn, and remembered.
+
+    The same sum again is the same numbers, at no cost: fresh noise would let whoever repeats it average it away.
+
+    Parameters
+    ----------
+    ballots : BallotSum
+        The private sum.
+    mechanism : NoisySum
+        How it is released.
+    ledger : Ledger
+        The budget of the private data that the ballots come from.
+    about : sequence
+        What is summed, as plain public values: the question, and everything that the ballots were made with.
+    noise : NoiseSource
+        Where noise comes from.
+
+    Raises
+    ------
+    BudgetExceededError
+        If it does not fit; nothing was spent.
+    LedgerError
+        If the ledger cannot be used; what it had reserved stays spent.
+    """
+    event = mechanism.event(ballots, simulated=noise.simulated)
+    query = _query(ledger, mechanism, event, about)
+    answers, reservation = ledger.reserve_new(event, [query])
+    if reservation is None:
+        return SumRelease(_shaped(answers[query], ballots), Repeated(event, 0), 0.0, frozenset())
+    drawn = mechanism.release(ballots, noise)
+    settled = ledger.settle(reservation, {query: tuple(drawn.values.ravel().tolist())}, drawn.event)
+    values = _shaped(settled.labels[query], ballots)
+    return SumRelease(values, drawn.event, settled.share, frozenset([reservation.number]))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasedVectors:
+    """What came of a campaign.
+
+    Parameters
+    ----------
+    ballots : tuple of BallotSum
+        The private sums, one per round.
+    student : Pipeline
+        The classifier in closed form, over rows as the features take them; it may be published.
+    n_people : int
+        How many people cast ballots; where that is private, a noisy count.
+    event, cost, reservations
+        As in `SumRelease`, of all that was released.
+    """
+
+    ballots: tuple[BallotSum, ...]
+    student: Pipeline
+    n_people: int
+    event: Event
+    cost: float
+    reservations: frozenset[int]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SumCampaign:
+    """Every person casts ballots of vectors, one per round, and their sum is released.
+
+    Parameters
+    ----------
+    teacher : VectorBallots
+        What people cast.
+    shards : Shards
+        Whose row it is.
+    classes : array of shape (classes,)
+        Class values.
+    noise : NoiseSource
+        Where noise comes from.
+    question : str
+        What the classes are about.
+    """
+
+    teacher: VectorBallots
+    shards: Shards
+    classes: npt.NDArray[Any]
+    noise: NoiseSource
+    question: str
+
+    def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
+        """Return what a release is at most, with the noisy number of people where that number is private."""
+        unit, simulated, norm = unit or self.shards.unit, self.noise.simulated, self.teacher.norm
+        numbers = len(self.classes) * (self.teacher.n_landmarks + 1)
+        sigma = self._of_round(mechanism).noise_multiplier * norm
+        parts: list[Event] = [Repeated(NoisySumGaussian(sigma, norm**2, numbers, unit, simulated), self.teacher.rounds)]
+        if self._counts:
+            parts.append(NoisySumGaussian(_of_count(mechanism).noise_multiplier, 1, 1, unit, simulated))
+        return Composed(tuple(parts))
+
+    def release(
+        self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray, *, seed: int
+    ) -> ReleasedVectors:
+        """Return the student of noisy sums of what all people cast.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The budget.
+        mechanism : NoisySum
+            How the sums are released; its noise is that of one sum which costs as much as all rounds together.
+        X_public, X : arrays of shape (rows, features)
+            Public and private rows.
+        y : integer array of shape (private rows,)
+            Class index of each private row.
+        seed : int
+            Of the choice of landmarks.
+
+        Raises
+        ------
+        BudgetExceededError
+            If what is not remembered of all rounds does not fit; nothing was spent.
+        """
+        count = self._count(ledger, mechanism)
+        n_people = self.shards.n_shards if count is None else max(1, int(count.values[0, 0]))
+        features = self.teacher.features(
+            X_public,
+            n_classes=len(self.classes),
+            n_people=n_people,
+            noise_multiplier=mechanism.noise_multiplier,
+            seed=seed,
+        )
+        vectors_of = require_public_map(features, "SumCampaign")
+        check_row_by_row(vectors_of, X_public)
+        seen = vectors_of.transform(X_public)
+        vectors = features_of_private(vectors_of, X, self.shards.rows, seen.shape[1])
+        student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
+        of_round, about = self._of_round(mechanism), [*self._about, n_people, data_digest(seen).hex()]
+        rounds, ballots, parts = list[Moments](), list[BallotSum](), [] if count is None else [count]
+        for _ in range(self.teacher.rounds):
+            radius = student.radius(seen)
+            ballots.append(self.teacher.cast(vectors, student.residuals(vectors, y), self.shards, radius))
+            # What a later round is about follows from the sums before, which are part of its name.
+            about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
+            if not parts:
+                self._require_room(ledger, mechanism, of_round, ballots[0], about)
+            parts.append(release_sum(ballots[-1], of_round, ledger, about, self.noise))
+            unit = self.teacher.unit(radius) * n_people
+            sigma = of_round.event(ballots[-1], simulated=self.noise.simulated).sigma
+            rounds.append(Moments(parts[-1].values / unit, sigma / unit, radius))
+            student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=self.classes)
+        return ReleasedVectors(
+            ballots=tuple(ballots),
+            student=Pipeline([*features.steps, ("classifier", student)]),
+            n_people=n_people,
+            event=Composed(tuple(part.event for part in parts)),
+            cost=sum(part.cost for part in parts),
+            reservations=frozenset[int]().union(*(part.reservations for part in parts)),
+        )
+
+    @property
+    def _about(self) -> list[Any]:
+        return [self.question, *(str(value) for value in self.classes.tolist())]
+
+    def _of_round(self, mechanism: NoisySum) -> NoisySum:
+        return NoisySum(mechanism.noise_multiplier * sqrt(self.teacher.rounds))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the number of people is private."""
+        return self.shards.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
+
+    def _count(self, ledger: Ledger, mechanism: NoisySum) -> SumRelease | None:
+        """Release how many people there are, where that is private."""
+        if not self._counts:
+            return None
+        ballots = BallotSum(np.array([[self.shards.n_shards]]), 1, self.shards.unit)
+        of_count, about = _of_count(mechanism), [*self._about, "people"]
+        self._require_room(ledger, mechanism, of_count, ballots, about)
+        return release_sum(ballots, of_count, ledger, about, self.noise)
+
+    def _require_room(
+        self, ledger: Ledger, mechanism: NoisySum, first: NoisySum, ballots: BallotSum, about: Sequence[Any]
+    ) -> None:
+        """Refuse a campaign, before anything of it is spent, unless all of it fits or it has begun before."""
+        event = first.event(ballots, simulated=self.noise.simulated)
+        if not ledger.recall([_query(ledger, first, event, about)]):
+            ledger.require(self.most(mechanism), 1)
+
+
+def least_noise(holds: Callable[[float], bool]) -> float:
+    """Return the smallest noise multiplier, to four digits, at which a budget holds: `holds` says whether it does.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none.
+    """
+    low, high = _LEAST_NOISE, _MOST_NOISE
+    if not holds(high):
+        raise InvalidParameterError("`epsilon` is too small: no amount of noise keeps to it. Raise it.")
+    while high / low > 1 + 10.0**-_DIGITS / 2:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    unit = 10.0 ** (ceil(log10(high)) - _DIGITS)
+    return float(f"{ceil(high / unit) * unit:.{_DIGITS}g}")
+
+
+def _of_count(mechanism: NoisySum) -> NoisySum:
+    return NoisySum(mechanism.noise_multiplier * _NOISE_OF_COUNT)
+
+
+def _query(ledger: Ledger, mechanism: NoisySum, event: NoisySumGaussian, about: Sequence[Any]) -> bytes:
+    context = {"sum": list(about), "mechanism": mechanism.key(), "event": event.as_dict()}
+    return ledger.query_hashes(context, np.zeros((1, 1)))[0]
+
+
+def _shaped(numbers: Sequence[int], ballots: BallotSum) -> IntArray:
+    return np.array(numbers, dtype=np.int64).reshape(ballots.totals.shape)

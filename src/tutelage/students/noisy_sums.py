@@ -1,0 +1,167 @@
+"""A linear classifier in closed form, from noisy sums of what private rows of each class look like."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage.exceptions import InvalidDataError
+
+_POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in proportion to which weights are expected
+_LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
+_LEAST_SPREAD = 1e-9  # of the largest
+_LEAST_CHANCE = 1e-3
+_TOLD, _STILL_TOLD = 0.5, 0.05  # share of a class that the features tell, at first and after a round
+_QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
+
+
+class Moments(NamedTuple):
+    """A noisy mean over private rows of what was still to be told of each row times its features; public.
+
+    Parameters
+    ----------
+    values : array of shape (classes, features)
+        The mean.
+    noise : float
+        Standard deviation of the noise on each of its numbers.
+    radius : float
+        Length beyond which the product of one row was shortened.
+    """
+
+    values: FloatArray
+    noise: float
+    radius: float
+
+
+@final
+@dataclass(eq=False, repr=False)
+class NoisySumClassifier(ClassifierMixin, BaseEstimator):
+    """Least squares whose moments come from two sides: features among themselves from public rows, with labels noisy.
+
+    How much the weights are to be trusted is read off the noisy moments themselves: their variance along each direction
+    of the public features is that of the known noise plus that of the signal, whose size and shape are fitted by
+    maximum likelihood (empirical Bayes). Nothing is tuned on private rows, and all of it is post-processing of the sum.
+
+    Attributes
+    ----------
+    classes_ : array of shape (classes,)
+        Class values.
+    coef_ : array of shape (features, classes)
+        Weights; a row belongs to the class of the largest sum.
+    """
+
+    def fit(self, X: Matrix, y: npt.NDArray[np.generic]) -> Self:
+        """Fit to rows with labels, whose moments have no noise.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows.
+        y : array of shape (rows,)
+            Class value of each row.
+        """
+        rows = np.asarray(X, dtype=np.float64)
+        classes, found = np.unique(y, return_inverse=True)
+        values = (np.eye(len(classes))[found] - 1 / len(classes)).T @ rows / len(rows)
+        return self.fit_moments(rows, [Moments(values, 0.0, np.inf)], n_rows=len(rows), classes=classes)
+
+    def fit_moments(
+        self, X_public: Matrix, rounds: Sequence[Moments], *, n_rows: int, classes: npt.NDArray[np.generic]
+    ) -> Self:
+        """Fit the classifier; costs no privacy.
+
+        Parameters
+        ----------
+        X_public : array of shape (public rows, features)
+            Features of public rows.
+        rounds : sequence of Moments
+            First of what classes are beyond being equally likely, then of what the classifier of the rounds before, and
+            so this very fit to them, gets wrong.
+        n_rows : int
+            How many private rows, or people, the means are over.
+        classes : array of shape (classes,)
+            Class values.
+        """
+        self.classes_, self.n_features_in_ = np.asarray(classes), X_public.shape[1]
+        m = len(self.classes_)
+        if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
+            raise InvalidDataError(
+                f"`values` of Moments must be of shape (classes, features), ({m}, {self.n_features_in_}) here."
+            )
+        values, axes = np.linalg.eigh(X_public.T @ X_public / len(X_public))
+        kept = values > _LEAST_SPREAD * values.max()
+        spread, axes = values[kept][:, np.newaxis], axes[:, kept]
+        weighted, precision = np.zeros((len(spread), m)), np.zeros((len(spread), 1))
+        self.coef_ = np.zeros((self.n_features_in_, m))
+        for number, moments in enumerate(rounds):
+            share = self._share_within(X_public, moments.radius)
+            known = spread * (axes.T @ self.coef_)  # what the rounds before have told
+            seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
+            # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
+            # do the products of the features, over the public rows, by what is still to be told of a class.
+            told = _STILL_TOLD if number else _TOLD
+            around = (moments.noise / share) ** 2 * (1 - 1 / m)
+            around = around + spread * (m - 1) / m**2 * (1 / n_rows + told / len(X_public))
+            weighted, precision = weighted + seen / around, precision + 1 / around
+            prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
+            self.coef_ = axes @ (spread * prior * weighted / (spread**2 * prior * precision + 1))
+        return self
+
+    def residuals(self, X: Matrix, y: npt.NDArray[np.integer]) -> FloatArray:
+        """Return what is still to be told of each row: 1 for its class, 0 for others, minus what is expected of it.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows.
+        y : integer array of shape (rows,)
+            Class index of each row.
+        """
+        m = len(self.classes_)
+        return np.eye(m)[y] - (self.decision_function(X) + 1 / m)
+
+    def radius(self, X_public: Matrix) -> float:
+        """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
+        return float(np.quantile(self._lengths(X_public), _QUANTILE)) or 1.0
+
+    def _lengths(self, X_public: Matrix) -> FloatArray:
+        """Return the lengths of the products, of public rows with classes drawn as the classifier expects them."""
+        up_to = np.cumsum(self.predict_proba(X_public), axis=1)
+        drawn = np.random.default_rng(0).random((len(X_public), 1))
+        y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
+        return np.linalg.norm(self.residuals(X_public, y), axis=1) * np.linalg.norm(X_public, axis=1)
+
+    def _share_within(self, X_public: Matrix, radius: float) -> float:
+        """Return the share of the products that shortening leaves, by public rows."""
+        lengths = self._lengths(X_public)
+        return float(np.minimum(lengths, radius).sum() / lengths.sum()) if lengths.sum() else 1.0
+
+    def decision_function(self, X: Matrix) -> FloatArray:
+        """Return how much more likely each class is than a class at random, shape (rows, classes)."""
+        return np.asarray(X, dtype=np.float64) @ self.coef_
+
+    def predict_proba(self, X: Matrix) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes)."""
+        chances = np.maximum(self.decision_function(X) + 1 / len(self.classes_), _LEAST_CHANCE)
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Matrix) -> npt.NDArray[np.generic]:
+        """Return the likeliest class value of each row."""
+        return self.classes_[self.decision_function(X).argmax(axis=1)]
+
+
+def _likeliest_prior(seen: FloatArray, spread: FloatArray, around: FloatArray) -> FloatArray:
+    """Return the prior variance of the weights along each direction under which the moments are likeliest."""
+    best, prior = np.inf, spread
+    for power in _POWERS:
+        shape = spread**power
+        for level in _LEVELS:
+            variance = level * shape * spread**2 + around
+            surprise = float((np.log(variance) + seen**2 / variance).sum())
+            if surprise < best:
+                best, prior = surprise, level * shape
+    return prior

@@ -1,0 +1,141 @@
+"""Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between
+from tutelage.ballots import BallotSum, sum_of_products
+from tutelage.exceptions import InvalidDataError
+from tutelage.features import PublicRows, PublicScaling, ballot_features
+from tutelage.partition import Shards
+
+_UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
+# Steps to which a length of one is rounded, of vectors and of weights: far finer than any noise that protects, and
+# enough for a person with thousands of rows.
+_STEPS, _WEIGHT_STEPS = 2**11, 2**16
+_LONGEST = 2.0**23  # weight, in steps
+
+
+@dataclass(frozen=True, slots=True)
+class VectorBallots:
+    """A ballot per person: what the person's rows of each class look like, seen through public features.
+
+    Nothing is trained. The features are learned from the public rows, so that a vector says how alike a row is to
+    public landmarks; a person with several rows casts their mean. The sum of all ballots leaves once through noise,
+    whatever the number of public rows, and a student in closed form learns from it.
+
+    Parameters
+    ----------
+    n_landmarks : int
+        Public rows that likeness is measured to; at most a half of them is taken.
+    quantile : float
+        Share of the public rows that keep the length of their vectors; longer ones are shortened. Less of it means less
+        noise and more bias.
+    rounds : int
+        In how many rounds ballots are cast, which share the budget evenly. A later ballot says what the student so far
+        gets wrong, so that it matters less how much the public rows differ from the private ones.
+
+    Notes
+    -----
+    What makes it private: a person's numbers are rounded, and the length of every ballot is checked in whole numbers
+    (`tutelage.ballots.sum_of_products`), so one person moves the sum by a known length at most, and `NoisySum` hides
+    that. Docs: docs/ballots.md.
+    """
+
+    n_landmarks: int = 1000
+    quantile: float = 0.4
+    rounds: int = 2
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.n_landmarks, 1, "n_landmarks", "VectorBallots")
+        number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
+        integer_at_least(self.rounds, 1, "rounds", "VectorBallots")
+
+    def features(
+        self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float, seed: int
+    ) -> Pipeline:
+        """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
+
+        Parameters
+        ----------
+        X_public : array of shape (public rows, features)
+            Public rows.
+        n_classes, n_people : int
+            How many classes there are, and how many people, or about how many where that is private.
+        noise_multiplier : float
+            σ of the noise on the sum, in lengths of the longest ballot.
+        seed : int
+            Of the choice of landmarks.
+        """
+        # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
+        # another root of 1/classes.
+        in_deviations = noise_multiplier * sqrt(n_classes) / n_people
+        public = PublicRows(X_public, "the public rows")
+        scales = [PublicScaling.learn(public)] if _is_uneven(X_public) else []
+        for scale in scales:
+            public = public.through(scale)
+        features = ballot_features(
+            public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile, seed=seed
+        )
+        return make_pipeline(*scales, *(step for _, step in features.steps))
+
+    def cast(self, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float) -> BallotSum:
+        """Return the sum of the ballots of all people, one per shard: the mean product of residual and vector.
+
+        Parameters
+        ----------
+        vectors : array of shape (rows, numbers)
+            Private rows through `features`: each of length at most one.
+        residuals : array of shape (rows, classes)
+            What is still to be told of each row: 1 for its class and 0 for the others, minus what was expected.
+        shards : Shards
+            Whose row it is.
+        radius : float
+            Longest product that is cast as it is; longer ones are shortened.
+        """
+        vectors, residuals = _checked(vectors, residuals, shards)
+        whole = np.rint(vectors * _STEPS)
+        lengths = np.sqrt((whole * whole).sum(axis=1, keepdims=True))
+        of_person = np.bincount(shards.assignment, minlength=shards.n_shards)[shards.assignment][:, np.newaxis]
+        weights = residuals * (_WEIGHT_STEPS / radius) / of_person
+        # What rounding adds to the length of a weight, and to that of its product, is taken off first.
+        room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
+        room = np.clip(room, 0, _LONGEST)
+        weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
+        return sum_of_products(
+            np.rint(weights).astype(np.int64),
+            whole.astype(np.int64),
+            shards.assignment,
+            norm=self.norm,
+            unit=shards.unit,
+        )
+
+    @property
+    def norm(self) -> int:
+        """Largest norm of a ballot, in whole steps."""
+        return _STEPS * _WEIGHT_STEPS
+
+    def unit(self, radius: float) -> float:
+        """Return what a ballot's numbers are divided by to be residuals times vectors again."""
+        return self.norm / radius
+
+
+def _is_uneven(X_public: Matrix) -> bool:
+    """Return whether some column of public rows would drown the others, as an income does beside shares."""
+    deviations = np.std(np.asarray(X_public, dtype=np.float64), axis=0)
+    spread = deviations[deviations > 0]
+    return bool(spread.size and spread.max() > _UNEVEN * np.median(spread))
+
+
+def _checked(vectors: Matrix, residuals: Matrix, shards: Shards) -> tuple[FloatArray, FloatArray]:
+    vectors, residuals = np.asarray(vectors, dtype=np.float64), np.asarray(residuals, dtype=np.float64)
+    if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(shards.assignment):
+        raise InvalidDataError("Vectors, residuals and shards must have one entry per private row.")
+    if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):
+        raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
+    lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return vectors / np.maximum(lengths, 1), residuals

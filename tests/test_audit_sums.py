@@ -1,0 +1,68 @@
+"""The audit of sums of ballots: what is as it should be passes, and planted faults are found."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.audit.checklist import PrivateRows
+from tutelage.audit.sums import check_ballots, check_noise_of_sum
+from tutelage.ballots import BallotSum
+from tutelage.noise import SystemNoise
+from tutelage.teachers import VectorBallots
+
+rng = np.random.default_rng(0)
+LABELS = rng.integers(0, 2, 200)
+PRIVATE = rng.normal(size=(200, 3)) + LABELS[:, None]
+PUBLIC = rng.normal(size=(100, 3)) + rng.integers(0, 2, (100, 1))
+PEOPLE = np.repeat(np.arange(100), 2)
+
+
+def test_the_noise_that_is_drawn_passes():
+    assert check_noise_of_sum(draws=20_000).verdict == "pass"
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_noise_that_is_too_small_or_too_large_is_found(factor):
+    class OfAnotherSize:
+        simulated = False
+
+        def discrete_gaussian(self, sigma, shape):
+            return SystemNoise().discrete_gaussian(sigma * factor, shape)
+
+    noise: Any = OfAnotherSize()
+    assert check_noise_of_sum(draws=20_000, noise=noise).verdict == "fail"
+
+
+@pytest.mark.parametrize("ids", [None, PEOPLE])
+def test_one_person_casts_one_ballot(ids):
+    model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
+    found = check_ballots(model, PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
+    assert found.verdict == "pass"
+    assert found.private
+
+
+@dataclass(frozen=True)
+class AboveItsCap(VectorBallots):
+    """Ballots three times as long as they are said to be."""
+
+    def cast(self, vectors, residuals, shards, radius):
+        honest = super().cast(vectors, residuals, shards, radius)
+        return BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
+
+
+@dataclass(frozen=True)
+class Centered(VectorBallots):
+    """Ballots from which the mean of all private rows was taken first."""
+
+    def cast(self, vectors, residuals, shards, radius):
+        honest = super().cast(vectors - 20 * vectors.mean(axis=0), residuals, shards, radius)
+        return BallotSum(honest.totals, honest.norm_squared, honest.unit)
+
+
+@pytest.mark.parametrize("fault", [AboveItsCap(), Centered()])
+def test_a_planted_fault_is_found(fault):
+    model = PATEClassifier(fault, random_state=0, noise=SimulationNoise(0))
+    assert check_ballots(model, PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"

@@ -1,0 +1,160 @@
+"""Ballots of bounded length: what is summed, what is refused, and that one person moves the sum no further."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tutelage.ballots import BallotSum, sum_of_products
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.partition import Shards
+from tutelage.teachers import VectorBallots
+
+
+def added_up(weights, vectors):
+    """The same sum, one ballot after the other."""
+    return sum((np.outer(a, v) for a, v in zip(weights, vectors, strict=True)), np.zeros((3, 4), dtype=np.int64))
+
+
+def products(rng, n):
+    return rng.integers(-9, 10, (n, 3)), rng.integers(-9, 10, (n, 4))
+
+
+@given(st.integers(0, 12), st.integers(0, 2**32 - 1))
+def test_the_sum_is_that_of_all_ballots(n, seed):
+    rng = np.random.default_rng(seed)
+    weights, vectors = products(rng, n)
+    found = sum_of_products(weights, vectors, rng.permutation(n), norm=1000)
+    assert np.array_equal(found.totals, added_up(weights, vectors))
+    assert found.norm_squared == 1000**2
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_no_ballot_that_is_let_through_is_longer_than_the_sum_says(n, seed):
+    rng = np.random.default_rng(seed)
+    weights, vectors = products(rng, n)
+    for norm in range(1, 2000):
+        try:
+            found = sum_of_products(weights, vectors, np.zeros(n, dtype=int), norm=norm)
+        except InvalidBallotError:
+            continue
+        assert (found.totals**2).sum() <= found.norm_squared
+        break
+    else:
+        pytest.fail("no norm was enough")
+
+
+def test_one_step_too_long_is_refused():
+    weights, vectors, one = np.array([[1, 0]]), np.array([[3, 4]]), np.zeros(1, dtype=int)
+    sum_of_products(weights, vectors, one, norm=6)
+    with pytest.raises(InvalidBallotError, match="add up to at most 4"):
+        sum_of_products(weights, vectors, one, norm=4)
+    # A norm that is no whole number counts as the next one: √2 is not 1.
+    with pytest.raises(InvalidBallotError, match="add up to at most 1"):
+        sum_of_products(weights, np.array([[1, 1]]), one, norm=1)
+
+
+def test_products_of_one_teacher_count_together():
+    weights, vectors = np.array([[1, 0], [0, 1]]), np.array([[3, 4], [0, 5]])
+    sum_of_products(weights, vectors, np.array([0, 1]), norm=6)
+    with pytest.raises(InvalidBallotError):
+        sum_of_products(weights, vectors, np.array([0, 0]), norm=9)
+    sum_of_products(weights, vectors, np.array([0, 0]), norm=12)
+
+
+ONES = np.ones((2, 3), dtype=int)
+
+
+@pytest.mark.parametrize(
+    ("weights", "vectors", "teachers"),
+    [
+        (ONES, np.ones((2, 3)), [0, 1]),
+        (ONES * 0.5, ONES, [0, 1]),
+        (ONES, ONES, [0, -1]),
+        (ONES, ONES, [0]),
+        (ONES[:1], ONES, [0, 1]),
+        (ONES, np.full((2, 3), 2**40), [0, 1]),
+        (ONES, np.ones(3, dtype=int), [0, 1, 2]),
+    ],
+)
+def test_what_is_no_ballot_is_refused(weights, vectors, teachers):
+    with pytest.raises(InvalidBallotError):
+        sum_of_products(weights, vectors, np.array(teachers), norm=10**9 // 2)
+
+
+def test_a_sum_is_private():
+    found = BallotSum(np.array([[4711, -4711]]), 10)
+    assert "4711" not in repr(found)
+    with pytest.raises(NotPublishableError):
+        pickle.dumps(found)
+    with pytest.raises(ValueError, match="read-only"):
+        found.totals[0, 0] = 1
+    with pytest.raises(InvalidDataError):
+        BallotSum(np.array([[0.5]]), 1)
+
+
+def test_a_sum_is_written_for_its_owner_alone(tmp_path):
+    BallotSum(np.array([[1, -1]]), 2).save(tmp_path / "sum.npz")
+    assert (tmp_path / "sum.npz").stat().st_mode & 0o777 == 0o600
+    with np.load(tmp_path / "sum.npz") as stored:
+        assert stored["totals"].tolist() == [[1, -1]]
+
+
+def people(seed, n_people=6, n_classes=3, numbers=4):
+    """Rows of people who have one to three each, with residuals and vectors of any length."""
+    rng = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(n_people), rng.integers(1, 4, n_people))
+    vectors = rng.normal(size=(len(ids), numbers)) * rng.choice([1e-6, 0.01, 1, 100], (len(ids), 1))
+    return ids, vectors, rng.normal(size=(len(ids), n_classes)) * rng.choice([0.01, 1, 100], (len(ids), 1))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 5), st.sampled_from([0.01, 0.7, 3.0]))
+def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_replaced(seed, other, who, radius):
+    ids, vectors, residuals = people(seed)
+    there, other_residuals = vectors.copy(), residuals.copy()
+    _, drawn, drawn_residuals = people(other, n_people=12)
+    mine = np.flatnonzero(ids == who)
+    there[mine], other_residuals[mine] = drawn[: len(mine)], drawn_residuals[: len(mine)]
+    teacher = VectorBallots()
+
+    def total(keep, values, left):
+        return teacher.cast(values[keep], left[keep], Shards.of_single_people(len(keep), ids[keep]), radius)
+
+    every, without = np.arange(len(ids)), np.flatnonzero(ids != who)
+    here = total(every, vectors, residuals)
+    replaced, removed = total(every, there, other_residuals), total(without, vectors, residuals)
+    bound = float(here.norm_squared)
+    assert ((here.totals - removed.totals).astype(float) ** 2).sum() <= bound * (1 + 1e-12)
+    assert ((here.totals - replaced.totals).astype(float) ** 2).sum() <= 4 * bound * (1 + 1e-12)
+
+
+ROW, LEFT = np.array([[1.0, 0.0]]), np.array([[0.5, -0.5]])
+
+
+def test_opposite_vectors_come_as_far_apart_as_the_bound_says():
+    teacher, shards = VectorBallots(), Shards.of_single_people(1)
+    one, other = (teacher.cast(sign * ROW, LEFT, shards, np.sqrt(0.5)) for sign in (1, -1))
+    moved = ((one.totals - other.totals).astype(float) ** 2).sum() / (4 * one.norm_squared)
+    assert 0.99 < moved <= 1
+
+
+def test_a_ballot_within_the_radius_is_cast_as_it_is():
+    ballots = VectorBallots().cast(0.5 * ROW, LEFT, Shards.of_single_people(1), 1.0)
+    assert_allclose(ballots.totals / VectorBallots().unit(1.0), 0.5 * LEFT.T @ ROW, atol=1e-4)
+
+
+@pytest.mark.parametrize("often", [2, 50, 5000])
+def test_a_person_with_many_rows_casts_their_mean(often):
+    teacher = VectorBallots()
+    once = teacher.cast(0.6 * ROW, LEFT, Shards.of_single_people(1, ["a"]), 1.0)
+    ids = Shards.of_single_people(often, ["a"] * often)
+    many = teacher.cast(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1)), ids, 1.0)
+    assert_allclose(many.totals, once.totals, rtol=0.1)
+
+
+def test_features_that_are_not_finite_are_refused():
+    with pytest.raises(InvalidDataError, match="not finite"):
+        VectorBallots().cast(np.array([[np.nan]]), LEFT, Shards.of_single_people(1), 1.0)

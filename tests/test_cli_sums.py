@@ -1,0 +1,126 @@
+"""``tutelage run`` and ``audit`` where every person casts a ballot of vectors."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_cli import refusal, tutelage, write_rows
+from tutelage.students import load_student
+from tutelage.tables import read_csv
+
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+
+CONFIG = """
+[private]
+file = "private.csv"
+label = "ill"
+classes = ["no", "yes"]
+{private}
+
+[public]
+file = "public.csv"
+label = "ill"
+evaluate_last = 60
+{public}
+
+[teachers]
+estimator = "tutelage.teachers.VectorBallots"
+
+[privacy]
+delta = 1e-5
+{privacy}
+
+[output]
+folder = "out"
+{more}
+"""
+
+
+def configure(folder: Path, **sections: str) -> None:
+    parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "more": "", **sections}
+    (folder / "config.toml").write_text(CONFIG.format(**parts))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_rows(tmp_path / "private.csv", 3000, 1, extra={"patient": [f"p{i // 2}" for i in range(3000)]})
+    write_rows(tmp_path / "public.csv", 260, 2)
+    configure(tmp_path)
+    return tmp_path
+
+
+def test_a_run_labels_every_public_row_and_its_card_says_how(folder):
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    card = json.loads((folder / "out" / "card.json").read_text())
+    assert card["mechanism"].startswith("NoisySum(noise_multiplier=")
+    assert card["queries"] == card["answered"] == 200
+    assert card["student"] == "closed-form"
+    assert card["student_accuracy"] > 0.85
+    assert card["public_epsilon"] <= 2.0
+    assert card["frontier"] == []
+    with (folder / "out" / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 200
+    assert {row["label"] for row in rows} == {"no", "yes"}
+    # How many people there are is private: what the card says is the number that was released under noise.
+    assert 0 < abs(card["teachers"] - 1500) < 300
+
+
+def test_its_student_predicts_from_the_file(folder):
+    tutelage("run", "config.toml", cwd=folder)
+    student = load_student(folder / "out" / "student.skops")
+    public = read_csv(folder / "public.csv")
+    columns = {name: public.column(name) for name in ("age", "dose", "ward")}
+    assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.85
+
+
+def test_a_second_run_says_the_same_and_costs_nothing(folder):
+    first = tutelage("run", "config.toml", cwd=folder)
+    labels = (folder / "out" / "labels.csv").read_bytes()
+    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
+    assert first.returncode == again.returncode == 0, again.stderr
+    assert "nothing was spent" in " ".join(again.stdout.split())
+    assert (folder / "out" / "labels.csv").read_bytes() == labels
+    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
+
+
+def test_the_noise_can_be_named_and_a_vote_student_trained(folder):
+    named = '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 4.0\n[student]\nestimator = "label-propagation"'
+    configure(folder, privacy="", more=named)
+    result = tutelage("run", "config.toml", "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    card = json.loads(result.stdout)
+    assert card["mechanism"] == "NoisySum(noise_multiplier=4.0)"
+    assert card["student"] == "label-propagation"
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"public": "queries = 10"}, "`queries` in [public] is about votes"),
+        ({"public": "rounds = 2"}, "`rounds` in [public] is about votes"),
+        ({"public": 'selection = "medoids"'}, "`selection` in [public] is about votes"),
+        ({"private": 'silo = "ward"'}, "`silo` in [private]"),
+        ({"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] is about votes"),
+        ({"more": '[mechanism]\nname = "gnmax"\nsigma = 3.0'}, "`sigma` is not a setting of [mechanism]"),
+        ({"more": '[mechanism]\nname = "gnmax"\nnoise_multiplier = 3.0'}, "must be 'noisy-sum'"),
+        ({"more": '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 0.0'}, "noise_multiplier"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_in_one_sentence(folder, sections, said):
+    configure(folder, **sections)
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert said in refusal(result, result.returncode)
+    assert not (folder / "private.csv.ledger").exists()
+
+
+def test_the_audit_measures_how_far_one_person_moves_the_sum(folder):
+    result = tutelage("audit", "config.toml", "--draws", 5000, "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    checks = {one["check"]: one["verdict"] for one in json.loads(result.stdout)["checks"]}
+    assert checks["noise as configured"] == "pass"
+    assert checks["one person, one ballot"] == "pass"

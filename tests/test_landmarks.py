@@ -1,0 +1,94 @@
+"""Features for ballots: bounded, of one row alone, and stretched where the noise allows it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import PublicKernel, PublicRows, UnitBall, ballot_features, check_row_by_row
+from tutelage.features.landmarks import _off_grid, water_filling
+
+
+def public(n=300, columns=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return PublicRows(rng.normal(size=(n, columns)) * np.arange(1, columns + 1), "made up")
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12), st.floats(1e-4, 10))
+def test_shares_are_those_of_reverse_water_filling(spread, variance):
+    spread = np.array(spread)
+    shares = water_filling(spread, variance)
+    assert_allclose(shares.sum(), 1)
+    assert np.all(shares >= 0)
+    prior = 0.3 * spread**1.1 / (spread**1.1).sum()
+    # The minimum of Σ 1/(1/τ² + h/v) on the simplex: equal gains where there is a share, smaller ones elsewhere.
+    gain = 1 / (1 / prior + shares / variance)
+    told = shares > 1e-9
+    assert_allclose(gain[told], gain[told].max(), rtol=1e-6)
+    assert np.all(gain[~told] <= gain[told].max() * (1 + 1e-6))
+
+
+def test_less_noise_tells_more_directions():
+    spread: Any = 0.5 ** np.arange(30)
+    told = [int((water_filling(spread, variance) > 0).sum()) for variance in (1, 1e-2, 1e-4)]
+    assert told == sorted(told)
+    assert told[0] < told[-1]
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.01])
+def test_vectors_are_no_longer_than_one_whatever_the_row(noise):
+    features = ballot_features(public(), noise=noise)
+    rng = np.random.default_rng(1)
+    for scale in (1e-9, 1, 1e9, 1e300):
+        rows = features.transform(rng.normal(size=(50, 5)) * scale)
+        assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12
+
+
+def test_a_row_has_the_same_vector_whatever_is_beside_it():
+    rows = public()
+    features: Any = ballot_features(rows, noise=0.01)
+    check_row_by_row(features, rows.values)
+    many = np.random.default_rng(2).normal(size=(1500, 5))
+    alone = np.vstack([features.transform(many[i : i + 1]) for i in (0, 700, 1499)])
+    assert np.array_equal(features.transform(many)[[0, 700, 1499]], alone)
+
+
+def test_the_kernel_is_half_nearness_and_half_direction():
+    rows = public()
+    kernel = PublicKernel.learn(rows, 40)
+    X, center = rows.values[:7], rows.values.mean(axis=0)
+    landmarks = _off_grid(kernel)
+    squared = ((X[:, None] - landmarks) ** 2).sum(axis=2)
+    size = np.median(((landmarks - center) ** 2).sum(axis=1))
+    near = (np.exp(-squared / (2 * kernel.distance**2)) + np.exp(-squared / (8 * kernel.distance**2))) / 2
+    assert_allclose(
+        kernel.transform(X), near / 2 + (X - center) @ (landmarks - center).T / size / 2, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_landmarks_come_from_the_public_rows():
+    rows = public()
+    kernel = PublicKernel.learn(rows, 40)
+    distances = ((_off_grid(kernel)[:, None] - rows.values) ** 2).sum(axis=2).min(axis=1)
+    assert distances.max() < 1e-9
+    assert len(kernel.points) == 40
+
+
+def test_rows_that_are_all_alike_are_refused():
+    with pytest.raises(InvalidDataError, match="must differ"):
+        ballot_features(PublicRows(np.ones((20, 3)), "made up"), noise=0.1)
+
+
+@pytest.mark.parametrize("wrong", [{"noise": 0.0}, {"noise": np.nan}, {"noise": 1.0, "quantile": 1.5}])
+def test_settings_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(InvalidParameterError):
+        ballot_features(public(), **wrong)
+    undeclared: Any = public().values
+    with pytest.raises(InvalidParameterError, match="PublicRows"):
+        ballot_features(undeclared, noise=0.1)
+    with pytest.raises(InvalidParameterError):
+        UnitBall(0.0).transform(np.ones((1, 2)))

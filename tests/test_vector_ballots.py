@@ -1,0 +1,254 @@
+"""`PATEClassifier` with a ballot of vectors per person: what it learns, what it costs, and what is remembered."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm as normal
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    RepeatedFitWarning,
+)
+from tutelage.labeling.sums import least_noise
+from tutelage.mechanisms import NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import Moments, NoisySumClassifier, load_student, save_student
+from tutelage.teachers import VectorBallots
+
+
+def blobs(n, seed, shift=1.2):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return rng.normal(size=(n, 4)) + shift * np.eye(4)[y], y
+
+
+PRIVATE, LABELS = blobs(3000, 0)
+PUBLIC, _ = blobs(400, 1)
+TEST, TRUE = blobs(2000, 2)
+
+
+def model(**changes):
+    settings = {"epsilon": 1.0, "random_state": 0, "noise": SimulationNoise(0)}
+    return PATEClassifier(VectorBallots(), **{**settings, **changes})
+
+
+def test_it_is_nearly_as_right_as_a_model_without_privacy():
+    fitted = model().fit(PRIVATE, LABELS, X_public=PUBLIC)
+    open_model = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
+    assert fitted.score(TEST, TRUE) > open_model - 0.03
+    assert_allclose(fitted.predict_proba(TEST).sum(axis=1), 1)
+    agree = fitted.predict_proba(TEST).argmax(axis=1) == fitted.predict(TEST)
+    assert agree.mean() > 0.99
+
+
+def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
+    scores = [
+        model(epsilon=0.001, noise=SimulationNoise(seed)).fit(PRIVATE, LABELS, X_public=PUBLIC).score(TEST, TRUE)
+        for seed in range(5)
+    ]
+    assert np.mean(scores) < 0.5
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
+    fitted = model(epsilon=epsilon).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert epsilon * 0.998 < fitted.epsilon_.epsilon <= epsilon
+    first: Any = fitted.release_.event.flatten()[0].event
+    sigma, norm = first.sigma, first.norm_squared
+    # Two ballots' lengths apart in each of two rounds, μ = 2·√2·c/σ (Balle and Wang 2018, Theorem 8).
+    mu = 2 * np.sqrt(2 * norm) / sigma
+    delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
+    assert 0.97e-5 < delta <= 1e-5
+
+
+def test_all_public_rows_have_labels_and_only_the_rounds_were_charged():
+    fitted = model().fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert fitted.release_.answered.all()
+    assert len(fitted.queries_) == len(PUBLIC)
+    assert [part.times for part in fitted.release_.event.flatten()] == [1, 1]
+    assert fitted.n_teachers_ == len(PRIVATE)
+
+
+def test_the_number_of_people_is_released_under_noise_where_it_is_private():
+    ids = np.repeat(np.arange(1000), 3)
+    fitted = model(unit="patient").fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids)
+    assert fitted.epsilon_.unit == PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    assert fitted.epsilon_.epsilon <= 1
+    parts: list[Any] = [part.event for part in fitted.release_.event.flatten()]
+    assert [part.dimension == 1 for part in parts] == [True, False, False]
+    assert 0 < abs(fitted.n_teachers_ - 1000) < 1000
+    assert "1000" not in repr(fitted.ballots_)
+
+
+def test_a_ledger_remembers_the_sum_and_the_next_fit_costs_nothing(tmp_path):
+    ledger = tmp_path / "private.ledger"
+    first = model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert first.ledger_.budget == 1.0
+    assert 0.99 < first.ledger_.spent <= 1.0
+    with pytest.warns(BudgetContinuedWarning, match="at no cost"):
+        again = model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert again.release_.cost == 0
+    assert np.array_equal(again.predict_proba(TEST), first.predict_proba(TEST))
+    assert Ledger.open(ledger).verify().spent == first.ledger_.spent
+
+
+def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(tmp_path):
+    ledger = tmp_path / "private.ledger"
+    spent = model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.spent
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC[:300])
+    assert Ledger.open(ledger).state().spent == spent
+
+
+def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(tmp_path):
+    ids = np.arange(len(PRIVATE))
+    ledger = tmp_path / "private.ledger"
+    votes = {"n_queries": 5, "epsilon": 1.0, "ledger": ledger, "random_state": 0}
+    by_vote = PATEClassifier(GaussianNB(), n_teachers=20, student=GaussianNB(), mechanism=GNMax(30.0), **votes)
+    spent = by_vote.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids).ledger_.spent
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids)
+    assert Ledger.open(ledger).state().spent == spent
+
+
+def test_a_budget_that_is_too_small_leaves_no_file(tmp_path):
+    with pytest.raises(BudgetExceededError):
+        model(ledger=tmp_path / "a.ledger", mechanism=NoisySum(0.5), noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert not (tmp_path / "a.ledger").exists()
+
+
+def test_a_second_fit_without_a_ledger_is_told_what_both_cost():
+    model(noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    with pytest.warns(RepeatedFitWarning, match="fit 2 without a ledger"):
+        model(noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+
+
+def test_another_student_learns_the_labels_of_all_public_rows():
+    fitted = model(student=LogisticRegression()).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert isinstance(fitted.student_, LogisticRegression)
+    assert (fitted.predict(PUBLIC) == fitted.release_.labels).mean() > 0.9
+
+
+def test_the_student_goes_to_a_file_and_holds_no_private_sum(tmp_path):
+    fitted = model().fit(PRIVATE, LABELS, X_public=PUBLIC)
+    save_student(fitted.student_, tmp_path / "student.skops")
+    assert np.array_equal(load_student(tmp_path / "student.skops").predict(TEST), fitted.predict(TEST))
+    stored = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    assert not hasattr(stored, "ballots_")
+    assert np.array_equal(stored.predict(TEST), fitted.predict(TEST))
+    assert not hasattr(clone(fitted), "student_")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
+        ({"mechanism": NoisySum(10.0)}, "both say how much noise"),
+        ({"n_queries": 10}, "n_queries"),
+        ({"rounds": 2}, "rounds"),
+        ({"selection": "medoids"}, "selection"),
+        ({"data_changed": True}, "about a ledger"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(changes, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        model(**changes).fit(PRIVATE, LABELS, X_public=PUBLIC)
+
+
+def test_parameters_of_a_sum_mean_nothing_to_voters():
+    with pytest.raises(InvalidParameterError, match="VectorBallots"):
+        PATEClassifier(mechanism=NoisySum(10.0)).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    with pytest.raises(InvalidParameterError, match="VectorBallots"):
+        PATEClassifier(student=NoisySumClassifier()).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    with pytest.raises(InvalidParameterError, match="every person is one"):
+        model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
+
+
+def test_missing_values_are_refused():
+    holed = PRIVATE.copy()
+    holed[0, 0] = np.nan
+    with pytest.raises(InvalidDataError, match="NaN"):
+        model().fit(holed, LABELS, X_public=PUBLIC)
+
+
+def test_least_noise_is_the_smallest_to_four_digits():
+    assert least_noise(lambda noise: noise >= 12.34567) == pytest.approx(12.35, rel=2e-4)
+    assert least_noise(lambda noise: noise >= 12.34567) >= 12.34567
+    with pytest.raises(InvalidParameterError, match="too small"):
+        least_noise(lambda _: False)
+
+
+def test_moments_without_noise_give_least_squares():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5000, 6)), rng.integers(0, 3, 5000)
+    X[np.arange(5000), y] += 1
+    fitted = NoisySumClassifier().fit(X, y)
+    expected = np.linalg.lstsq(X, np.eye(3)[y] - 1 / 3, rcond=None)[0]
+    assert_allclose(fitted.coef_, expected - expected.mean(axis=1, keepdims=True), atol=5e-3)
+    assert fitted.score(X, y) > 0.6
+
+
+def test_the_prior_that_is_read_off_the_moments_is_nearly_as_good_as_the_best():
+    """Shrinkage chosen from noisy moments alone loses little to the best of a grid that sees the truth."""
+    rng = np.random.default_rng(3)
+    spread = 0.8 ** np.arange(40)
+    X = rng.normal(size=(4000, 40)) * np.sqrt(spread)
+    weights = rng.normal(size=(40, 2)) * 0.3
+    weights[:, 1] = -weights[:, 0]
+    truth = (X.T @ X / len(X)) @ weights
+    losses, by_ridge = [], []
+    for seed in range(10):
+        noise = 0.05
+        moments = truth + np.random.default_rng(seed).normal(size=truth.shape) * noise
+        fitted = NoisySumClassifier().fit_moments(
+            X, [Moments(moments.T, noise, np.inf)], n_rows=10**6, classes=np.arange(2)
+        )
+        losses.append(_loss(fitted.coef_, weights, X))
+        ridges = [np.linalg.solve(X.T @ X / len(X) + k * np.eye(40), moments) for k in np.geomspace(1e-4, 10, 30)]
+        by_ridge.append([_loss(ridge - ridge.mean(axis=1, keepdims=True), weights, X) for ridge in ridges])
+    assert np.mean(losses) < 1.15 * np.mean(by_ridge, axis=0).min()
+
+
+def test_a_second_round_mends_what_differs_between_public_and_private_rows():
+    """With public rows of other correlations, one round leaves a part of the classes untold that a second tells."""
+    scores = []
+    for rounds in (1, 3):
+        teacher = VectorBallots(rounds=rounds)
+        fitted = PATEClassifier(teacher, epsilon=20.0, random_state=0, noise=SimulationNoise(0))
+        fitted.fit(PRIVATE, LABELS, X_public=PUBLIC[:60])
+        scores.append(fitted.score(TEST, TRUE))
+    assert scores[1] > scores[0]
+
+
+def test_a_fit_that_was_cut_short_between_its_rounds_goes_on_where_it_was(tmp_path, monkeypatch):
+    ledger, drawn = tmp_path / "private.ledger", []
+    honest = NoisySum.release
+
+    def cut_short(self, ballots, noise):
+        if drawn:
+            raise KeyboardInterrupt
+        drawn.append(1)
+        return honest(self, ballots, noise)
+
+    monkeypatch.setattr(NoisySum, "release", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    monkeypatch.undo()
+    # The sum that was reserved and never drawn stays spent, so what is left does not hold another.
+    assert 0.99 < Ledger.open(ledger).state().spent <= 1.0
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+
+
+def _loss(found, weights, X):
+    return float((((X @ (found - weights)) ** 2).sum(axis=1)).mean())
