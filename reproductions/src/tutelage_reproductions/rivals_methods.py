@@ -128,10 +128,10 @@ class Linear:
 
 
 class Method(NamedTuple):
-    """A method and what it is right on: a split, ε and a seed to a share in %, or to None where it has no answer."""
+    """A method and what it is right on: a split, ε and a seed to a share in %."""
 
     name: str
-    run: Callable[[RivalData, float, int], float | None]
+    run: Callable[[RivalData, float, int], float]
 
 
 class Ridge(NamedTuple):
