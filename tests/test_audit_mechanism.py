@@ -18,7 +18,7 @@ from tutelage.audit.law import audit_law, worst_neighbours
 from tutelage.audit.mechanism import Neighbours, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
 from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.mechanisms import Mechanism
+from tutelage.mechanisms import CappedGNMax, Mechanism
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
 from tutelage_reproductions import mechanism_audits
@@ -101,7 +101,7 @@ def exact_epsilon(mechanism: Mechanism, neighbours: Neighbours, delta: float, qu
 def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     configurations = list(random_configurations(50, seed=2026))
     assert {type(one.mechanism) for one in configurations} == {
-        LNMax, GNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax,
+        LNMax, GNMax, CappedGNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax,
     }  # fmt: skip
     found = audit_configurations(configurations, noise=SimulationNoise(0))
     assert all(one.passed for one in found)

@@ -15,6 +15,7 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, write_rows
+from tutelage.accounting import data_independent
 from tutelage.cli.config import load_config
 from tutelage.privacy import round_up
 from tutelage.publishing.cost_envelope import reach
@@ -120,12 +121,22 @@ def test_the_documented_commands_work(tmp_path, called):
 
 def test_the_documented_mechanism_keeps_the_contract():
     names = {"__name__": "documented"}
-    for example in blocks("docs/mechanisms.md", "python"):
+    _, *examples = blocks("docs/mechanisms.md", "python")
+    for example in examples:
         exec(example, names)  # noqa: S102  our own documentation
     suite: Any = names["TestSomeClasses"]
     for name in dir(suite):
         if name.startswith("test_"):
             getattr(suite(), name)()
+
+
+def test_the_documented_campaign_costs_and_labels_what_it_says():
+    names: dict[str, Any] = {}
+    exec(blocks("docs/mechanisms.md", "python")[0], names)  # noqa: S102  our own documentation
+    first, second, digits = names["first"], names["second"], names["digits"]
+    assert round_up(data_independent.epsilon(first.event, 1e-5).epsilon, 2) == 2.23
+    assert (first.cost > 0, second.cost) == (True, 0)
+    assert np.mean(np.concatenate([first.labels, second.labels]) == digits.y_test) > 0.8
 
 
 SOURCE = REPOSITORY / "src"

@@ -46,7 +46,7 @@ RUN_BY = {
     "docs/federation.md": ("test_cli_federate.py", {"toml": 2, "sh": 3, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
-    "docs/mechanisms.md": ("test_docs.py", {"python": 2}),
+    "docs/mechanisms.md": ("test_docs.py", {"python": 3}),
     "docs/membership.md": ("test_audit_membership.py", {"python": 1}),
     "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),

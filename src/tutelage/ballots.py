@@ -1,7 +1,8 @@
 """Bounded ballots: each teacher casts one array of whole numbers of limited length, and only their sum goes on.
 
-The vote on every query (`tutelage.votes`) is one kind of ballot. Here is another: a vector for each class. The bound is
-checked on the numbers of every ballot, whoever made it, so the sensitivity of the sum follows from nothing else.
+The vote on every query (`tutelage.votes`) is one kind of ballot. Here are others: a vector for each class, and votes on
+few of the queries. The bound is checked on the numbers of every ballot, whoever made it, so the sensitivity of the sum
+follows from nothing else.
 """
 
 import os
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn, final
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._internal.files import open_private
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
@@ -80,6 +82,54 @@ class BallotSum:
         raise NotPublishableError(
             "A BallotSum is not pickled, so that ballots cannot travel inside a saved model; use `save(path)`."
         )
+
+
+def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballots:
+    """Return the most confident votes of each teacher, who abstains on all other queries.
+
+    A teacher's votes depend on its own ballot and confidences only. Count them with `tally(..., cap=cap)`.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, queries)
+        Class index, or −1 for an abstention.
+    confidences : array of shape (teachers, queries)
+        How sure each teacher is of each vote, on a scale of its own. Of equal ones the first query counts; one that is
+        NaN is no vote.
+    cap : int
+        Most votes of one teacher.
+    """
+    cap = integer_at_least(cap, 1, "cap", "cap_ballots")
+    sure = np.array(confidences, dtype=np.float64)
+    ballots = np.asarray(ballots)
+    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer) or sure.shape != ballots.shape:
+        raise InvalidBallotError(
+            "`ballots` of cap_ballots must be integers of shape (teachers, queries), with a confidence each. Got "
+            f"shapes {ballots.shape} and {sure.shape}."
+        )
+    votes = np.where(np.isnan(sure), ABSTAIN, ballots)
+    kept = np.lexsort((-sure, votes == ABSTAIN))[:, :cap]  # along each ballot; equal ones stay in their order
+    capped = np.full_like(ballots, ABSTAIN)
+    np.put_along_axis(capped, kept, np.take_along_axis(votes, kept, 1), 1)
+    return capped
+
+
+def cap_probabilities(probabilities: npt.ArrayLike, cap: int) -> Ballots:
+    """Return each teacher's most probable classes as ballots, on the queries where it is most confident.
+
+    Parameters
+    ----------
+    probabilities : array of shape (teachers, queries, classes)
+        Class probabilities of each teacher; of equal ones the first class counts.
+    cap : int
+        Most votes of one teacher.
+    """
+    found = np.asarray(probabilities)
+    if found.ndim != 3:
+        raise InvalidBallotError(
+            f"`probabilities` of cap_probabilities must have shape (teachers, queries, classes). Got {found.shape}."
+        )
+    return cap_ballots(found.argmax(axis=2).astype(np.int16), found.max(axis=2), cap)
 
 
 def sum_of_products(

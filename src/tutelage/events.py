@@ -496,6 +496,11 @@ def counted(events: Iterable[Event]) -> Counter[Event]:
     return times
 
 
+def of_queries(event: Event, queries: int) -> Repeated:
+    """Return the most that so many queries are, each at most `event`; a campaign is one event whatever their number."""
+    return Repeated(event, min(queries, 1) if isinstance(event, CappedArgmaxGaussian) else queries)
+
+
 def event_of(times: Counter[Event]) -> Event:
     """Return kinds of events, each as often as it happened, as one event."""
     return Composed(tuple(Repeated(part, count) for part, count in times.items()))

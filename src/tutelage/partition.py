@@ -34,11 +34,14 @@ class Shards:
         Number of shards, one per teacher, empty ones included.
     unit : PrivacyUnit
         Whose rows lie in one shard.
+    people : array of shape (shards,) of strings, optional
+        The entity of each shard, where each has one of its own.
     """
 
     assignment: IntArray = field(repr=False)
     n_shards: int
     unit: PrivacyUnit
+    people: npt.NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         integer_at_least(self.n_shards, 1, "n_shards", "Shards")
@@ -106,7 +109,7 @@ class Shards:
             return cls(np.arange(n_rows), n_rows, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
         people, assignment = np.unique(canonical_ids(entity_ids), return_inverse=True)
         unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
-        return cls(assignment.astype(np.int64), len(people), unit)
+        return cls(assignment.astype(np.int64), len(people), unit, people)
 
     @classmethod
     def of_silos(

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
-from tutelage._internal.typing import Ballots, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least
-from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
 _FORMAT = 2  # 1 stored the name of a relation in place of its code
@@ -34,14 +34,19 @@ class VoteHistogram:
         Number of teachers entitled to vote.
     unit : PrivacyUnit
         Whose change moves at most one ballot. Default: one teacher's whole data.
+    cap : int, optional
+        Most votes of one teacher on all queries together. Default: one on every query.
     """
 
     counts: IntArray = field(repr=False)
     n_teachers: int
     unit: PrivacyUnit = ONE_TEACHER
+    cap: int | None = None
 
     def __post_init__(self) -> None:
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
+        if self.cap is not None:
+            object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "VoteHistogram"))
         counts = np.asarray(self.counts)
         _check_counts(counts)
         counts = counts.astype(np.int64)
@@ -53,6 +58,11 @@ class VoteHistogram:
             raise InvalidDataError(
                 f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
                 "Check the axis order (queries, classes) and the number of teachers."
+            )
+        if self.cap is not None and int(counts.sum()) > self.n_teachers * self.cap:
+            raise InvalidDataError(
+                f"Vote counts with `cap` = {self.cap} must add up to at most `cap` votes per teacher. Cap the ballots "
+                "before they are counted."
             )
         counts.setflags(write=False)
         object.__setattr__(self, "counts", counts)
@@ -72,7 +82,7 @@ class VoteHistogram:
         integer_at_least(queries, 1, "queries", "VoteHistogram.first")
         if queries > self.n_queries:
             raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
-        return VoteHistogram(self.counts[:queries], self.n_teachers, self.unit)
+        return VoteHistogram(self.counts[:queries], self.n_teachers, self.unit, self.cap)
 
     def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
         """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
@@ -84,10 +94,11 @@ class VoteHistogram:
                 f"`queries` must be a mask of shape ({self.n_queries},) or indices below {self.n_queries}. "
                 f"Got {queries.dtype} of shape {queries.shape}."
             )
-        return VoteHistogram(self.counts[queries], self.n_teachers, self.unit)
+        return VoteHistogram(self.counts[queries], self.n_teachers, self.unit, self.cap)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the private counts as plain arrays to an npz file that only its owner may read."""
+        capped: dict[str, Any] = {} if self.cap is None else {"cap": np.int64(self.cap)}
         with open_private(Path(path)) as file:
             np.savez_compressed(
                 file,
@@ -95,6 +106,7 @@ class VoteHistogram:
                 counts=self.counts,
                 n_teachers=np.int64(self.n_teachers),
                 unit=np.array([self.unit.name, self.unit.neighboring.value]),
+                **capped,
             )
 
     @classmethod
@@ -141,16 +153,19 @@ class VoteHistogram:
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))
             counts, n_teachers = _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"])
+            cap = int(arrays["cap"]) if "cap" in arrays else None
         except InvalidDataError:
             raise
         except (KeyError, TypeError, ValueError):
             raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
-        return cls(counts, n_teachers, unit)
+        return cls(counts, n_teachers, unit, cap)
 
     def __repr__(self) -> str:
+        # Where the number of teachers is that of people, it is private too.
+        of = f"teachers={self.n_teachers}" if self.cap is None else f"cap={self.cap}"
         return (
             f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, "
-            f"classes={self.n_classes}, teachers={self.n_teachers}, unit={self.unit.name!r})"
+            f"classes={self.n_classes}, {of}, unit={self.unit.name!r})"
         )
 
     def __reduce__(self) -> NoReturn:
@@ -159,7 +174,9 @@ class VoteHistogram:
         )
 
 
-def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:
+def tally(
+    ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER, *, cap: int | None = None
+) -> VoteHistogram:
     """Count ballots into a private vote histogram: n_j(x) = #{i : f_i(x) = j}.
 
     Parameters
@@ -170,11 +187,70 @@ def tally(ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER) -> 
         Number of classes; classes without votes keep their zero column.
     unit : PrivacyUnit
         Whose change moves at most one ballot per query.
+    cap : int, optional
+        Most votes that one teacher may cast on all queries together.
+
+    Raises
+    ------
+    InvalidBallotError
+        If a teacher casts more.
     """
     integer_at_least(n_classes, 2, "n_classes", "tally")
     ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
-    return VoteHistogram(counts, ballots.shape[0], unit)
+    if cap is not None and np.any((ballots != ABSTAIN).sum(axis=1) > integer_at_least(cap, 1, "cap", "tally")):
+        raise _above(cap)
+    return VoteHistogram(counts, ballots.shape[0], unit, cap)
+
+
+def tally_few(
+    teachers: IntArray,
+    queries: IntArray,
+    labels: IntArray,
+    *,
+    shape: tuple[int, int, int],
+    cap: int,
+    unit: PrivacyUnit = ONE_TEACHER,
+) -> VoteHistogram:
+    """Count the votes of teachers that abstain on most queries: `tally` without a cell for every abstention.
+
+    Parameters
+    ----------
+    teachers, queries, labels : integer arrays of shape (votes,)
+        Who votes, on which query, and for which class.
+    shape : tuple of int
+        Numbers of teachers, queries and classes.
+    cap : int
+        Most votes that one teacher may cast on all queries together.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher's votes.
+
+    Raises
+    ------
+    InvalidBallotError
+        If a teacher casts more, or two on one query.
+    """
+    cap = integer_at_least(cap, 1, "cap", "tally_few")
+    votes = [np.asarray(array) for array in (teachers, queries, labels)]
+    if any(one.ndim != 1 or len(one) != len(votes[0]) or not np.issubdtype(one.dtype, np.integer) for one in votes):
+        raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
+    if any(one.size and not 0 <= one.min() <= one.max() < size for one, size in zip(votes, shape, strict=True)):
+        raise InvalidBallotError("Votes must name a teacher, a query and a class from 0 on, below how many there are.")
+    n_teachers, n_queries, n_classes = shape
+    if np.any(np.bincount(votes[0], minlength=1) > cap):
+        raise _above(cap)
+    who, where, what = (one.astype(np.int64) for one in votes)
+    cells = np.sort(who * n_queries + where)
+    if np.any(cells[1:] == cells[:-1]):
+        raise InvalidBallotError("A teacher must cast one vote on a query at most. One cast two.")
+    counts = np.bincount(where * n_classes + what, minlength=n_queries * n_classes)
+    return VoteHistogram(counts.reshape(n_queries, n_classes), n_teachers, unit, cap)
+
+
+def _above(cap: int) -> InvalidBallotError:
+    return InvalidBallotError(
+        f"A teacher must cast at most `cap` = {cap} votes on all queries together. One cast more."
+    )
 
 
 def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:

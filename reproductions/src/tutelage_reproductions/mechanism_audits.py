@@ -122,6 +122,7 @@ def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
         "threshold": most / 2 if asks else most,
         "sigma_vote": scale if asks else round(0.8 * scale, 2),
         "confidence": 0.6,
+        "cap": 1,
     }
     return entry.kind(**{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings})
 

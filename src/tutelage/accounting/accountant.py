@@ -12,6 +12,7 @@ from tutelage.accounting import data_independent, pate2017, pate2018, two_sided_
 from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.events import (
+    CappedArgmaxGaussian,
     Check,
     Composed,
     ContinuousArgmaxLaplace,
@@ -155,6 +156,11 @@ class Accountant:
         if votes is None and (offsets is not None or ballots is not None):
             raise InvalidDataError("`offsets` and `ballots` go with `votes`. Pass them together.")
         if votes is not None:
+            if isinstance(kind, CappedArgmaxGaussian):
+                raise UnsupportedEventError(
+                    "Capped votes have no cost that depends on them: the counts do not say how many votes a teacher "
+                    "has left. Add the event without `votes`."
+                )
             if isinstance(kind, SummedNoise):
                 raise UnsupportedEventError(
                     "Nobody knows the votes under noise that several owners summed, so it has no cost that depends on "

@@ -15,6 +15,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.audit.mechanism import Neighbours, Part, best_event, check_draws, check_settings, log_ratio, release_many
 from tutelage.events import (
+    CappedArgmaxGaussian,
     Check,
     ConfidenceCheck,
     Event,
@@ -189,7 +190,7 @@ def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
 def _scale_of(answer: Event) -> float:
     """Return how large the noise of an answer is, in votes."""
     match answer:
-        case NoisyArgmaxGaussian(sigma=sigma):
+        case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
             return sigma
         case NoisyArgmaxLaplace(scale=scale) | ExponentialArgmax(scale=scale) | PermuteAndFlip(scale=scale):
             return scale

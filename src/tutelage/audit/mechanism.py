@@ -20,7 +20,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram
+from tutelage.testing.laws import made_up_votes
 
 
 def at_least(successes: IntArray, trials: int, level: float) -> FloatArray:
@@ -228,7 +228,7 @@ def release_many(
 ) -> Release:
     """Release so many queries with these votes, and with this prediction of a student where the mechanism asks it."""
     rows = queries * mechanism.votes_per_query
-    votes = VoteHistogram(np.tile(counts, (rows, 1)), teachers)
+    votes = made_up_votes(mechanism, counts, rows, teachers)
     return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))
 
 

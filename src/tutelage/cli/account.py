@@ -14,7 +14,7 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json
-from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
+from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
@@ -55,6 +55,7 @@ def account(
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
+    released_by.mechanism.check(histogram)
     one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
     costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
     shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
@@ -78,9 +79,13 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
     """Return the cost by each analysis, None where it does not apply, and lists where it was simulated."""
     planned = Accountant(progress=progress)
     for event in events:
-        planned.add(Repeated(event, votes.n_queries), votes)
+        # What is left of a teacher's capped votes is not in the counts, so no cost can be computed from them.
+        counted = None if isinstance(event, CappedArgmaxGaussian) else votes
+        planned.add(of_queries(event, votes.n_queries), counted)
     costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
     match events:
+        case [CappedArgmaxGaussian()]:
+            return costs | dict.fromkeys(("bound_2017", "bound_2018", "bound_two_sided", "exact"))
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
             noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(runs))
             largest = votes.counts.max(axis=1)

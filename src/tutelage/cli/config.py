@@ -18,7 +18,7 @@ from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, ref
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
-from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
@@ -190,6 +190,11 @@ def load_config(path: Path) -> RunConfig:
     by_vectors = read["teachers"].estimator == _VECTORS
     mechanism = table.get("mechanism", {})
     read["mechanism"] = read_sum(mechanism) if by_vectors else read_mechanism(mechanism, CENTRAL)
+    if isinstance(read["mechanism"], CappedGNMax):
+        raise ConfigError(
+            "`name` in [mechanism] must not be capped: the teachers of a configuration vote on every query. Label with "
+            "`tutelage label`, or use NearestQueries and LabelingSession from Python."
+        )
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     if config.folder.exists() and not config.folder.is_dir():

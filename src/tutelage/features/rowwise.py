@@ -26,11 +26,11 @@ _BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is 
 _CHUNK = 512  # rows that are worked on at once by one thread; no result depends on it
 
 
-def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix) -> Matrix:
+def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _CHUNK) -> Matrix:
     """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
-    starts = range(0, max(len(X), 1), _CHUNK)
+    starts = range(0, max(len(X), 1), at_once)
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as pool:  # or threads would wait for threads
-        return np.concatenate(list(pool.map(lambda start: function(X[start : start + _CHUNK]), starts)))
+        return np.concatenate(list(pool.map(lambda start: function(X[start : start + at_once]), starts)))
 
 
 def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:

@@ -1,5 +1,8 @@
 """Public rows in, released labels out, and the ledger charged in between."""
 
+import hashlib
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
@@ -9,7 +12,7 @@ import numpy.typing as npt
 from tutelage import mechanisms
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
-from tutelage.events import ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
+from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -17,12 +20,12 @@ from tutelage.exceptions import (
     LedgerStorageError,
     UnsupportedEventError,
 )
-from tutelage.ledger import Labels, Ledger, Reservation, Settled
+from tutelage.ledger import Labels, Ledger, Reservation, Settled, Voters
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.privacy import spelled_out
-from tutelage.teachers import TeacherEnsemble
-from tutelage.votes import VoteHistogram, tally, tally_findings
+from tutelage.privacy import PrivacyUnit, spelled_out
+from tutelage.teachers import FewVotes, NearestTeachers, TeacherEnsemble
+from tutelage.votes import VoteHistogram, tally, tally_few, tally_findings
 
 # The names of the package's own mechanisms, in keys and in the `repr` that earlier versions used as a key.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -54,7 +57,7 @@ class _Asked(NamedTuple):
     votes: VoteHistogram
     release: Release
     predictions: FloatArray | None
-    reservation: int
+    reservations: tuple[int, ...]
 
 
 @final
@@ -67,9 +70,10 @@ class LabelingSession:
 
     Parameters
     ----------
-    voters : VoteHistogram or TeacherEnsemble
+    voters : VoteHistogram, TeacherEnsemble or NearestTeachers
         Private votes, tallied beforehand: row i is about row i of every batch asked, or of `X_voted`; or fitted
-        teachers, who vote on whatever is asked.
+        teachers, who vote on whatever is asked. `CappedGNMax` holds `NearestTeachers` to its cap over all that is ever
+        asked through the ledger, at the cost of one batch; of a VoteHistogram it charges every batch.
     mechanism : Mechanism
         How votes are released.
     ledger : Ledger
@@ -102,7 +106,7 @@ class LabelingSession:
 
     def __init__(
         self,
-        voters: VoteHistogram | TeacherEnsemble,
+        voters: VoteHistogram | TeacherEnsemble | NearestTeachers,
         mechanism: Mechanism,
         ledger: Ledger,
         *,
@@ -110,7 +114,7 @@ class LabelingSession:
         X_voted: npt.ArrayLike | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        if not isinstance(voters, VoteHistogram) and not callable(getattr(voters, "ballots", None)):
+        if not isinstance(voters, VoteHistogram | NearestTeachers) and not callable(getattr(voters, "ballots", None)):
             raise InvalidParameterError(
                 "`voters` of LabelingSession must be a VoteHistogram or fitted teachers. Got a "
                 f"{type(voters).__name__}."
@@ -157,12 +161,16 @@ class LabelingSession:
     @property
     def reservations(self) -> tuple[int, ...]:
         """The entries of the ledger by which this session's queries were reserved and then drawn."""
-        return tuple(asked.reservation for asked in self._asked)
+        return tuple(number for asked in self._asked for number in asked.reservations)
 
     @property
     def fitting(self) -> int:
         """How many more new queries the budget allows, each at its most expensive."""
-        return self._ledger.fitting(self._event_of_one())
+        one = self._event_of_one()
+        fitting = self._ledger.fitting(one)
+        if isinstance(one, CappedArgmaxGaussian) and (fitting or self._is_paid(one)):
+            return sys.maxsize  # one event pays for any number
+        return fitting
 
     def affordable(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> int:
         """Return how many of these rows, from the first on, the budget allows now; those asked before are free.
@@ -216,14 +224,10 @@ class LabelingSession:
         self._unstored = None
         one, hashes = self._event_of_one(), self._hashes(X_public, student)
         first = _first_places(hashes)
-        voted = self._voted_on(one, first, rows, student)  # before anything is spent
-        answers, reservation = self._ledger.reserve_new(one, first)
-        for query in answers:
-            self._drawn.setdefault(query, False)
-        event, cost = Repeated(one, 0), 0.0
-        if reservation is not None and voted is not None:
-            settled, event = self._settled(voted.without(answers), reservation)
-            answers, cost = answers | settled.labels, settled.share
+        if isinstance(self._voters, NearestTeachers) and isinstance(one, CappedArgmaxGaussian):
+            answers, event, cost = self._asked_in_campaign(self._voters, one, first, rows)
+        else:
+            answers, event, cost = self._asked_by_batch(one, first, rows, student)
         per_query = self._mechanism.votes_per_query
         shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
         return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
@@ -293,6 +297,51 @@ class LabelingSession:
         accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
 
+    def _asked_by_batch(
+        self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None
+    ) -> tuple[dict[bytes, Labels], Event, float]:
+        """Return the answers to all queries, what was run for them, and its cost: every new query is paid for."""
+        voted = self._voted_on(one, first, rows, student)  # before anything is spent
+        answers, reservation = self._ledger.reserve_new(one, first)
+        self._note_remembered(answers)
+        if reservation is None or voted is None:
+            return answers, Repeated(one, 0), 0.0
+        settled, event = self._settled(voted.without(answers), reservation)
+        return answers | settled.labels, event, settled.share
+
+    def _asked_in_campaign(
+        self, voters: NearestTeachers, one: CappedArgmaxGaussian, first: dict[bytes, int], rows: Matrix
+    ) -> tuple[dict[bytes, Labels], Event, float]:
+        """Return the same where the first batch pays for all: teachers vote as long as they have votes left."""
+        answers = self._ledger.recall(first)
+        self._note_remembered(answers)
+        new = [query for query in first if query not in answers]
+        if not new:
+            return answers, Repeated(one, 0), 0.0
+        if not self._is_paid(one):
+            self._ledger.require(one, 1)
+        # The votes are chosen in view of the answers so far, and nothing that was not released yet.
+        votes = voters.few_votes(rows[[first[query] for query in new]])
+        named, wanted = Voters(voters.names, voters.data), votes.per_teacher()
+        granted = self._ledger.reserve_votes(one, self._campaign(one), named, wanted, queries=len(new))
+        counted = _counted(votes.first(granted.votes), one.cap, voters.unit)
+        settled, _ = self._settled(_Voted(new, counted, None), granted.reservation, granted.campaign)
+        event = Repeated(one, int(granted.paid))
+        return answers | settled.labels, event, self._ledger.share_of(event)
+
+    def _is_paid(self, one: Event) -> bool:
+        """Return whether the campaign of this event was paid for."""
+        return self._ledger.reserved_for(self._campaign(one)) is not None
+
+    def _campaign(self, one: Event) -> str:
+        """Return the name of the campaign of this event, mechanism and question in the ledger."""
+        context = json.dumps(_context(self._mechanism, one, self._question), sort_keys=True)
+        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
+
+    def _note_remembered(self, answers: Mapping[bytes, Labels]) -> None:
+        for query in answers:
+            self._drawn.setdefault(query, False)
+
     def _voted_on(self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None) -> _Voted | None:
         """Return the votes on all queries that may be paid for; teachers vote only on what the budget allows."""
         tallied = isinstance(self._voters, VoteHistogram)
@@ -304,17 +353,22 @@ class LabelingSession:
         self._mechanism.check(votes, predictions)
         return _Voted(queries, votes, predictions)
 
-    def _settled(self, voted: _Voted, reservation: Reservation) -> tuple[Settled, Event]:
+    def _settled(
+        self, voted: _Voted, reservation: Reservation, campaign: Reservation | None = None
+    ) -> tuple[Settled, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
-        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, reservation.number))
+        numbers = (reservation.number,) if campaign is None else (campaign.number, reservation.number)
+        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, numbers))
+        # What a campaign runs was charged once, by itself.
+        happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(voted.queries, True)
         labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
         answers = {query: tuple(row) for query, row in zip(voted.queries, labels, strict=True)}
         try:
-            return self._ledger.settle(reservation, answers, drawn.event), drawn.event
+            return self._ledger.settle(reservation, answers, happened), happened
         except (LedgerStorageError, LedgerLockedError):
-            self._unstored = reservation, answers, drawn.event
+            self._unstored = reservation, answers, happened
             raise
 
     def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:
@@ -376,6 +430,9 @@ class LabelingSession:
         if isinstance(self._voters, VoteHistogram):
             asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
             return self._voters.select(_rows_about(np.array(asked), per_query))
+        if isinstance(self._voters, NearestTeachers):
+            votes = self._voters.few_votes(rows[fresh])
+            return _counted(votes, self._voters.cap, self._voters.unit)
         ballots = self._voters.ballots(rows[fresh])
         if per_query > 1:
             return tally_findings(ballots, self._voters.unit)
@@ -406,6 +463,10 @@ def require_room(
     """
     queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
     return len(ledger.unanswered(event_of_one, set(queries)))
+
+
+def _counted(votes: FewVotes, cap: int, unit: PrivacyUnit) -> VoteHistogram:
+    return tally_few(votes.teachers, votes.queries, votes.labels, shape=votes.shape, cap=cap, unit=unit)
 
 
 def _hashes(

@@ -1,8 +1,20 @@
 """A durable privacy budget: reserve, then draw noise, then settle; answers are remembered and repeats are free."""
 
+from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History, LedgerState
-from tutelage.ledger.ledger import Labels, Ledger, Reservation, Settled
+from tutelage.ledger.ledger import Granted, Labels, Ledger, Reservation, Settled
 from tutelage.ledger.opening import LedgerTerms
 from tutelage.ledger.queries import data_digest
 
-__all__ = ["History", "Labels", "Ledger", "LedgerState", "LedgerTerms", "Reservation", "Settled", "data_digest"]
+__all__ = [
+    "Granted",
+    "History",
+    "Labels",
+    "Ledger",
+    "LedgerState",
+    "LedgerTerms",
+    "Reservation",
+    "Settled",
+    "Voters",
+    "data_digest",
+]

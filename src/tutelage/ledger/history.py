@@ -125,8 +125,10 @@ class Charge(NamedTuple):
 
     @property
     def queries(self) -> int:
-        """How many queries were reserved; 0 for the publication of an ε."""
-        return 0 if self.reserved.is_publication else self.reserved.content["queries"]
+        """How many queries were reserved, or answered by capped votes; 0 for the publication of an ε."""
+        if self.reserved.is_publication:
+            return 0
+        return max(self.reserved.content["queries"], 0 if self.settled is None else self.settled.content["answers"])
 
     @property
     def cost(self) -> int:

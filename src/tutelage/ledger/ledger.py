@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, NoReturn, Self, final
 
 import numpy.typing as npt
 
+from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.events import PUBLICATIONS, Event, event_from_dict
+from tutelage.events import PUBLICATIONS, CappedArgmaxGaussian, Event, event_from_dict, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -26,6 +27,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
+from tutelage.ledger.campaigns import SpentVotes, Voters, Wishes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
@@ -75,6 +77,15 @@ class Reservation:
     room: Room | None = field(default=None, compare=False, repr=False)
 
 
+class Granted(NamedTuple):
+    """Votes that teachers may cast now; private."""
+
+    votes: IntArray  # per teacher
+    reservation: Reservation  # for the answers, at no cost of its own
+    campaign: Reservation  # which was paid for all batches
+    paid: bool  # by this batch
+
+
 class Settled(NamedTuple):
     """What a batch came to: the labels that count, per query hash, and its share of ε."""
 
@@ -110,6 +121,7 @@ class Ledger:
             self._key, self._opening, self._newest = read.key(), read.opening(), read.last()
             read.checkpoint()
         self._filter, self._unit = terms_of(self._opening, self._key)
+        self._votes = SpentVotes(store.file, store.timeout)
         self._history = History(())
 
     @classmethod
@@ -267,7 +279,7 @@ class Ledger:
         self._check_unit(event)
         with self._held() as read:
             spent = read.last().spent
-        self._check_room(event, queries, spent)
+        self._check_room(event, of_queries(event, queries).count, spent)
 
     def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
         """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`."""
@@ -275,7 +287,7 @@ class Ledger:
         with self._held() as read:
             answers, spent = _recalled(read, hashes), read.last().spent
         new = [query for query in hashes if query not in answers]
-        self._check_room(event, len(new), spent)
+        self._check_room(event, of_queries(event, len(new)).count, spent)
         return new
 
     def share_of(self, event: Event) -> float:
@@ -342,12 +354,75 @@ class Ledger:
             with self._held(write=not self._store.read_only) as held:
                 answers = _recalled(held, hashes)
                 queries = len(set(hashes) - answers.keys())
-                return answers, self._reserved(held, event, queries) if queries else None
+                if not queries:
+                    return answers, None
+                return answers, self._reserved(held, event, of_queries(event, queries).count, answers=queries)
         except (LedgerLockedError, LedgerStorageError):  # what is remembered needs no place in the file
             answers = self.recall(hashes)
             if set(hashes) - answers.keys():
                 raise
             return answers, None
+
+    def reserve_votes(
+        self, event: CappedArgmaxGaussian, campaign: str, voters: Voters, wanted: IntArray, *, queries: int
+    ) -> Granted:
+        """Spend votes of teachers, who are held to the cap over all batches of a campaign; draw no noise before.
+
+        The first batch pays for the campaign, the others cost nothing. What a teacher has spent is private: it is kept
+        in a file beside the ledger, which none of its entries shows, and a campaign ends if that file is lost.
+
+        Parameters
+        ----------
+        event : CappedArgmaxGaussian
+            What the whole campaign is at most.
+        campaign : str
+            Its name.
+        voters : Voters
+            The teachers.
+        wanted : integer array of shape (teachers,)
+            How many votes each would cast now.
+        queries : int
+            How many queries the batch has, at least 1.
+
+        Returns
+        -------
+        Granted
+            How many votes each teacher may cast, and the reservation to settle the answers with.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the campaign is new and does not fit. Nothing was spent.
+        InvalidDataError
+            If two teachers have one name, or `wanted` does not belong to them.
+        LedgerMismatchError
+            If other teachers voted in it before, or the event is of another unit.
+        LedgerError
+            If the ledger or the file of votes cannot be used, or is an older one.
+        """
+        integer_at_least(queries, 1, "queries", "Ledger.reserve_votes")
+        self._check_reservable(event)
+        wishes = Wishes.of(voters, wanted, self._key)
+        with self._held(write=True) as write:
+            paid, new = self._campaign(write, event, campaign)
+            room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
+            votes, token = self._votes.spend(paid.hash, event.cap, wishes, recorded)
+            last, content = write.last(), {"event": event.as_dict(), "queries": 0, "cost": 0}
+            entry = Entry.after(last, Kind.RESERVED, last.spent, **content, campaign=paid.number, votes=token)
+            write.append(entry)
+        return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
+
+    def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
+        """Return the reservation that pays for a campaign, and whether it was made now; it is settled at once."""
+        known = _reservation_of(write, name)
+        if known is not None:
+            # What was paid for answers of its own cannot pay for others.
+            if (known.event, known.queries, write.answers_to(known.number)) != (event, 1, 0):
+                raise LedgerError(f"Campaign {name} was begun in {self._name} as something else. Name another.")
+            return known, False
+        paid = self._reserved(write, event, 1, name)
+        self._settled(write, paid, {}, event, 0)
+        return paid, True
 
     def _check_reservable(self, event: Event) -> None:
         """Refuse what cannot be charged, and compute its cost before the file is held."""
@@ -356,7 +431,9 @@ class Ledger:
         vector_of(event)
         self._filter.cost(event)
 
-    def _reserved(self, write: Transaction, event: Event, queries: int, batch: str | None = None) -> Reservation:
+    def _reserved(
+        self, write: Transaction, event: Event, queries: int, batch: str | None = None, *, answers: int | None = None
+    ) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         if isinstance(event, PUBLICATIONS):
             self._history_in(write, self._history).check_share(event.delta)
@@ -368,7 +445,7 @@ class Ledger:
         write.append(entry)
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
-        room = self._store.room(queries, numbers)
+        room = self._store.room(queries if answers is None else answers, numbers)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
@@ -414,7 +491,7 @@ class Ledger:
         except (LedgerStorageError, LedgerLockedError) as error:
             share = self._filter.share(reservation.grains)
             raise type(error)(
-                f"{error} Until the answers to these {reservation.queries:,} queries are stored, they are withheld, "
+                f"{error} Until the answers to these {len(answers):,} queries are stored, they are withheld, "
                 f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
             ) from None
         return Settled(labels, self._filter.share(reservation.grains - refund))

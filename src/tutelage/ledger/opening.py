@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from tutelage.events import Event, Repeated
+from tutelage.events import Event, of_queries
 from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.ledger import Ledger
@@ -62,7 +62,7 @@ class LedgerTerms:
 
     def _limit(self) -> RenyiFilter:
         if self.epsilon is None:
-            return RenyiFilter.holding(Repeated(self.event, self.queries), self.delta)
+            return RenyiFilter.holding(of_queries(self.event, self.queries), self.delta)
         return RenyiFilter.suited_to(self.epsilon, self.delta, self.event)
 
     def _checked(self, ledger: Ledger) -> Ledger:

@@ -8,6 +8,7 @@ vanish when anybody in the process closes the file; so a lock that is kept betwe
 needs one, can be lost, and with it the commits of whoever still believes in it.
 """
 
+import json
 import os
 import sqlite3
 import stat
@@ -114,6 +115,14 @@ class Transaction:
         begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
         return self._one("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
 
+    def votes_of_campaign(self, number: int) -> str | None:
+        """Return the token of the newest spending of votes under the reservation `number`."""
+        begins = f'{{"campaign":{number},'
+        found = self._one(
+            "SELECT text FROM entries WHERE substr(text, 1, ?) = ? ORDER BY number DESC", len(begins), begins
+        )
+        return None if found is None else json.loads(found)["votes"]
+
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
         return self._one("SELECT hash FROM entries WHERE number = ?", number)
@@ -125,6 +134,11 @@ class Transaction:
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
         return self._one("SELECT 1 FROM entries WHERE settles = ?", number) is not None
+
+    def answers_to(self, number: int) -> int | None:
+        """Return how many answers the reservation `number` was settled with, or None if it was not settled."""
+        found = self._one("SELECT text FROM entries WHERE settles = ?", number)
+        return None if found is None else json.loads(found)["answers"]
 
     def _one(self, query: str, *given: object) -> Any:
         """Return the one value that a query finds, or None."""
@@ -177,16 +191,16 @@ class Store:
 
     def __init__(self, path: Path | None, *, timeout: float, read_only: bool = False) -> None:
         self.path = path
-        self._file = None if path is None else path.resolve()  # another working directory is not another ledger
-        self._timeout = timeout
+        self.file = None if path is None else path.resolve()  # another working directory is not another ledger
+        self.timeout = timeout
         self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
-        self._memory = None if path is not None else _connected(":memory:", timeout)
-        if self._file is not None:
+        self._memory = None if path is not None else connected(":memory:", timeout)
+        if self.file is not None:
             if not read_only:
-                check_locks(self._file.parent)
-            with _explained(path, timeout):
+                check_locks(self.file.parent)
+            with explained(path, timeout):
                 self._check_header()
 
     @classmethod
@@ -206,7 +220,7 @@ class Store:
             raise
         except OSError as error:
             raise LedgerStorageError(f"{path} cannot be made: {error.strerror}.") from None
-        with _explained(path, timeout), closing(_connected(str(path), timeout)) as made:
+        with explained(path, timeout), closing(connected(str(path), timeout)) as made:
             committing = False
             try:
                 _write_schema(made, first, key)
@@ -222,7 +236,7 @@ class Store:
     @contextmanager
     def transaction(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self._lock, _explained(self.path, self._timeout):
+        with self._lock, explained(self.path, self.timeout):
             before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
             with self._connection() as connection:
                 try:
@@ -238,15 +252,15 @@ class Store:
 
     def room(self, queries: int, labels: int) -> Room | None:
         """Return room on the disk for so many answers of so many labels each; a ledger in memory needs none."""
-        return None if self._file is None else Room(self._file, queries, labels)
+        return None if self.file is None else Room(self.file, queries, labels)
 
     @contextmanager
     def snapshot(self) -> Generator[Transaction]:
         """Hold a copy of the file as it is now, in memory, so that nobody waits while it is read."""
-        with closing(_connected(":memory:", 0)) as copy:
+        with closing(connected(":memory:", 0)) as copy:
             with self.transaction() as read:
                 read.copy_to(copy)
-            with _explained(self.path, self._timeout):
+            with explained(self.path, self.timeout):
                 yield Transaction(copy)
 
     @contextmanager
@@ -256,14 +270,14 @@ class Store:
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
             yield self._memory
             return
-        with closing(_connected(self._uri(), self._timeout)) as connection:
+        with closing(connected(self._uri(), self.timeout)) as connection:
             if not self.read_only:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
             yield connection
 
     def _uri(self) -> str:
-        file = Path() if self._file is None else self._file
+        file = Path() if self.file is None else self.file
         if not self.read_only:
             return f"{file.as_uri()}?mode=rw"
         resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
@@ -271,10 +285,10 @@ class Store:
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
-        if self._file is None:
+        if self.file is None:
             return 0, 0
         try:
-            found = self._file.stat()
+            found = self.file.stat()
         except OSError:
             raise LedgerStorageError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
         if not stat.S_ISREG(found.st_mode):
@@ -310,7 +324,8 @@ class Store:
             )
 
 
-def _connected(database: str, timeout: float) -> sqlite3.Connection:
+def connected(database: str, timeout: float) -> sqlite3.Connection:
+    """Open a database, in which transactions begin when they are told to."""
     uri = database.startswith("file:")
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
 
@@ -328,7 +343,7 @@ def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> N
 
 
 @contextmanager
-def _explained(path: Path | None, timeout: float) -> Generator[None]:
+def explained(path: Path | None, timeout: float) -> Generator[None]:
     """Raise what SQLite raises as one sentence of a type that says what to do."""
     try:
         yield

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.events import Check, Event, InteractiveCheck, NoisySumGaussian, Repeated, counted, event_from_dict
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Check,
+    Event,
+    InteractiveCheck,
+    NoisySumGaussian,
+    Repeated,
+    counted,
+    event_from_dict,
+)
 from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 from tutelage.ledger.filter import RenyiFilter
@@ -49,8 +58,8 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[
     """Return what a batch that "the mechanism …" reports does not keep to, or None.
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
-    check stood before them, and only as many as there are queries without a label. What is `given` is counted by
-    `answers_in`.
+    check stood before them, and only as many as there are queries without a label. Capped votes answer any number of
+    queries. What is `given` is counted by `answers_in`.
     """
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
@@ -63,7 +72,7 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[
     confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
     if None in given:
         return "gives a noisy sum of another length than it had announced"
-    if sum(filter(None, given)) > answers and not confirms:
+    if sum(filter(None, given)) > answers and not confirms and not isinstance(reserved, CappedArgmaxGaussian):
         return "gives more labels than it reports answers"
     return None
 
@@ -179,7 +188,8 @@ class _Book:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
             event, queries, *_ = self.reserved[reservation]
             breach = breach_of(event, queries, event_from_dict(entry["happened"]), given[reservation])
-            if breach is not None or stored[reservation] > queries:
+            several = stored[reservation] > queries and not isinstance(event, CappedArgmaxGaussian)
+            if breach is not None or several:
                 raise LedgerTamperedError(f"The answers of entry {reservation} are not those that it was charged for.")
         if set(stored) - set(self.settled):
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
@@ -204,10 +214,23 @@ class _Book:
         queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
         if any(part.event.unit != self.unit for part in event.flatten()):
             raise LedgerTamperedError(f"Entry {entry.number} is about another unit than the ledger's.")
+        if "campaign" in entry.content:
+            self._check_campaign(entry, event)
+        elif queries < 1:
+            raise LedgerTamperedError(f"Entry {entry.number} reserves no query.")
         self.reserved[entry.number] = _Reserved(event, queries, cost, vector_of(event))
         if cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost
+
+    def _check_campaign(self, entry: Entry, event: Event) -> None:
+        """Refuse a batch at no further cost unless its capped votes were paid for by an entry before it."""
+        number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
+        capped = isinstance(event, CappedArgmaxGaussian) and type(entry.content["votes"]) is str
+        # What paid for answers of its own, or still may, pays for no others.
+        paid = self.reserved[number].queries if self.settled[number]["answers"] == 0 else 0
+        if not capped or self.reserved[number].event != event or paid < 1 or free != (0, 0):
+            raise LedgerTamperedError(f"Entry {entry.number} is not paid for by the campaign that it names.")
 
     def _answered(self, entry: Entry) -> int:
         number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])

@@ -13,10 +13,11 @@ from tutelage.mechanisms.local import (
     decode,
 )
 from tutelage.mechanisms.multi_label import MultiLabel
-from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.mechanisms.noisy_sum import NoisySum, ReleasedSum
 
 __all__ = [
+    "CappedGNMax",
     "ClassResponse",
     "ConfidentGNMax",
     "Decoder",

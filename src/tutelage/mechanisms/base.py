@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage.events import Event, Repeated, settings_of
+from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
@@ -133,6 +133,12 @@ class Mechanism(ABC):
             raise InvalidDataError(
                 f"Votes for {name} must hold {self.votes_per_query} rows per query. Got {votes.n_queries} rows."
             )
+        one = self.event_of_one(votes.n_classes, votes.unit, simulated=False)
+        if isinstance(one, CappedArgmaxGaussian) and (votes.cap is None or votes.cap > one.cap):
+            raise InvalidDataError(
+                f"Votes for {name} must have a `cap` of at most {one.cap} votes per teacher. Got "
+                f"{'none' if votes.cap is None else votes.cap}; count capped ballots with `tally(..., cap={one.cap})`."
+            )
         if not self.takes_predictions:
             if predictions is not None:
                 raise InvalidDataError(f"{name} takes no predictions. Leave them out.")
@@ -149,7 +155,7 @@ class Mechanism(ABC):
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return the most that answering all queries of `votes` can be, from its shape and unit, never its counts."""
         one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
-        return Repeated(one, votes.n_queries // self.votes_per_query)
+        return of_queries(one, votes.n_queries // self.votes_per_query)
 
 
 def _spelled(setting: object) -> str:

@@ -5,11 +5,11 @@ from typing import ClassVar, final
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.events import Event, Repeated
+from tutelage.events import CappedArgmaxGaussian, Event, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 
@@ -81,4 +81,6 @@ class MultiLabel(Mechanism):
 
 
 def _answers_one_vote_at_a_time(given: object) -> bool:
-    return isinstance(given, Mechanism) and given.votes_per_query == 1 and not given.takes_predictions
+    if not isinstance(given, Mechanism) or given.votes_per_query != 1 or given.takes_predictions:
+        return False
+    return not isinstance(given.event_of_one(2, ONE_TEACHER, simulated=False), CappedArgmaxGaussian)

@@ -1,4 +1,4 @@
-"""Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), and two with other noise."""
+"""Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), capped votes, other noise."""
 
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -7,7 +7,7 @@ import numpy as np
 
 from tutelage import events
 from tutelage._internal.typing import FloatArray, IntArray
-from tutelage._internal.validation import noise_scale
+from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
@@ -74,6 +74,46 @@ class GNMax(Mechanism):
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what answering one query is."""
         return events.NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        self.check(votes, predictions)
+        drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
+        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CappedGNMax(Mechanism):
+    """Release argmax_j (n_j + discrete Gaussian noise) of teachers that vote on at most `cap` of all queries.
+
+    All answers together cost about cap times one answer of `GNMax`, however many queries there are.
+
+    Parameters
+    ----------
+    sigma : float
+        Parameter σ of the noise on each count, in votes.
+    cap : int
+        Most votes of one teacher, on all queries together.
+
+    Notes
+    -----
+    The votes must say that they keep to the cap (`VoteHistogram.cap`). Where a teacher abstains is private. The noise
+    is integer-valued; ties after noise go to the lowest class index. Proof: docs/proofs/ballots.md.
+    """
+
+    key_name: ClassVar[str] = "capped:v1"
+    noises_votes_as_given = shows_every_answer = True
+    sigma: float
+    cap: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "CappedGNMax"))
+        object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "CappedGNMax"))
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.CappedArgmaxGaussian:
+        """Return what answering one query is, or any number of them."""
+        return events.CappedArgmaxGaussian(self.sigma, self.cap, n_classes, unit, simulated)
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""

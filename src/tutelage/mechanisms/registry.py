@@ -18,7 +18,7 @@ from tutelage.mechanisms.local import (
     TruncatedGeometricAsPrinted,
 )
 from tutelage.mechanisms.multi_label import MultiLabel
-from tutelage.mechanisms.noisy_argmax import ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 
@@ -75,6 +75,13 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
     for entry in (
         Entry[Mechanism]("lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)),
         Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,), federated=True),
+        Entry[Mechanism](
+            "capped",
+            CappedGNMax,
+            (_SIGMA, Setting("cap", "cap", "most votes of one teacher, on all queries together")),
+            "every teacher votes on few of many queries; teachers may be single rows",
+            sharp=(2.0, 1),
+        ),
         Entry[Mechanism](
             "confident",
             ConfidentGNMax,

@@ -12,6 +12,7 @@ from tutelage.teachers.checkpoints import discard_checkpoints
 from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
+from tutelage.teachers.nearest import FewVotes, NearestQueries, NearestTeachers
 from tutelage.teachers.statistics import PrivateStatistics
 from tutelage.teachers.vectors import VectorBallots
 
@@ -23,9 +24,12 @@ __all__ = [
     "CallableTeachers",
     "ClassMeans",
     "EstimatorTeachers",
+    "FewVotes",
     "HeadTeachers",
     "NaiveBayes",
     "NearestNeighbours",
+    "NearestQueries",
+    "NearestTeachers",
     "Network",
     "NetworkTeachers",
     "PrivateStatistics",

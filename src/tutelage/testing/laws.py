@@ -10,6 +10,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.events import (
+    CappedArgmaxGaussian,
     Check,
     Composed,
     ConfidenceCheck,
@@ -22,6 +23,8 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import UnsupportedEventError
+from tutelage.mechanisms import CappedGNMax, Mechanism
+from tutelage.votes import VoteHistogram
 
 _REACH = 14  # σ; the mass beyond is below 1e-42
 _LAPLACE_REACH = 60  # scales; below 1e-25
@@ -53,7 +56,7 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
             return np.append(passes * label_law(answer, counts)[:-1], 1 - passes)
         case NoisyArgmaxLaplace(scale=scale):
             return np.append(argmax_law(counts, discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))), 0)
-        case NoisyArgmaxGaussian(sigma=sigma):
+        case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
             return np.append(argmax_law(counts, discrete_gaussian_masses(sigma, ceil(_REACH * sigma))), 0)
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
@@ -61,6 +64,13 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
         case PermuteAndFlip(scale=scale):
             return np.append(_permute_and_flip_law(counts, scale), 0)
     raise UnsupportedEventError(f"The label law of {type(event).__name__} is not known here; define `law` yourself.")
+
+
+def made_up_votes(mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int) -> VoteHistogram:
+    """Return so many rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
+    capped = isinstance(mechanism, CappedGNMax)
+    cap, teachers = (mechanism.cap, max(teachers, 1) * rows) if capped else (None, teachers)
+    return VoteHistogram(np.tile(counts, (rows, 1)), teachers, cap=cap)
 
 
 def discrete_laplace_masses(scale: float, reach: int) -> FloatArray:

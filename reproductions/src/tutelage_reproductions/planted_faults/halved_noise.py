@@ -13,8 +13,7 @@ from tutelage.mechanisms import ClassResponse, InteractiveGNMax, LocalMechanism,
 from tutelage.mechanisms.registry import ENTRIES, Entry
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.testing.laws import discrete_gaussian_masses, label_law
-from tutelage.votes import VoteHistogram
+from tutelage.testing.laws import discrete_gaussian_masses, label_law, made_up_votes
 from tutelage_reproductions.planted_faults.fault import Check, Fault
 
 _DRAWS, _LEVEL = 6_000, 1e-6
@@ -75,7 +74,7 @@ def _keeps_the_law_of(entry: Entry[Any]) -> Check:
 
 def _p_value_of_labels(mechanism: Mechanism, noise: NoiseSource) -> float:
     counts = np.array(_COUNTS[: 2 if mechanism.votes_per_query > 1 else None])
-    votes = VoteHistogram(np.tile(counts, (_DRAWS, 1)), int(counts.sum()))
+    votes = made_up_votes(mechanism, tuple(counts.tolist()), _DRAWS, int(counts.sum()))
     student = np.full(votes.counts.shape, 1 / len(counts)) if mechanism.takes_predictions else None
     release = mechanism.release(votes, noise, student)
     event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)

@@ -1,0 +1,153 @@
+"""How many votes each teacher has cast in each campaign of a ledger: private, in a file of its own beside the ledger.
+
+Votes are spent here before noise is drawn, and each spending leaves a new token. The ledger records the token before
+noise is drawn, too: a file without the token that was recorded last is missing, older or another one, and with it
+teachers would vote again. A token that the ledger does not know is that of a process that was killed in between: its
+votes are wasted.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+
+from tutelage._internal.typing import IntArray
+from tutelage.exceptions import (
+    InvalidDataError,
+    LedgerMismatchError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    OverlappingShardsError,
+)
+from tutelage.ledger.store import connected, explained
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS spendings (campaign BLOB NOT NULL, token TEXT NOT NULL, data BLOB NOT NULL, "
+    "PRIMARY KEY (campaign, token)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS spent (campaign BLOB NOT NULL, teacher BLOB NOT NULL, votes INTEGER NOT NULL, "
+    "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID",
+)
+
+
+class Voters(NamedTuple):
+    """Who votes in a campaign; private."""
+
+    names: Sequence[str]  # one per teacher; the data of one person always reach the teacher of the same name
+    data: bytes  # what the names are of: if it changes, a name may stand for another teacher
+
+
+class Wishes(NamedTuple):
+    """How many votes each teacher would cast; private, and ready to be written down: only keyed hashes."""
+
+    teachers: list[bytes]
+    data: bytes
+    votes: IntArray
+
+    @classmethod
+    def of(cls, voters: Voters, wanted: IntArray, key: bytes) -> "Wishes":
+        """Return the wishes of voters, who must have a name each."""
+        if len(set(voters.names)) < len(voters.names):
+            raise OverlappingShardsError(
+                "Each teacher of a campaign must have a name of its own, or somebody could vote as two teachers."
+            )
+        wanted = np.asarray(wanted)
+        fits = wanted.shape == (len(voters.names),) and np.issubdtype(wanted.dtype, np.integer)
+        if not fits or np.any(wanted < 0):  # fewer than none would give votes back
+            raise InvalidDataError("`wanted` must be a number of votes from 0 on for each teacher, as integers.")
+        hashed = [_keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in voters.names]
+        return cls(hashed, _keyed(key, b"voters", voters.data), wanted)
+
+
+@final
+class SpentVotes:
+    """The file of spent votes of a ledger, or its like in memory. Its caller holds the ledger for writing."""
+
+    def __init__(self, ledger: Path | None, timeout: float) -> None:
+        self._file = None if ledger is None else Path(f"{ledger}.votes")
+        self._timeout = timeout
+        self._memory = None if ledger is not None else connected(":memory:", timeout)
+
+    def spend(self, campaign: bytes, cap: int, wishes: Wishes, recorded: str | None) -> tuple[IntArray, str]:
+        """Spend votes, on the disk before this returns; return how many each teacher may cast now, and the token.
+
+        Parameters
+        ----------
+        campaign : bytes
+            Hash of the entry that paid for it.
+        cap : int
+            Most votes of one teacher in it.
+        wishes : Wishes
+            How many votes each teacher would cast now.
+        recorded : str or None
+            The token that the ledger recorded last for this campaign.
+        """
+        with explained(self._file, self._timeout), self._connection(exists=recorded is not None) as connection:
+            run = connection.execute
+            for statement in ("BEGIN IMMEDIATE", *_SCHEMA):
+                run(statement)
+            before = dict(run("SELECT token, data FROM spendings WHERE campaign = ?", (campaign,)))
+            if recorded is not None and recorded not in before:
+                raise LedgerTamperedError(
+                    f"{self._file} was replaced by an older or another one since votes were last spent. Restore it: "
+                    "without it, teachers would vote again."
+                )
+            if any(data != wishes.data for data in before.values()):
+                raise LedgerMismatchError(
+                    "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of "
+                    "before, rows in the same order; if people have ids, name them."
+                )
+            spent = dict(run("SELECT teacher, votes FROM spent WHERE campaign = ?", (campaign,)))
+            left = cap - np.array([spent.get(teacher, 0) for teacher in wishes.teachers], dtype=np.int64)
+            granted = np.minimum(wishes.votes, np.maximum(left, 0))
+            rows = sorted(
+                zip(wishes.teachers, granted.tolist(), strict=True)
+            )  # in the order of the table: twice as fast
+            connection.executemany(
+                "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
+                ((campaign, teacher, votes) for teacher, votes in rows if votes),
+            )
+            token = secrets.token_hex(16)
+            run("INSERT INTO spendings VALUES (?, ?, ?)", (campaign, token, wishes.data))
+            run("COMMIT")
+        return granted, token
+
+    @contextmanager
+    def _connection(self, *, exists: bool) -> Generator[sqlite3.Connection]:
+        """Open the file, which must not be missing if it `exists`; what was not committed is undone."""
+        if self._memory is not None:
+            yield from _undone(self._memory)
+            return
+        file = Path() if self._file is None else self._file
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | (0 if exists else os.O_CREAT), 0o600)
+        except OSError as error:
+            raise LedgerStorageError(
+                f"{file} cannot be opened: {error.strerror}. It holds how many votes each teacher has cast; restore it."
+            ) from None
+        with os.fdopen(descriptor) as opened:
+            if os.fstat(opened.fileno()).st_nlink != 1:
+                raise LedgerStorageError(f"{file} must have one name, and has a hard link. Remove the other one.")
+        with closing(connected(f"{file.as_uri()}?mode=rw", self._timeout)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("PRAGMA synchronous = EXTRA")
+            yield from _undone(connection)
+
+
+def _undone(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+    """Yield the connection, and undo what was not committed if the work with it fails."""
+    try:
+        yield connection
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _keyed(key: bytes, kind: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, b"campaign " + kind + b" " + text, hashlib.sha256)

@@ -1,0 +1,176 @@
+"""Teachers without a model: each person votes its label on the few public queries that are nearest to its own rows."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
+from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.features.rowwise import (
+    EXACT_FLOAT64,
+    distance_levels,
+    finite_rows,
+    in_chunks,
+    nearest,
+    on_grid,
+    reach_of,
+)
+from tutelage.partition import Shards
+from tutelage.teachers.base import Ensemble
+
+_BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
+_AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's cache
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FewVotes:
+    """Votes of teachers that abstain on most queries; private.
+
+    Parameters
+    ----------
+    teachers, queries, labels : integer arrays of shape (votes,)
+        Who votes, on which query, and for which class: teacher after teacher, those of each in its order of preference.
+    shape : tuple of int
+        Numbers of teachers, queries and classes.
+    """
+
+    teachers: IntArray = field(repr=False)
+    queries: IntArray = field(repr=False)
+    labels: IntArray = field(repr=False)
+    shape: tuple[int, int, int] = field(repr=False)
+
+    def per_teacher(self) -> IntArray:
+        """Return how many votes each teacher casts."""
+        return np.bincount(self.teachers, minlength=self.shape[0])
+
+    def first(self, votes: npt.ArrayLike) -> "FewVotes":
+        """Return the first so many votes of each teacher: one number, or one per teacher."""
+        cast = self.per_teacher()
+        place = np.arange(len(self.teachers)) - (np.cumsum(cast) - cast)[self.teachers]
+        return self.at(place < np.broadcast_to(votes, cast.shape)[self.teachers])
+
+    def one_per_query(self) -> "FewVotes":
+        """Return the first vote of each teacher on each query."""
+        _, first = np.unique(self.teachers * self.shape[1] + self.queries, return_index=True)
+        return self.at(np.sort(first))
+
+    def at(self, places: npt.NDArray[np.bool_] | IntArray) -> "FewVotes":
+        """Return the votes at these places, or where a mask says so."""
+        return FewVotes(self.teachers[places], self.queries[places], self.labels[places], self.shape)
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPublishableError("FewVotes are not pickled, so that votes cannot travel inside a saved object.")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NearestQueries:
+    """Every person votes its label on the few public queries that are nearest to its rows, and abstains on the others.
+
+    Nothing is trained, so a person can be a teacher. A teacher of few votes costs little: pass `CappedGNMax`.
+
+    Parameters
+    ----------
+    cap : int
+        Most votes of one person on the queries of one batch. The cap of the mechanism counts the votes of all batches.
+
+    Notes
+    -----
+    What makes it private: a vote depends on the rows of its own person and on public rows. Distances are computed in
+    whole numbers (`tutelage.features.rowwise`), so that no other row moves them, not even in the last bit.
+    """
+
+    cap: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "NearestQueries"))
+
+    def fit(self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int) -> "NearestTeachers":
+        """Return the teachers, who keep the rows.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Private rows, in features that are public.
+        y : integer array of shape (rows,)
+            Class index of each private row.
+        shards : Shards
+            Whose row it is: `Shards.of_single_people`.
+        n_classes : int
+            How many classes there are.
+        """
+        return NearestTeachers(self.cap, X, y, shards, n_classes=n_classes)
+
+
+@final
+class NearestTeachers(Ensemble):
+    """People who vote on the nearest queries; `NearestQueries.fit` makes them."""
+
+    def __init__(self, cap: int, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int) -> None:
+        super().__init__(n_classes)
+        rows, labels = self._checked(X, y, shards)
+        if rows.ndim != 2:
+            raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
+        rows = finite_rows(rows, rows.shape[1], "NearestQueries")
+        by_teacher = np.argsort(shards.assignment, kind="stable")
+        self._cap, self._unit, self._shards = cap, shards.unit, shards
+        self._rows, self._labels = rows[by_teacher], labels[by_teacher]
+        self._teachers = shards.assignment[by_teacher]
+
+    @property
+    def cap(self) -> int:
+        """Most votes of one person on the queries that are asked together."""
+        return self._cap
+
+    @property
+    def names(self) -> list[str]:
+        """Ids of the teachers, where each is one person, and otherwise their numbers; private."""
+        people = self._shards.people
+        return list(map(str, range(self._shards.n_shards))) if people is None else people.tolist()
+
+    @property
+    def data(self) -> bytes:
+        """A digest of all rows, in their order, where names are numbers; private.
+
+        With the same digest, the same number is the same teacher. An id is always the same person.
+        """
+        digest = hashlib.sha256(b"people")
+        if self._shards.people is None:
+            for part in (self._teachers, self._labels, self._rows):
+                digest.update(f"{part.dtype.str}{part.shape}".encode())
+                digest.update(np.ascontiguousarray(part).data)
+        return digest.digest()
+
+    def few_votes(self, X_public: Matrix) -> FewVotes:
+        """Return the votes of every teacher, the nearest query first; ties go to the first query, then to the class."""
+        public = finite_rows(X_public, self._rows.shape[1], "NearestQueries")
+        k = min(self._cap, len(public))
+        found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
+        queries, distances = found[:, :k].astype(np.int64).ravel(), found[:, k:].ravel()
+        teachers, labels = np.repeat(self._teachers, k), np.repeat(self._labels, k)
+        shape = self._shards.n_shards, len(public), self._n_classes
+        votes = FewVotes(teachers, queries, labels, shape)
+        if np.all(self._teachers[1:] > self._teachers[:-1]):  # each has one row
+            return votes  # what is below would come to the same
+        order = np.lexsort((labels, queries, distances, teachers))
+        return votes.at(order).one_per_query().first(self._cap)
+
+
+def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:
+    """Return the search for the `k` nearest public rows: their places, and then their distances in whole numbers."""
+    center, levels = np.zeros(1), distance_levels(public.shape[1], EXACT_FLOAT64)
+    step = reach_of(public, center) * _BEYOND_PUBLIC / levels
+    search = nearest(on_grid(public, center, step, levels), k)
+
+    def found(rows: Matrix) -> FloatArray:
+        places, distances = search(on_grid(rows, center, step, levels))
+        order = np.lexsort((places, distances))  # along each row; the search leaves ties in any order
+        return np.hstack([np.take_along_axis(both, order, 1) for both in (places.astype(np.float64), distances)])
+
+    return found

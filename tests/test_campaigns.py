@@ -1,0 +1,641 @@
+"""A cap on the votes of every person over all that is ever asked: spent before noise, paid once, passed by no crash."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processes import forked
+from test_ledger_crashes import PACKAGE
+from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
+from tutelage.events import CappedArgmaxGaussian, Repeated
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidBallotError,
+    InvalidDataError,
+    LedgerError,
+    LedgerMismatchError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    OverlappingShardsError,
+)
+from tutelage.labeling import ask_in_rounds
+from tutelage.ledger import Voters
+from tutelage.ledger.campaigns import SpentVotes
+from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.mechanisms import CappedGNMax
+from tutelage.partition import Shards as _Shards
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students.selection import RandomRows
+from tutelage.teachers import FewVotes, NearestQueries
+
+CLASSES, DELTA = 3, 1e-5
+PERSON = PrivacyUnit("person", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+MECHANISM = CappedGNMax(sigma=20.0, cap=5)
+EVENT = MECHANISM.event_of_one(CLASSES, PERSON, simulated=False)
+SIMULATED = MECHANISM.event_of_one(CLASSES, PERSON, simulated=True)
+
+
+def private_rows(seed=0, n_rows=60, n_people=40):
+    """Return private rows, labels, and ids."""
+    random = np.random.default_rng(seed)
+    return random.normal(size=(n_rows, 2)), random.integers(0, CLASSES, n_rows), random.integers(0, n_people, n_rows)
+
+
+def people(X, y, ids, cap=2):
+    shards = Shards.of_single_people(len(X), ids, name="person")
+    return NearestQueries(cap).fit(X, y, shards, n_classes=CLASSES)
+
+
+def batch(number, queries=4):
+    return np.random.default_rng([1, number]).normal(size=(queries, 2))
+
+
+def in_memory(epsilon=50.0):
+    return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=PERSON, suited_to=EVENT)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=DELTA, unit=PERSON, suited_to=EVENT)
+    return tmp_path / "a.ledger"
+
+
+def file_of_votes(path: Path) -> Path:
+    return path.with_name(f"{path.name}.votes")
+
+
+def session(path: Path, teachers=None, mechanism=MECHANISM, **settings) -> LabelingSession:
+    return LabelingSession(teachers or people(*private_rows()), mechanism, Ledger.open(path), **settings)
+
+
+@pytest.fixture
+def seen(monkeypatch) -> list:
+    """The votes that noise was added to."""
+    return watched(monkeypatch)
+
+
+def watched(monkeypatch) -> list:
+    kept, release = [], CappedGNMax.release
+
+    def noting(self, votes, noise, predictions=None):
+        kept.append(votes)
+        return release(self, votes, noise, predictions)
+
+    monkeypatch.setattr(CappedGNMax, "release", noting)
+    return kept
+
+
+def campaign(rows, batches, mechanism=MECHANISM, cap=2, ledger=None):
+    """Return the vote counts of every batch of a campaign."""
+    ledger, teachers = ledger or in_memory(), people(*rows, cap=cap)
+    with pytest.MonkeyPatch.context() as patch:
+        kept = watched(patch)
+        asking = LabelingSession(teachers, mechanism, ledger, noise=SimulationNoise(0))
+        for X in batches:
+            asking.ask(X)
+    return [votes.counts for votes in kept]
+
+
+# What it counts
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=5),
+    cap=st.integers(1, 4),
+    total=st.integers(1, 6),
+)
+def test_everybody_votes_until_the_cap_and_no_further(seed, sizes, cap, total):
+    rows, mechanism = private_rows(seed, 20, 9), CappedGNMax(20.0, total)
+    batches = [batch(seed + place, size) for place, size in enumerate(sizes)]
+    found, teachers, left = campaign(rows, batches, mechanism, cap), people(*rows, cap=cap), Counter()
+    for X, counts in zip(batches, found, strict=True):
+        votes, expected = teachers.few_votes(X), np.zeros((len(X), CLASSES), dtype=np.int64)
+        for teacher, query, label in zip(votes.teachers, votes.queries, votes.labels, strict=True):
+            if left[teacher] < total:
+                left[teacher] += 1
+                expected[query, label] += 1
+        assert np.array_equal(counts, expected)
+
+
+def moved_by_one_person(run, rows, there, batches) -> int:
+    """Return how many votes one changed person moves in all: a moved one counts twice."""
+    here, other = run(rows, batches), run(there, batches)
+    return sum(int(np.abs(one - two).sum()) for one, two in zip(here, other, strict=True))
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), change=st.sampled_from(["rows", "labels", "gone"]))
+def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
+    X, y, ids = private_rows(seed, 20, 9)
+    own, (Z, z) = ids == ids[0], (X.copy(), y.copy())
+    Z[own] = np.random.default_rng(seed + 1).normal(size=Z[own].shape) if change == "rows" else Z[own]
+    z[own] = (z[own] + 1) % CLASSES if change == "labels" else z[own]
+    there = (X[~own], y[~own], ids[~own]) if change == "gone" else (Z, z, ids)
+    batches = [batch(seed + number) for number in range(5)]
+    most = MECHANISM.cap if change == "gone" else 2 * MECHANISM.cap
+    assert moved_by_one_person(campaign, (X, y, ids), there, batches) <= most
+
+
+def test_a_campaign_is_paid_by_its_first_batch(path):
+    asking = session(path)
+    share = Ledger.open(path).share_of(EVENT)
+    assert not file_of_votes(path).exists()
+    first = asking.ask(batch(0))
+    assert (first.cost, first.event) == (share, Repeated(EVENT, 1))
+    for number in range(1, 6):
+        later = session(path).ask(batch(number))
+        assert (later.cost, later.event) == (0.0, Repeated(EVENT, 0))
+        assert later.labels.min() >= 0  # whoever has votes left: noise is drawn
+    state = Ledger.open(path).verify()
+    assert (state.spent, state.answers, state.unsettled) == (share, 24, 0)
+    assert state.entries == 1 + 2 + 2 * 6
+    history = Ledger.open(path).history()
+    assert history.given[EVENT] == history.paid[EVENT] == 1
+    assert sum(charge.cost for charge in history.charges) == history.limit.cost(EVENT)
+    assert history.charged_only([*asking.reservations, *range(5, state.entries)])
+    assert asking.reservations == (1, 3)
+
+
+def test_what_was_answered_is_remembered_and_takes_no_vote(path, seen):
+    first = session(path).ask(batch(0)).labels
+    content = file_of_votes(path).read_bytes()
+    again = session(path).ask(np.concatenate([batch(0), batch(0)[:2]]))
+    assert again.labels.tolist() == [*first, *first[:2]]
+    assert (again.cost, len(seen)) == (0.0, 1)
+    assert file_of_votes(path).read_bytes() == content
+    mixed = session(path).ask(np.concatenate([batch(1, 2), batch(0)]))
+    assert mixed.labels[2:].tolist() == first.tolist()
+    assert seen[1].n_queries == 2
+
+
+def test_rounds_are_batches_of_one_campaign(path, seen):
+    X = batch(0, 30)
+    asked = ask_in_rounds(session(path), X, [6, 6, 6], first=RandomRows())
+    assert asked.release.cost == Ledger.open(path).share_of(EVENT)
+    assert [votes.n_queries for votes in seen] == [6, 6, 6]
+    assert max(spent_by_people(path)) == MECHANISM.cap
+
+
+def test_equal_rows_of_a_batch_are_one_query(path, seen):
+    labels = session(path).ask(np.repeat(batch(0, 1), 3, axis=0)).labels
+    assert len(set(labels.tolist())) == 1
+    assert seen[0].n_queries == 1
+
+
+def test_other_settings_and_questions_are_campaigns_of_their_own(path, seen):
+    one = session(path).ask(batch(0))
+    others = [
+        session(path, question="another").ask(batch(0)),
+        session(path, mechanism=CappedGNMax(20.0, 3)).ask(batch(0)),
+        session(path, mechanism=CappedGNMax(30.0, 5)).ask(batch(0)),
+        session(path, noise=SimulationNoise(0)).ask(batch(0)),
+    ]
+    assert min(other.cost for other in others) > 0
+    assert others[0].cost == one.cost
+    assert all(np.array_equal(votes.counts, seen[0].counts) for votes in seen)  # each has all its votes
+    assert Ledger.open(path).verify().spent == pytest.approx(one.cost + sum(other.cost for other in others))
+
+
+def test_a_campaign_that_does_not_fit_spends_nothing(tmp_path, seen):
+    path = tmp_path / "a.ledger"
+    Ledger.create(path, epsilon=0.01, delta=DELTA, unit=PERSON)
+    asking = session(path)
+    assert (asking.fitting, asking.affordable(batch(0))) == (0, 0)
+    with pytest.raises(BudgetExceededError):
+        asking.ask(batch(0))
+    assert Ledger.open(path).verify().entries == 1
+    assert not file_of_votes(path).exists()
+    assert seen == []
+
+
+def test_a_full_budget_does_not_end_a_campaign_that_was_paid(tmp_path):
+    path, limit = tmp_path / "a.ledger", RenyiFilter.holding(EVENT, DELTA)
+    Ledger.create(path, epsilon=limit.epsilon, delta=DELTA, unit=PERSON, order=limit.order)
+    asking = session(path)
+    assert asking.affordable(batch(0)) == 4
+    asking.ask(batch(0))
+    assert asking.fitting == session(path).fitting > 10**6
+    assert asking.affordable(batch(1)) == 4
+    assert asking.ask(batch(1)).cost == 0
+    assert session(path, question="another").fitting == 0
+
+
+def test_a_ledger_in_memory_holds_people_to_the_cap():
+    counts = campaign(private_rows(), [batch(number) for number in range(6)])
+    n_people = len(set(private_rows()[2].tolist()))
+    assert sum(int(one.sum()) for one in counts) == n_people * MECHANISM.cap
+    assert counts[-1].sum() == 0
+
+
+def test_people_who_join_have_votes_and_others_get_no_more(path, seen):
+    X, y, ids = private_rows()
+    some = ids != ids[0]
+    for number in range(3):
+        session(path, people(X[some], y[some], ids[some])).ask(batch(number))
+    session(path, people(X, y, ids)).ask(batch(3))
+    assert seen[-1].counts.sum() == 2  # of the one who is new
+
+
+# The file of votes
+
+
+def test_the_file_of_votes_is_private_and_names_nobody(path):
+    session(path, people(*private_rows()[:2], np.array(["Ada Lovelace"] * 60))).ask(batch(0))
+    assert file_of_votes(path).stat().st_mode & 0o777 == 0o600
+    assert b"Lovelace" not in file_of_votes(path).read_bytes() + path.read_bytes()
+
+
+def test_nothing_outside_the_file_of_votes_depends_on_who_has_votes_left(tmp_path):
+    # Two ledgers with one key: people far from all queries, and near to them, leave entries of the same form.
+    entries = []
+    for scale in (1.0, 100.0):
+        path = tmp_path / f"{scale}.ledger"
+        Ledger.create(path, epsilon=50.0, delta=DELTA, unit=PERSON, suited_to=EVENT)
+        X, y, ids = private_rows(int(scale))
+        for number in range(4):
+            session(path, people(scale * X, y, ids[:60])).ask(batch(number))
+        entries.append(
+            [
+                {
+                    name: value
+                    for name, value in entry.items()
+                    if name not in ("votes", "hash", "digest", "key", "written")
+                }
+                for entry in Ledger.open(path).export()
+            ]
+        )
+    assert entries[0] == entries[1]
+
+
+def older(path: Path) -> None:
+    kept = path.with_suffix(".kept")
+    session(path).ask(batch(0))
+    shutil.copy(file_of_votes(path), kept)
+    session(path).ask(batch(1))
+    kept.replace(file_of_votes(path))
+
+
+def missing(path: Path) -> None:
+    session(path).ask(batch(0))
+    file_of_votes(path).unlink()
+
+
+def emptied(path: Path) -> None:
+    session(path).ask(batch(0))
+    file_of_votes(path).write_bytes(b"")
+
+
+def of_another_ledger(path: Path) -> None:
+    other = path.with_name("other.ledger")
+    Ledger.create(other, epsilon=50.0, delta=DELTA, unit=PERSON)
+    for one in (path, other):
+        session(one).ask(batch(0))
+    file_of_votes(other).replace(file_of_votes(path))
+
+
+def damaged(path: Path) -> None:
+    session(path).ask(batch(0))
+    file_of_votes(path).write_bytes(bytes(5000))
+
+
+def linked(path: Path) -> None:
+    session(path).ask(batch(0))
+    os.link(file_of_votes(path), path.with_name("second"))
+
+
+@pytest.mark.parametrize("lose", [older, missing, emptied, of_another_ledger, damaged, linked])
+def test_a_campaign_does_not_go_on_without_its_file_of_votes(lose, path, seen):
+    lose(path)
+    released = len(seen)
+    for _ in range(2):
+        with pytest.raises((LedgerStorageError, LedgerTamperedError), match="votes"):
+            session(path).ask(batch(7))
+    assert len(seen) == released
+    labels = session(path).ask(batch(0)).labels  # what was answered stays answered
+    assert len(labels) == 4
+    assert Ledger.open(path).verify().unsettled == 0
+
+
+def test_another_campaign_does_not_bring_a_lost_file_back(path, seen):
+    missing(path)
+    session(path, question="another").ask(batch(0))
+    released = len(seen)
+    with pytest.raises(LedgerTamperedError, match="older or another"):
+        session(path).ask(batch(7))
+    assert len(seen) == released
+
+
+def test_a_file_that_an_earlier_ledger_left_behind_does_not_matter(path, seen):
+    session(path).ask(batch(0))
+    path.unlink()
+    Ledger.create(path, epsilon=50.0, delta=DELTA, unit=PERSON)
+    session(path).ask(batch(0))
+    assert np.array_equal(seen[0].counts, seen[1].counts)
+
+
+@pytest.mark.parametrize("change", ["rows", "order", "fewer", "names"])
+def test_other_rows_without_ids_are_refused(change, path, seen):
+    X, y, _ = private_rows()
+
+    def teachers(X, y, names=None):
+        shards = _Shards(np.arange(len(X)), len(X), PERSON, names)
+        return NearestQueries(2).fit(X, y, shards, n_classes=CLASSES)
+
+    session(path, teachers(X, y)).ask(batch(0))
+    session(path, teachers(X, y)).ask(batch(1))
+    others = {
+        "rows": lambda: teachers(X + 1, y),
+        "order": lambda: teachers(X[::-1], y[::-1]),
+        "fewer": lambda: teachers(X[1:], y[1:]),
+        "names": lambda: teachers(X, y, np.arange(60).astype(str)),
+    }
+    with pytest.raises(LedgerMismatchError, match="other teachers, or from other rows"):
+        session(path, others[change]()).ask(batch(2))
+    assert len(seen) == 2
+
+
+# What the ledger refuses
+
+
+def append_entry(path: Path, settles=None, **fields) -> None:
+    """Write one more entry, its hash and the checkpoint as one would who knows how."""
+    with Ledger.open(path)._store.transaction(write=True) as write:
+        last = write.last()
+        write.append(Entry.after(last, fields.pop("kind", Kind.RESERVED), last.spent, **fields), settles)
+
+
+FREE = {"event": EVENT.as_dict(), "queries": 0, "cost": 0, "campaign": 1, "votes": "0" * 32}
+GAUSSIAN = GNMax(20.0).event_of_one(CLASSES, PERSON, simulated=False)
+FORGED = {
+    "without a campaign": {name: value for name, value in FREE.items() if name != "campaign"},
+    "of a campaign that is none": FREE | {"campaign": 2},
+    "of a campaign to come": FREE | {"campaign": 99},
+    "of a campaign that is a batch": FREE | {"campaign": 3},
+    "of another event": FREE | {"event": CappedArgmaxGaussian(20.0, 6, CLASSES, PERSON).as_dict()},
+    "of votes on every query": FREE | {"event": GAUSSIAN.as_dict()},
+    "of a batch that paid for other votes": FREE | {"event": GAUSSIAN.as_dict(), "campaign": 5},
+    "with queries": FREE | {"queries": 1},
+    "with a price": FREE | {"cost": 1},
+    "without votes": {name: value for name, value in FREE.items() if name != "votes"},
+    "with no token": FREE | {"votes": 3},
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_batch_at_no_cost_needs_a_campaign_that_was_paid(forged, path):
+    session(path).ask(batch(0))
+    ledger = Ledger.open(path)
+    ledger.settle(ledger.reserve(GAUSSIAN, 1), {}, GAUSSIAN)
+    append_entry(path, **FREE)
+    assert Ledger.open(path).verify().unsettled == 1
+    append_entry(path, **FORGED[forged])
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
+
+
+def test_a_campaign_gets_nothing_back_and_is_settled_once(path):
+    session(path).ask(batch(0))
+    ledger = Ledger.open(path)
+    entry = next(entry for entry in ledger.export() if entry["kind"] == "answered")
+    assert (entry["answers"], entry["refund"]) == (0, 0)
+    reservation = ledger.reserved_for(session(path)._campaign(EVENT))
+    assert reservation is not None
+    for happened in (EVENT, Repeated(EVENT, 0)):
+        with pytest.raises(LedgerError):
+            ledger.settle(reservation, {bytes(32): (1,)}, happened)
+
+
+def test_a_batch_of_a_campaign_runs_nothing_that_was_not_paid(path):
+    voters, wanted = Voters(["a", "b"], b""), np.array([1, 1])
+    ledger = Ledger.open(path)
+    granted = ledger.reserve_votes(EVENT, "one", voters, wanted, queries=1)
+    with pytest.raises(LedgerError, match="ran more"):
+        ledger.settle(granted.reservation, {bytes(32): (1,)}, EVENT)
+    ledger.settle(granted.reservation, {bytes(32): (1,)}, Repeated(EVENT, 0))
+    assert ledger.verify().answers == 1
+
+
+def test_a_name_stands_for_one_campaign(path):
+    ledger, voters = Ledger.open(path), Voters(["a"], b"")
+    ledger.reserve_votes(EVENT, "one", voters, np.array([1]), queries=1)
+    with pytest.raises(LedgerError, match="something else"):
+        ledger.reserve_votes(SIMULATED, "one", voters, np.array([1]), queries=1)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_was_paid_for_other_answers_pays_for_no_campaign(settled, path):
+    ledger, voters = Ledger.open(path), Voters(["a"], b"")
+    reservation = ledger.reserve(EVENT, 1, batch="one")
+    if settled:
+        ledger.settle(reservation, {bytes(32): (1,), bytes([1]) * 32: (0,)}, EVENT)
+    with pytest.raises(LedgerError, match="something else"):
+        ledger.reserve_votes(EVENT, "one", voters, np.array([1]), queries=1)
+    append_entry(path, **FREE)
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
+
+
+@pytest.mark.parametrize("wanted", [[1], [1, 1, 1], [-1, 1], [[1, 1]], [1.0, 1.0]])
+def test_nobody_wants_fewer_votes_than_none(wanted, path):
+    ledger, voters = Ledger.open(path), Voters(["a", "b"], b"")
+    with pytest.raises(InvalidDataError, match="`wanted` must be"):
+        ledger.reserve_votes(EVENT, "one", voters, np.array(wanted), queries=1)
+    assert ledger.state().entries == 1
+
+
+def test_names_stand_for_one_teacher_each(path):
+    with pytest.raises(OverlappingShardsError, match="name of its own"):
+        Ledger.open(path).reserve_votes(EVENT, "one", Voters(["a", "a"], b""), np.array([1, 1]), queries=1)
+    assert Ledger.open(path).state().entries == 1
+
+
+# Faults: each is planted, and one of the checks above must notice it
+
+
+def test_a_cap_counted_per_batch_only_is_noticed(monkeypatch):
+    X, y, ids = private_rows(3, 20, 9)
+    there = (X, np.where(ids == ids[0], (y + 1) % CLASSES, y), ids)
+    batches = [batch(number) for number in range(5)]
+    assert moved_by_one_person(campaign, (X, y, ids), there, batches) <= 2 * MECHANISM.cap
+    spend = SpentVotes.spend
+    monkeypatch.setattr(
+        SpentVotes, "spend", lambda self, _, cap, wishes, __: spend(self, os.urandom(32), cap, wishes, None)
+    )
+    assert moved_by_one_person(campaign, (X, y, ids), there, batches) > 2 * MECHANISM.cap
+
+
+def test_a_row_that_votes_in_two_teachers_is_noticed():
+    X, y, ids = private_rows(3, 20, 9)
+    there = (X, np.where(ids == ids[0], (y + 1) % CLASSES, y), ids)
+    batches = [batch(number) for number in range(5)]
+
+    def twice(rows, batches):
+        X, y, ids = rows
+        return campaign((np.tile(X, (2, 1)), np.tile(y, 2), np.concatenate([ids, ids + 1000])), batches)
+
+    assert moved_by_one_person(twice, (X, y, ids), there, batches) > 2 * MECHANISM.cap
+
+
+def test_votes_above_what_was_granted_are_noticed(monkeypatch):
+    monkeypatch.setattr(FewVotes, "first", lambda self, _: self)
+    with pytest.raises(InvalidBallotError, match="One cast more"):
+        campaign(private_rows(), [batch(0)], CappedGNMax(20.0, 1), cap=3)
+
+
+# Crashes and races, in real processes
+
+
+def load() -> None:
+    """Do before the forks what is done once per process."""
+    SystemNoise().discrete_gaussian(1.0, (1,))
+    limit = RenyiFilter.suited_to(50.0, DELTA, EVENT)
+    limit.cost(EVENT)
+
+
+def drawing(out: int) -> None:
+    """Write to a pipe how many votes noise is added to, from now on."""
+    release = CappedGNMax.release
+
+    def noting(self, votes, noise, predictions=None):
+        os.write(out, int(votes.counts.sum()).to_bytes(4, "big"))
+        return release(self, votes, noise, predictions)
+
+    CappedGNMax.release = noting
+
+
+def numbers_from(pipe: int) -> list[int]:
+    with os.fdopen(pipe, "rb") as file:
+        content = file.read()
+    return [int.from_bytes(content[at : at + 4], "big") for at in range(0, len(content), 4)]
+
+
+def spent_by_people(path: Path) -> list[int]:
+    """Return the votes that each person has spent in the campaign that the ledger's first entry pays for."""
+    with Ledger.open(path)._store.transaction() as read:
+        campaign = read.hash_of(1)
+    if campaign is None:  # a process that was killed may have spent votes of a campaign that it did not pay for
+        return []
+    with sqlite3.connect(file_of_votes(path)) as raw:
+        found = [votes for (votes,) in raw.execute("SELECT votes FROM spent WHERE campaign = ?", (campaign,))]
+    raw.close()
+    return found
+
+
+def ask_until_line(path: Path, line: int) -> tuple[bool, list[int]]:
+    """Ask two batches in a process killed before its line-th line of ours; return whether it was, and votes drawn."""
+    read, write = os.pipe()
+
+    def asking() -> None:
+        drawing(write)
+        one, left = session(path), line
+
+        def count(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(PACKAGE):
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), 9)
+            return count
+
+        sys.settrace(count)
+        one.ask(batch(0))
+        one.ask(batch(1))
+
+    child = forked(asking)
+    os.close(write)
+    died = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    return died, numbers_from(read)
+
+
+def kill_every(step: int, path: Path) -> None:
+    """Ask in one process after the other, each killed so many lines later than the last, until one survives."""
+    fresh, line, died, kills, wasted = path.read_bytes(), 0, True, 0, 0
+    n_people = len(set(private_rows()[2].tolist()))
+    while died:
+        line += step
+        attempt = path.with_name(f"{line}.ledger")
+        attempt.write_bytes(fresh)
+        died, drawn = ask_until_line(attempt, line)
+        kills += died
+        spent = spent_by_people(attempt)
+        assert sum(drawn) <= sum(spent)  # spent before noise was drawn
+        state = Ledger.open(attempt).verify()
+        assert state.answers <= 8
+        survived, more = ask_until_line(attempt, 10**9)
+        assert not survived
+        asked = ask_until_line(attempt, 10**9)[1]
+        assert asked == []  # all is remembered
+        spent = spent_by_people(attempt)
+        assert max(spent) <= MECHANISM.cap
+        assert sum(drawn) + sum(more) <= sum(spent) <= n_people * MECHANISM.cap
+        wasted += sum(drawn) + sum(more) < sum(spent)
+        state = Ledger.open(attempt).verify()
+        assert (state.answers, state.spent) == (8, Ledger.open(attempt).share_of(EVENT))
+    sys.stdout.write(f"{kills} kills, {wasted} wasted votes")
+    assert wasted > 0
+
+
+@pytest.mark.parametrize("step", [61, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_process_killed_at_any_line_wastes_votes_and_repeats_none(step, path):
+    # In a process of its own, because forking one that has run a whole test suite is slow.
+    script = "import sys; from test_campaigns import *; load(); kill_every(int(sys.argv[1]), Path(sys.argv[2]))"
+    command = [sys.executable, "-c", script, str(step), str(path)]
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert " kills, " in result.stdout
+
+
+def test_processes_that_ask_at_once_share_one_cap(path):
+    load()
+    read, write = os.pipe()
+    start_read, start_write = os.pipe()
+
+    def asking(number: int) -> None:
+        drawing(write)
+        one = session(path)
+        os.close(start_write)
+        os.read(start_read, 1)  # until the parent closes the other end
+        for later in range(3):
+            one.ask(batch(10 * number + later))
+        one.ask(batch(999))  # all of them ask this one
+
+    children = [forked(lambda number=number: asking(number)) for number in range(6)]
+    for end in (write, start_read, start_write):
+        os.close(end)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    n_people, spent = len(set(private_rows()[2].tolist())), spent_by_people(path)
+    assert sum(numbers_from(read)) == sum(spent) == n_people * MECHANISM.cap
+    assert max(spent) == MECHANISM.cap
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    assert (state.answers, state.unsettled) == (6 * 3 * 4 + 4, 0)
+    assert state.spent == ledger.share_of(EVENT)
+
+
+def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_them(path, monkeypatch, seen):
+    asking, settle = session(path), Ledger.settle
+
+    def full(*_):
+        raise LedgerStorageError("The disk is full.")
+
+    monkeypatch.setattr(Ledger, "settle", full)
+    with pytest.raises(LedgerStorageError):
+        asking.ask(batch(0))
+    monkeypatch.setattr(Ledger, "settle", settle)
+    assert asking.ask(batch(0)).cost == 0
+    assert len(seen) == 1  # the labels that had been drawn
+    assert Ledger.open(path).verify().answers == 4

@@ -1,0 +1,304 @@
+"""Votes on at most so many queries: checked on every ballot, and released by `CappedGNMax` only."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from test_cli import refusal, tutelage
+from tutelage import GNMax, LabelingSession, Ledger, MultiLabel, SimulationNoise, VoteHistogram
+from tutelage._internal.typing import ABSTAIN
+from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import cap_ballots, cap_probabilities
+from tutelage.cli.config import load_config
+from tutelage.events import CappedArgmaxGaussian, Repeated, of_queries
+from tutelage.exceptions import (
+    BudgetExceededError,
+    ConfigError,
+    InvalidBallotError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerError,
+    UnsupportedEventError,
+)
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.mechanisms import CappedGNMax, Mechanism
+from tutelage.privacy import ONE_TEACHER
+from tutelage.votes import tally, tally_few
+
+BALLOTS = arrays(np.int16, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(-1, 2))
+X = np.arange(8.0).reshape(4, 2)
+EVENT = CappedArgmaxGaussian(20.0, 2, 2, ONE_TEACHER)
+
+
+def sparse(ballots):
+    """Return who votes, on which query, and for which class."""
+    teachers, queries = np.nonzero(ballots != ABSTAIN)
+    return teachers, queries, ballots[teachers, queries]
+
+
+def capped(counts=((9, 1), (2, 8), (5, 5), (0, 3)), cap=2):
+    return VoteHistogram(np.array(counts), n_teachers=20, cap=cap)
+
+
+@given(ballots=BALLOTS, cap=st.integers(1, 6))
+def test_a_ballot_above_its_cap_is_refused_and_no_other_one(ballots, cap):
+    shape = (*ballots.shape, 3)
+    if (ballots != ABSTAIN).sum(axis=1).max() > cap:
+        for refused in (
+            lambda: tally(ballots, 3, cap=cap),
+            lambda: tally_few(*sparse(ballots), shape=shape, cap=cap),
+        ):
+            with pytest.raises(InvalidBallotError, match="One cast more"):
+                refused()
+        return
+    dense, few = tally(ballots, 3, cap=cap), tally_few(*sparse(ballots), shape=shape, cap=cap)
+    assert np.array_equal(dense.counts, tally(ballots, 3).counts)
+    assert np.array_equal(few.counts, dense.counts)
+    assert (few.n_teachers, few.cap, dense.cap) == (len(ballots), cap, cap)
+
+
+def test_a_refused_ballot_tells_no_number_of_votes():
+    ballots = np.full((3, 987), ABSTAIN)
+    ballots[1, :654] = 0
+    with pytest.raises(InvalidBallotError) as caught:
+        tally(ballots, 2, cap=5)
+    assert "654" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (([0, 0], [1, 1], [0, 1]), "one vote on a query"),
+        (([3], [0], [0]), "from 0 on"),
+        (([0], [4], [0]), "from 0 on"),
+        (([0], [0], [2]), "from 0 on"),
+        (([0], [0], [-1]), "from 0 on"),
+        (([0, 1], [0], [0]), "one teacher, one query and one class"),
+        (([0.5], [0], [0]), "one teacher, one query and one class"),
+    ],
+)
+def test_sparse_votes_that_are_none_are_refused(votes, message):
+    with pytest.raises(InvalidBallotError, match=message):
+        tally_few(*map(np.array, votes), shape=(3, 4, 2), cap=2)
+
+
+@pytest.mark.parametrize("cap", [0, -1, 1.5, True])
+def test_a_cap_is_a_number_of_votes(cap):
+    makers = (
+        lambda: VoteHistogram(np.array([[1, 1]]), 2, cap=cap),
+        lambda: tally(np.array([[0, 1]]), 2, cap=cap),
+        lambda: tally_few(*np.zeros((3, 1), dtype=int), shape=(1, 1, 2), cap=cap),
+        lambda: CappedGNMax(2.0, cap),
+    )
+    for make in makers:
+        with pytest.raises(InvalidParameterError, match=r"`cap` of .* must be an integer >= 1"):
+            make()
+
+
+def test_counts_of_more_votes_than_the_cap_allows_are_refused():
+    assert VoteHistogram(np.array([[3, 1], [2, 2]]), 4, cap=2).cap == 2
+    with pytest.raises(InvalidDataError, match="votes per teacher"):
+        VoteHistogram(np.array([[3, 1], [2, 2], [1, 0]]), 4, cap=2)
+
+
+def test_the_cap_stays_with_the_votes(tmp_path):
+    votes = capped()
+    votes.save(tmp_path / "votes.npz")
+    kept = [votes.first(2), votes.select(np.array([0, 3])), VoteHistogram.load(tmp_path / "votes.npz")]
+    assert [one.cap for one in kept] == [2, 2, 2]
+    VoteHistogram(votes.counts, 20).save(tmp_path / "votes.npz")
+    assert VoteHistogram.load(tmp_path / "votes.npz").cap is None
+    assert "cap=2" in repr(votes)
+    assert "20" not in repr(votes)  # the number of people may be private
+
+
+@dataclass(frozen=True)
+class Mine(Mechanism):
+    """A mechanism of a user's own that pays for capped votes."""
+
+    def event_of_one(self, n_classes, unit, *, simulated):
+        return CappedArgmaxGaussian(20.0, 2, n_classes, unit, simulated)
+
+    def release(self, votes, noise, predictions=None):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("mechanism", [CappedGNMax(20.0, 2), Mine()], ids=["ours", "a user's own"])
+@pytest.mark.parametrize("cap", [None, 3])
+def test_votes_without_the_cap_are_refused_before_anything_is_spent(cap, mechanism):
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    session = LabelingSession(capped(cap=cap), mechanism, ledger)
+    with pytest.raises(InvalidDataError, match="`cap` of at most 2"):
+        session.ask(X)
+    assert ledger.state().spent == 0
+
+
+def test_a_smaller_cap_is_enough():
+    noise = SimulationNoise(0)
+    assert CappedGNMax(2.0, 3).release(capped(), noise).event.flatten()[0].times == 1
+
+
+def test_a_batch_costs_one_event_whatever_its_size():
+    assert of_queries(EVENT, 4) == Repeated(EVENT, 1)
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    session = LabelingSession(capped(), CappedGNMax(20.0, 2), ledger, X_voted=X)
+    released = session.ask(X)
+    assert released.cost == ledger.share_of(EVENT)
+    assert len(released.labels) == 4
+    assert session.ask(X).cost == 0
+    state = ledger.verify()
+    assert (state.answers, state.spent) == (4, released.cost)
+
+
+def test_a_second_batch_of_counted_votes_is_paid_again():
+    # Whoever counted them may have voted again: only teachers that are known by name can be held to a cap on all.
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    session = LabelingSession(capped(), CappedGNMax(20.0, 2), ledger, X_voted=X)
+    first, second = session.ask(X[:2]), session.ask(X[2:])
+    assert first.cost == second.cost > 0
+    assert ledger.verify().spent == pytest.approx(2 * first.cost)
+
+
+def test_a_batch_that_does_not_fit_is_refused():
+    limit = RenyiFilter.holding(EVENT, 1e-5)
+    ledger = Ledger.in_memory(epsilon=limit.epsilon, delta=1e-5, unit=ONE_TEACHER, order=limit.order)
+    session = LabelingSession(capped(), CappedGNMax(20.0, 2), ledger, X_voted=X)
+    assert session.affordable(X) == 4
+    session.ask(X[:3])
+    assert session.affordable(X) == 3
+    with pytest.raises(BudgetExceededError):
+        session.ask(X)
+
+
+def test_an_event_of_another_kind_answers_no_more_queries_than_it_paid_for():
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    event = GNMax(20.0).event_of_one(2, ONE_TEACHER, simulated=False)
+    reservation = ledger.reserve(event, 1)
+    with pytest.raises(LedgerError, match="more labels"):
+        ledger.settle(reservation, {bytes(32): (0,), bytes([1]) * 32: (1,)}, event)
+
+
+def test_capped_votes_have_no_cost_that_depends_on_them():
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    session = LabelingSession(capped(), CappedGNMax(20.0, 2), ledger)
+    session.ask(X)
+    with pytest.raises(UnsupportedEventError, match="no cost that depends on them"):
+        session.accountant()
+    with pytest.raises(UnsupportedEventError, match="no cost that depends on them"):
+        session.released(X)
+    accountant = Accountant()
+    accountant.add(EVENT)
+    assert accountant.data_independent(1e-5).epsilon > 0
+
+
+def test_several_findings_per_query_are_not_capped():
+    with pytest.raises(InvalidParameterError, match="one vote at a time"):
+        MultiLabel(CappedGNMax(20.0, 2), 3)
+
+
+# Votes where a teacher is most confident
+
+
+def most_confident_by_hand(ballot, confidences, cap):
+    """Return the capped ballot of one teacher."""
+    votes = [place for place, vote in enumerate(ballot) if vote != ABSTAIN and not np.isnan(confidences[place])]
+    kept = sorted(votes, key=lambda place: (-confidences[place], place))[:cap]
+    return [vote if place in kept else ABSTAIN for place, vote in enumerate(ballot)]
+
+
+@given(
+    ballots=BALLOTS,
+    levels=st.lists(st.sampled_from([0.2, 0.5, 0.5, 0.9, np.nan, np.inf, -np.inf]), min_size=48, max_size=48),
+    cap=st.integers(1, 6),
+)
+def test_a_teacher_keeps_the_votes_that_it_is_most_sure_of(ballots, levels, cap):
+    confidences = np.array(levels[: ballots.size]).reshape(ballots.shape)
+    capped = cap_ballots(ballots, confidences, cap)
+    tally(capped, 3, cap=cap)
+    for ballot, sure, kept in zip(ballots, confidences, capped, strict=True):
+        assert kept.tolist() == most_confident_by_hand(ballot.tolist(), sure, cap)
+
+
+@given(ballots=BALLOTS, cap=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_no_teachers_votes_depend_on_another(ballots, cap, seed):
+    sure = np.random.default_rng(seed).integers(0, 3, ballots.shape) / 2
+    together = cap_ballots(ballots, sure, cap)
+    alone = [cap_ballots(ballots[[teacher]], sure[[teacher]], cap)[0] for teacher in range(len(ballots))]
+    assert np.array_equal(together, alone)
+
+
+def test_probabilities_become_votes_for_the_most_probable_class():
+    probabilities = np.array([[[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]], [[0.3, 0.7], [0.3, 0.7], [np.nan, 0.0]]])
+    assert cap_probabilities(probabilities, 1).tolist() == [[-1, 1, -1], [1, -1, -1]]
+    assert cap_probabilities(probabilities, 3).tolist() == [[0, 1, 0], [1, 1, -1]]
+
+
+def test_what_is_no_ballot_or_confidence_is_refused():
+    with pytest.raises(InvalidBallotError, match="a confidence each"):
+        cap_ballots(np.zeros((2, 3), dtype=int), np.zeros((2, 4)), 1)
+    with pytest.raises(InvalidBallotError, match="integers"):
+        cap_ballots(np.zeros((2, 3)), np.zeros((2, 3)), 1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidBallotError, match="shape"):
+        cap_probabilities(np.zeros((2, 3)), 1)
+    with pytest.raises(InvalidParameterError, match="`cap` of cap_ballots"):
+        cap_ballots(np.zeros((2, 3), dtype=int), np.zeros((2, 3)), 0)
+
+
+# The command line
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A vote file with a cap, one without, public rows, and a ledger."""
+    votes = capped()
+    votes.save(tmp_path / "capped.npz")
+    VoteHistogram(votes.counts, 20).save(tmp_path / "every.npz")
+    np.savez(tmp_path / "public.npz", X=X)
+    Ledger.create(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    return tmp_path
+
+
+CHOSEN = ["--mechanism", "capped", "--sigma", 20, "--cap", 2]
+TO_LEDGER = [*CHOSEN, "--ledger", "a.ledger", "--output", "labels.csv"]
+
+
+def test_account_prints_the_worst_case_and_no_cost_that_depends_on_votes(files):
+    shown = json.loads(tutelage("account", files / "capped.npz", *CHOSEN, "--delta", 1e-5, "--json").stdout)
+    assert shown["data_independent"]["epsilon"] == data_independent.epsilon(EVENT, 1e-5).epsilon
+    assert [shown[name] for name in ("bound_2017", "bound_2018", "bound_two_sided", "exact")] == [None] * 4
+
+
+def test_label_charges_one_batch(files):
+    result = tutelage("label", "public.npz", "--votes", "capped.npz", *TO_LEDGER, cwd=files)
+    assert "Wrote 4 of 4 labels" in result.stdout
+    ledger = Ledger.open(files / "a.ledger")
+    assert (ledger.verify().answers, ledger.state().spent) == (4, ledger.share_of(EVENT))
+    for verb in (["show"], ["verify"], ["export", "--output", "copy.json"]):
+        assert tutelage("ledger", verb[0], "a.ledger", *verb[1:], cwd=files).returncode == 0, verb
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["label", "public.npz", "--votes", "every.npz"], 1, "`cap` of at most 2"),
+        (["label", "public.npz", "--votes", "capped.npz", "--findings", "2"], 2, "one vote at a time"),
+        (["account", "every.npz", "--delta", "1e-5"], 1, "`cap` of at most 2"),
+    ],
+)
+def test_a_verb_that_cannot_serve_it_says_so_in_one_sentence(arguments, code, message, files):
+    options = TO_LEDGER if arguments[0] == "label" else CHOSEN
+    assert message in refusal(tutelage(*arguments, *options, cwd=files), code)
+    assert Ledger.open(files / "a.ledger").state().spent == 0
+
+
+def test_a_configuration_may_not_name_it(tmp_path):
+    mechanism = '[mechanism]\nname = "capped"\nsigma = 20\ncap = 2\n'
+    rest = '[privacy]\ndelta = 1e-5\n[output]\nfolder = "results"\n'
+    (tmp_path / "run.toml").write_text(f'dataset = "adult"\n{mechanism}{rest}')
+    with pytest.raises(ConfigError, match="must not be capped"):
+        load_config(tmp_path / "run.toml")

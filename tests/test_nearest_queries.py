@@ -1,0 +1,167 @@
+"""People who vote on the nearest queries: compared with a search row by row, and with themselves without a person."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tutelage import GNMax, LabelingSession, Ledger, Shards
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
+from tutelage.teachers import FewVotes, NearestQueries
+from tutelage.votes import tally_few
+
+CLASSES = 3
+
+
+def votes_of(votes, teacher):
+    """Return the votes of one teacher, in its order."""
+    own = votes.teachers == teacher
+    return list(zip(votes.queries[own].tolist(), votes.labels[own].tolist(), strict=True))
+
+
+def by_hand(rows, labels, public, cap):
+    """Return the votes of one person, by a plain search."""
+    found = [
+        (sum((int(a) - int(b)) ** 2 for a, b in zip(row, query, strict=True)), place, int(label))
+        for row, label in zip(rows, labels, strict=True)
+        for place, query in enumerate(public)
+    ]
+    chosen = {}
+    for _, place, label in sorted(found):
+        if place not in chosen and len(chosen) < cap:
+            chosen[place] = label
+    return list(chosen.items())
+
+
+def problem(seed, n_rows, n_people, n_public, low=-30, high=31):
+    """Return private rows, labels, ids and public rows: whole numbers, which the grid keeps apart."""
+    random = np.random.default_rng(seed)
+    X, public = random.integers(low, high, (n_rows, 4)), random.integers(low, high, (n_public, 4))
+    return X, random.integers(0, CLASSES, n_rows), random.integers(0, n_people, n_rows), public
+
+
+def of_people(X, y, ids, cap):
+    return NearestQueries(cap).fit(X, y, Shards.of_single_people(len(X), ids), n_classes=CLASSES)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), people=st.integers(1, 12), public=st.integers(1, 40), cap=st.integers(1, 9))
+def test_votes_are_those_of_a_search_by_hand(seed, people, public, cap):
+    X, y, ids, queries = problem(seed, 25, people, public)
+    shards = Shards.of_single_people(len(X), ids)
+    votes = NearestQueries(cap).fit(X, y, shards, n_classes=CLASSES).few_votes(queries)
+    for teacher in range(shards.n_shards):
+        own = shards.assignment == teacher
+        far = by_hand(X[own], y[own], queries, cap)
+        found = votes_of(votes, teacher)
+        assert len(found) == len(far) == len(dict(found)) == min(cap, public)
+        # Equal distances may be cut off anywhere at the cap, and rounding to the grid may swap what is nearly equal.
+        nearest = [np.min(np.sum((X[own] - queries[place]) ** 2, axis=1)) for place, _ in found]
+        assert nearest == pytest.approx([np.min(np.sum((X[own] - queries[p]) ** 2, axis=1)) for p, _ in far], abs=1e-3)
+        for place, label in found:
+            distances = np.sum((X[own] - queries[place]) ** 2, axis=1)
+            assert label in y[own][distances == distances.min()]
+    tally_few(votes.teachers, votes.queries, votes.labels, shape=votes.shape, cap=cap)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), low=st.sampled_from([-1, -30]), cap=st.integers(1, 6))
+def test_one_person_more_or_changed_moves_no_vote_of_another(seed, low, cap):
+    # Rows of −1, 0 and 1 are full of ties. Whether everybody has one row decides which way is gone.
+    X, y, _, queries = problem(seed, 20, 1, 30, low, 1 - low)
+    random = np.random.default_rng(seed)
+    ids = np.arange(20)
+    several = np.where(random.random(20) < 0.3, 19, ids)
+    before = of_people(X[:19], y[:19], ids[:19], cap)
+    were = before.few_votes(queries)
+    for there in (ids, several):
+        after = of_people(X, y, there, cap)
+        votes = after.few_votes(queries)
+        for name in (str(place) for place in range(19) if there[place] == place):
+            assert votes_of(votes, after.names.index(name)) == votes_of(were, before.names.index(name))
+
+
+def test_rows_without_ids_are_teachers_of_their_own():
+    X, y, _, queries = problem(1, 50, 1, 20)
+    teachers = NearestQueries(3).fit(X, y, Shards.of_single_people(50), n_classes=CLASSES)
+    votes = teachers.few_votes(queries)
+    assert teachers.names == [str(number) for number in range(50)]
+    assert votes.shape == (50, 20, CLASSES)
+    assert votes.per_teacher().tolist() == [3] * 50
+
+
+def test_order_and_number_of_rows_change_no_persons_votes():
+    X, y, ids, queries = problem(2, 40, 9, 25)
+    order = np.random.default_rng(0).permutation(40)
+    one, other = (
+        of_people(X, y, ids, 4).few_votes(queries),
+        of_people(X[order], y[order], ids[order], 4).few_votes(queries),
+    )
+    for part in ("teachers", "queries", "labels"):
+        assert np.array_equal(getattr(one, part), getattr(other, part))
+
+
+def test_names_say_who_it_is_whatever_joins():
+    X, y, ids, _ = problem(3, 40, 9, 25)
+    some = ids != ids[0]
+    before, after = of_people(X[some], y[some], ids[some], 4), of_people(X, y, ids, 4)
+    assert set(after.names) - set(before.names) == {str(ids[0])}
+    assert before.data == after.data
+
+
+@pytest.mark.parametrize("part", ["X", "y", "order"])
+def test_numbers_stand_for_the_same_rows_only_while_nothing_changes(part):
+    X, y, _, _ = problem(4, 30, 1, 5)
+    shards = Shards.of_single_people(30)
+    before = NearestQueries(2).fit(X, y, shards, n_classes=CLASSES).data
+    assert NearestQueries(2).fit(X.copy(), y.copy(), shards, n_classes=CLASSES).data == before
+    order = np.arange(30)
+    if part == "order":
+        order = order[::-1]
+    elif part == "X":
+        X[7, 0] += 1
+    else:
+        y[7] = (y[7] + 1) % CLASSES
+    assert NearestQueries(2).fit(X[order], y[order], shards, n_classes=CLASSES).data != before
+
+
+def test_first_keeps_so_many_votes_of_each_teacher():
+    votes = FewVotes(np.array([0, 0, 2, 2, 2]), np.array([5, 1, 4, 0, 3]), np.array([0, 1, 1, 0, 0]), (4, 6, 2))
+    assert votes.first([1, 7, 2, 3]).queries.tolist() == [5, 4, 0]
+    assert votes.first(0).queries.tolist() == []
+    assert votes.per_teacher().tolist() == [2, 0, 3, 0]
+
+
+def test_votes_and_rows_do_not_print_or_pickle():
+    X, y, ids, queries = problem(5, 10, 4, 6)
+    teachers = of_people(X, y, ids, 2)
+    assert repr(teachers.few_votes(queries)) == "FewVotes()"
+    for private in (teachers, teachers.few_votes(queries)):
+        with pytest.raises(NotPublishableError):
+            pickle.dumps(private)
+
+
+def test_far_rows_vote_too():
+    X = np.array([[1e9, 0.0], [0.0, -1e9]])
+    votes = NearestQueries(1).fit(X, np.array([0, 1]), Shards.of_single_people(2), n_classes=2).few_votes(np.eye(2))
+    assert votes.queries.tolist() == [0, 0]
+
+
+def test_what_is_no_row_or_no_cap_is_refused():
+    with pytest.raises(InvalidParameterError, match="`cap` of NearestQueries"):
+        NearestQueries(0)
+    shards = Shards.of_single_people(2)
+    with pytest.raises(InvalidDataError, match="finite numbers"):
+        NearestQueries(1).fit(np.array([[1.0], [np.nan]]), np.array([0, 1]), shards, n_classes=2)
+    with pytest.raises(InvalidDataError, match="shape"):
+        NearestQueries(1).fit(np.zeros((2, 3, 3)), np.array([0, 1]), shards, n_classes=2)
+
+
+def test_other_mechanisms_take_their_votes_at_a_price_per_query():
+    X, y, _, queries = problem(6, 200, 1, 10)
+    teachers = NearestQueries(2).fit(X, y, Shards.of_single_people(200), n_classes=CLASSES)
+    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=teachers.unit)
+    released = LabelingSession(teachers, GNMax(20.0), ledger).ask(queries)
+    assert released.event.flatten()[0].times == 10
