@@ -1,6 +1,5 @@
 """The audit of sums of ballots: what is as it should be passes, and planted faults are found."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,25 +43,22 @@ def test_one_person_casts_one_ballot(ids):
     assert found.private
 
 
-@dataclass(frozen=True)
-class AboveItsCap(VectorBallots):
-    """Ballots three times as long as they are said to be."""
-
-    def cast(self, vectors, residuals, shards, radius):
-        honest = super().cast(vectors, residuals, shards, radius)
-        return BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
+def above_its_cap(self, vectors, residuals, shards, radius):
+    """Cast ballots three times as long as they are said to be."""
+    honest = CAST(self, vectors, residuals, shards, radius)
+    return BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 
 
-@dataclass(frozen=True)
-class Centered(VectorBallots):
-    """Ballots from which the mean of all private rows was taken first."""
-
-    def cast(self, vectors, residuals, shards, radius):
-        honest = super().cast(vectors - 20 * vectors.mean(axis=0), residuals, shards, radius)
-        return BallotSum(honest.totals, honest.norm_squared, honest.unit)
+def centered(self, vectors, residuals, shards, radius):
+    """Cast ballots from which the mean of all private rows was taken first."""
+    return CAST(self, vectors - 20 * vectors.mean(axis=0), residuals, shards, radius)
 
 
-@pytest.mark.parametrize("fault", [AboveItsCap(), Centered()])
-def test_a_planted_fault_is_found(fault):
-    model = PATEClassifier(fault, random_state=0, noise=SimulationNoise(0))
+CAST = VectorBallots.cast
+
+
+@pytest.mark.parametrize("fault", [above_its_cap, centered])
+def test_a_planted_fault_is_found(fault, monkeypatch):
+    monkeypatch.setattr(VectorBallots, "cast", fault)
+    model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
     assert check_ballots(model, PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"

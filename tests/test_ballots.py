@@ -85,6 +85,13 @@ def test_what_is_no_ballot_is_refused(weights, vectors, teachers):
         sum_of_products(weights, vectors, np.array(teachers), norm=10**9 // 2)
 
 
+@pytest.mark.parametrize("numbers", [2**15, 2**16, 2**17])
+def test_a_length_that_overflows_an_integer_is_too_long(numbers):
+    one = np.zeros(1, dtype=int)
+    with pytest.raises(InvalidBallotError, match="add up to at most 1"):
+        sum_of_products(np.ones((1, 1), dtype=int), np.full((1, numbers), 2**24), one, norm=1)
+
+
 def test_a_sum_is_private():
     found = BallotSum(np.array([[4711, -4711]]), 10)
     assert "4711" not in repr(found)

@@ -83,7 +83,7 @@ def test_an_added_ballot_costs_what_the_worst_ballot_costs(sigma, delta, norm_sq
     ballots = ballots_of(norm_squared, dimension, nonnegative=False)
     laws = [law_of_noise_around(ballot, sigma, reach) for ballot in ballots]
     pairs = [pair for law in laws for pair in ((law, nobody), (nobody, law))]
-    found = epsilon_if_added_or_removed(NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER), delta).epsilon
+    found = epsilon_if_added_or_removed(NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER), delta)
     assert max(hockey_stick(p, q, found) for p, q in pairs) <= delta
     assert max(hockey_stick(p, q, 0.85 * found) for p, q in pairs) > delta
 
@@ -254,7 +254,7 @@ def test_no_adaptive_campaign_costs_more_than_its_cap(cap, sigma, order):
 def test_the_epsilon_of_a_campaign_covers_all_its_transcripts(delta, sigma):
     worlds = list(transcript_laws(sigma, range(-1, 2)))
     event = CappedArgmaxGaussian(sigma, 1, 2, ONE_TEACHER)
-    replaced, added = epsilon(event, delta).epsilon, epsilon_if_added_or_removed(event, delta).epsilon
+    replaced, added = epsilon(event, delta).epsilon, epsilon_if_added_or_removed(event, delta)
     assert added <= replaced
     (never,) = campaigns(0)
     for first, second in itertools.product(worlds, repeat=2):
@@ -328,19 +328,18 @@ def test_releases_of_different_kinds_add_up_to_one_distance():
     value = epsilon(Composed(releases), 1e-6)
     assert value.epsilon == pytest.approx(shifted_gaussian_composition([(sigma, together)], 1e-6), rel=1e-9)
     added = epsilon_if_added_or_removed(Composed(releases[:4]), 1e-6)
-    assert added.epsilon <= shifted_gaussian_composition([(sigma, 3 + 3 + 5 + 4)], 1e-6) * (1 + 1e-9)
+    assert added <= shifted_gaussian_composition([(sigma, 3 + 3 + 5 + 4)], 1e-6) * (1 + 1e-9)
 
 
-def test_an_added_ballot_is_named_in_the_method():
-    value = epsilon_if_added_or_removed(CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER, simulated=True), 1e-5)
-    assert value.method.startswith("if one ballot is added or removed and none is replaced: ")
-    assert value.simulated
-    assert value.unit == ONE_TEACHER
+def test_what_holds_for_added_ballots_only_is_no_epsilon_that_a_card_takes():
+    value: object = epsilon_if_added_or_removed(CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER), 1e-5)
+    assert type(value) is float
     for other in (ConfidenceCheck(3, 40.0, 10, ONE_TEACHER), NoisyBallot(40.0, 10, ONE_TEACHER)):
         with pytest.raises(UnsupportedEventError, match="added or removed ballot is known for"):
             epsilon_if_added_or_removed(Composed((NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), other)), 1e-5)
     with pytest.raises(InvalidParameterError, match="`delta`"):
         epsilon_if_added_or_removed(NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), 0)
+    assert epsilon(NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), 5e-324).epsilon > 1
 
 
 def test_the_events_are_stored_without_what_is_as_by_default():

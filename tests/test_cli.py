@@ -339,7 +339,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [('"gnmax"', '"gaussian"')],
             {},
-            "The mechanism must be one of lnmax, gnmax, confident, interactive, exponential, ",
+            "The mechanism must be one of lnmax, gnmax, capped, confident, interactive, exponential, ",
         ),
         ([("sklearn.tree.Dec", "os.Dec")], {}, "must be a dotted scikit-learn name"),
         ([("tree.DecisionTreeClassifier", "tree.Decision")], {}, "names nothing in scikit-learn"),

@@ -121,6 +121,36 @@ def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(tmp_path):
     assert Ledger.open(ledger).state().spent == spent
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_a_remembered_count_does_not_let_half_a_campaign_through(tmp_path):
+    ids = np.arange(len(PRIVATE))
+    ledger = Ledger.create(
+        tmp_path / "a.ledger",
+        epsilon=2.0,
+        delta=1e-5,
+        unit=PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
+    )
+    fits = {"ledger": ledger, "mechanism": NoisySum(7.0), "epsilon": None, "noise": None}
+    model(**fits).fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids)
+    for n_public in (390, 380, 370):
+        before = ledger.state().spent
+        try:
+            model(**fits).fit(PRIVATE, LABELS, X_public=PUBLIC[:n_public], entity_ids=ids)
+        except BudgetExceededError:
+            assert ledger.state().spent == before
+            break
+    else:
+        pytest.fail("the budget held everything")
+
+
+def test_what_is_expected_of_a_row_does_not_depend_on_the_rows_beside_it():
+    fitted = NoisySumClassifier().fit(*blobs(3000, 4))
+    X, y = blobs(2003, 5)
+    together = fitted.residuals(X, y)
+    for kept in (np.arange(1, 2003), np.arange(0, 2003, 7), np.array([11])):
+        assert np.array_equal(fitted.residuals(X[kept], y[kept]), together[kept])
+
+
 def test_a_budget_that_is_too_small_leaves_no_file(tmp_path):
     with pytest.raises(BudgetExceededError):
         model(ledger=tmp_path / "a.ledger", mechanism=NoisySum(0.5), noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)

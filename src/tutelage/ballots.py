@@ -159,7 +159,9 @@ def sum_of_products(
         raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
-    if np.any(np.bincount(teachers, _norms(weights, vectors)) > norm) or len(vectors) * norm >= _MOST_TOTAL:
+    # All must be found short enough: what is no number is not.
+    short = np.all(np.bincount(teachers, _norms(weights, vectors)) <= norm)
+    if not short or len(vectors) * norm >= _MOST_TOTAL:
         raise InvalidBallotError(
             f"The products of one teacher must have norms that add up to at most {norm}. A longer ballot was cast; "
             "scale the vectors down before they are rounded."
@@ -170,7 +172,7 @@ def sum_of_products(
 
 def _norms(weights: IntArray, vectors: IntArray) -> FloatArray:
     """Return the norm of each product, rounded upward to whole numbers, the rounding of the root included."""
-    squares = [np.einsum("ij,ij->i", rows, rows, dtype=np.int64).astype(np.float64) for rows in (weights, vectors)]
+    squares = [np.einsum("ij,ij->i", rows, rows, dtype=np.float64) for rows in (weights, vectors)]
     return np.ceil(np.sqrt(squares[0] * squares[1]) * _UPWARD)
 
 

@@ -708,6 +708,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
         self.mechanism_, self.remembered_ = mechanism, session.n_remembered
         self.votes_, self.n_teachers_ = votes if self.rounds == 1 else votes.select(asked.queries), votes.n_teachers
+        vars(self).pop("ballots_", None)  # of an earlier fit
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, session.reservations, Repeated(one, n_queries), repeated)
         return asked
@@ -756,6 +757,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.release_ = Release(labels, released.event, released.cost)
         self.mechanism_, self.remembered_ = mechanism, 0 if released.cost else len(asked)
         self.ballots_, self.n_teachers_ = released.ballots, released.n_people
+        vars(self).pop("votes_", None)  # of an earlier fit
         self._account(ledger, before, released.reservations, most, repeated)
         return _Labeled(labels, released.student)
 

@@ -132,7 +132,8 @@ def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: flo
     if any(sigma**2 < 2 * rounding for sigma, _ in parts):
         return np.inf
     mu_squared = _UPWARD * fsum(squared / (sigma**2 - rounding) for sigma, squared in parts)
-    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared), moved_delta(delta, _APART)), _APART)
+    moved = moved_delta(delta, _APART)
+    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared), moved), _APART) if moved > 0 else np.inf
 
 
 def rounding_variance(coordinates: int) -> float:

@@ -19,7 +19,7 @@ from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json
-from tutelage.estimator import DEFAULT_EPSILON, PATEClassifier
+from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -97,7 +97,7 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
         train, data.X_private[rows], data.y_private[rows], shadows=_SHADOWS, targets=_TARGETS, progress=progress
     )
     delta = settings.privacy.delta
-    claim = _claimed(settings, data, len(pool))
+    claim = _claimed(settings, data, pool, model)
     shown = result.epsilon_lower_bound(delta, _CONFIDENCE)
     low, high = result.interval
     return Checked(
@@ -109,12 +109,13 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
     )
 
 
-def _claimed(settings: RunConfig, data: RunData, n_public: int) -> float:
+def _claimed(settings: RunConfig, data: RunData, pool: Any, model: PATEClassifier) -> float:
     """Return the ε that one run claims."""
     if settings.votes is None:
-        return settings.privacy.epsilon or DEFAULT_EPSILON
+        run: Any = clone(model)
+        return run.fit(data.X_private, data.y_private, X_public=pool, entity_ids=data.entity_ids).epsilon_.epsilon
     one = settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
-    event = Repeated(one, settings.public.queries or n_public)
+    event = Repeated(one, settings.public.queries or len(pool))
     return data_independent.epsilon(event, settings.privacy.delta).epsilon
 
 

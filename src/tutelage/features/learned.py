@@ -104,6 +104,9 @@ class PublicPCA(PublicProjection):
         return cls(fitted.mean_, directions, reach_of(rows, fitted.mean_))
 
 
+_FURTHEST = 1e6  # standard deviations: a value further out than that is moved there
+
+
 @final
 @dataclass(eq=False, repr=False)
 class PublicScaling(PublicFeatureMap):
@@ -135,7 +138,9 @@ class PublicScaling(PublicFeatureMap):
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, columns)."""
         rows = finite_rows(X, len(self.center), "PublicScaling").astype(np.float64)
-        return (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
+        with np.errstate(over="ignore"):
+            scaled = (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
+        return np.clip(scaled, -_FURTHEST, _FURTHEST)
 
 
 @final

@@ -126,13 +126,18 @@ class SumCampaign:
 
     def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what a release is at most, with the noisy number of people where that number is private."""
-        unit, simulated, norm = unit or self.shards.unit, self.noise.simulated, self.teacher.norm
-        numbers = len(self.classes) * (self.teacher.n_landmarks + 1)
-        sigma = self._of_round(mechanism).noise_multiplier * norm
-        parts: list[Event] = [Repeated(NoisySumGaussian(sigma, norm**2, numbers, unit, simulated), self.teacher.rounds)]
+        parts = [self._rounds(mechanism, unit)]
         if self._counts:
-            parts.append(NoisySumGaussian(_of_count(mechanism).noise_multiplier, 1, 1, unit, simulated))
+            noise = _of_count(mechanism).noise_multiplier
+            parts.append(NoisySumGaussian(noise, 1, 1, unit or self.shards.unit, self.noise.simulated))
         return Composed(tuple(parts))
+
+    def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
+        """Return what all rounds are at most."""
+        norm, numbers = self.teacher.norm, len(self.classes) * (self.teacher.n_landmarks + 1)
+        sigma = self._of_round(mechanism).noise_multiplier * norm
+        one = NoisySumGaussian(sigma, norm**2, numbers, unit or self.shards.unit, self.noise.simulated)
+        return Repeated(one, self.teacher.rounds)
 
     def release(
         self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray, *, seed: int
@@ -178,8 +183,8 @@ class SumCampaign:
             ballots.append(self.teacher.cast(vectors, student.residuals(vectors, y), self.shards, radius))
             # What a later round is about follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
-            if not parts:
-                self._require_room(ledger, mechanism, of_round, ballots[0], about)
+            if not rounds:
+                self._require_room(ledger, self._rounds(mechanism), of_round, ballots[0], about)
             parts.append(release_sum(ballots[-1], of_round, ledger, about, self.noise))
             unit = self.teacher.unit(radius) * n_people
             sigma = of_round.event(ballots[-1], simulated=self.noise.simulated).sigma
@@ -212,16 +217,16 @@ class SumCampaign:
             return None
         ballots = BallotSum(np.array([[self.shards.n_shards]]), 1, self.shards.unit)
         of_count, about = _of_count(mechanism), [*self._about, "people"]
-        self._require_room(ledger, mechanism, of_count, ballots, about)
+        self._require_room(ledger, self.most(mechanism), of_count, ballots, about)
         return release_sum(ballots, of_count, ledger, about, self.noise)
 
     def _require_room(
-        self, ledger: Ledger, mechanism: NoisySum, first: NoisySum, ballots: BallotSum, about: Sequence[Any]
+        self, ledger: Ledger, whole: Event, first: NoisySum, ballots: BallotSum, about: Sequence[Any]
     ) -> None:
-        """Refuse a campaign, before anything of it is spent, unless all of it fits or it has begun before."""
+        """Refuse what does not fit as a whole, before the first of it is spent, unless that was released before."""
         event = first.event(ballots, simulated=self.noise.simulated)
         if not ledger.recall([_query(ledger, first, event, about)]):
-            ledger.require(self.most(mechanism), 1)
+            ledger.require(whole, 1)
 
 
 def least_noise(holds: Callable[[float], bool]) -> float:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError
+from tutelage.features.rowwise import projector
 
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in proportion to which weights are expected
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
@@ -122,7 +123,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Class index of each row.
         """
         m = len(self.classes_)
-        return np.eye(m)[y] - (self.decision_function(X) + 1 / m)
+        # What is expected of a row must not depend on the rows beside it, not even in the last bit.
+        expected = projector(np.zeros(len(self.coef_)), self.coef_, 1.0)
+        return np.eye(m)[y] - (expected(np.asarray(X, dtype=np.float64)) + 1 / m)
 
     def radius(self, X_public: Matrix) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import final
 
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -20,6 +21,7 @@ _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class VectorBallots:
     """A ballot per person: what the person's rows of each class look like, seen through public features.
