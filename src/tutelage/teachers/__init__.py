@@ -48,7 +48,7 @@ TEACHERS: Mapping[str, Named[TeacherRecipe | VectorBallots]] = {
     "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
     "NearestNeighbours": Named(NearestNeighbours, "classes of several shapes"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
-    "VectorBallots": Named(VectorBallots, "the most accurate for its ε on most data: no models, a ballot per person"),
+    "VectorBallots": Named(VectorBallots, "far more accurate for its ε than votes: a ballot per person"),
 }
 _NETWORKS = {"Network", "NetworkTeachers"}
 
