@@ -44,7 +44,7 @@ from tutelage.teachers import TeacherRecipe, VectorBallots, discard_checkpoints,
 from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
-DEFAULT_EPSILON = 1.0  # of a sum of ballots, where neither noise nor budget is named
+_DEFAULT_EPSILON = 1.0  # of a sum of ballots, where neither noise nor budget is named
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -737,7 +737,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(least_noise(self._holding(campaign)))
         most = campaign.most(mechanism)
-        default = DEFAULT_EPSILON if _is_new(self.ledger) and run.mechanism is None else None
+        default = _DEFAULT_EPSILON if _is_new(self.ledger) and run.mechanism is None else None
         epsilon = None if self.ledger is None else self.epsilon or default
         terms = LedgerTerms(
             where=self.ledger, event=most, queries=1, epsilon=epsilon, delta=self.delta, unit=shards.unit
@@ -763,7 +763,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _holding(self, campaign: SumCampaign) -> Callable[[float], bool]:
         """Return whether the budget would hold a sum with so much noise, and nothing besides."""
-        target = self.epsilon or DEFAULT_EPSILON
+        target = self.epsilon or _DEFAULT_EPSILON
         if self.ledger is None:
             return lambda noise: data_independent.epsilon(campaign.most(NoisySum(noise)), self.delta).epsilon <= target
         if isinstance(self.ledger, Ledger):

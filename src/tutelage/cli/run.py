@@ -186,7 +186,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
     if settings.votes is None:
-        return "all public rows, labeled from one noisy sum of bounded ballots"
+        return "all public rows, labeled from noisy sums of bounded ballots"
     rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 

@@ -106,9 +106,7 @@ class SpentVotes:
             spent = dict(run("SELECT teacher, votes FROM spent WHERE campaign = ?", (campaign,)))
             left = cap - np.array([spent.get(teacher, 0) for teacher in wishes.teachers], dtype=np.int64)
             granted = np.minimum(wishes.votes, np.maximum(left, 0))
-            rows = sorted(
-                zip(wishes.teachers, granted.tolist(), strict=True)
-            )  # in the order of the table: twice as fast
+            rows = sorted(zip(wishes.teachers, granted.tolist(), strict=True))  # as the table is, which is faster
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
                 ((campaign, teacher, votes) for teacher, votes in rows if votes),

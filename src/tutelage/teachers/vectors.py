@@ -27,8 +27,8 @@ class VectorBallots:
     """A ballot per person: what the person's rows of each class look like, seen through public features.
 
     Nothing is trained. The features are learned from the public rows, so that a vector says how alike a row is to
-    public landmarks; a person with several rows casts their mean. The sum of all ballots leaves once through noise,
-    whatever the number of public rows, and a student in closed form learns from it.
+    public landmarks; a person with several rows casts their mean. The sum of all ballots leaves through noise, once per
+    round whatever the number of public rows, and a student in closed form learns from it.
 
     Parameters
     ----------
