@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,67 +24,47 @@ from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
-from tutelage.events import Event, Repeated
+from tutelage.events import Event, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
+from tutelage.labeling.fits import (
+    Asking,
+    AskingSum,
+    AskingVoters,
+    FitBudget,
+    FitRelease,
+    People,
+    Queries,
+    Rows,
+)
 from tutelage.labeling.refits import REFITS, Spent
-from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
-from tutelage.labeling.session import LabelingSession, require_room
-from tutelage.labeling.sums import SumCampaign, least_noise
-from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
-from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import GNMax, Mechanism, NoisySum, Release
+from tutelage.labeling.sums import SumCampaign
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.partition import Shards, as_column, canonical_ids
+from tutelage.partition import Shards, as_column
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
 from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
-from tutelage.students.selection import FirstRows, Medoids, PublicKnowledge, QuerySelector
-from tutelage.teachers import TeacherRecipe, VectorBallots, discard_checkpoints, ensemble_of
-from tutelage.votes import tally
+from tutelage.students.selection import FirstRows, QuerySelector
+from tutelage.teachers import (
+    NearestQueries,
+    NearestTeachers,
+    SinglePeople,
+    TeacherRecipe,
+    VectorBallots,
+    discard_checkpoints,
+    ensemble_of,
+)
+from tutelage.votes import VoteHistogram, tally
 
 _TRIAL_ROWS_PER_CLASS = 10
-_DEFAULT_EPSILON = 1.0  # of a sum of ballots, where neither noise nor budget is named
+_PRIVATE = ("votes_", "ballots_")
+_FEW_LEFT = (
+    " An earlier fit paid for its new queries, so they cost nothing, but people who have cast all their votes abstain, "
+    "and these labels may be mostly noise. To leave votes for later fits, give CappedGNMax a larger `cap`."
+)
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
-
-
-class _People(NamedTuple):
-    """What a data set is known by: to its ledger, or to the count of fits that have none. Private."""
-
-    rows: Matrix
-    labels: npt.NDArray[Any]
-    entity_ids: npt.NDArray[Any] | None
-    silos: npt.NDArray[Any] | None
-    whole_rows: npt.NDArray[Any]
-
-    def digest(self) -> bytes:
-        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
-        if self.entity_ids is None:
-            return data_digest(self.whole_rows)
-        return data_digest(np.unique(canonical_ids(self.entity_ids)))
-
-    def former_digest(self) -> bytes:
-        """Return what ledgers were tied to before: the columns and labels that were used."""
-        return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
-
-
-class _Labeled(NamedTuple):
-    """Labels of public rows, and the student that comes with them, if one does; public."""
-
-    labels: IntArray  # class index of each public row, −1 where there is none
-    student: Any
-
-
-class _Questions(NamedTuple):
-    """Public rows and which of them are asked how."""
-
-    public: Matrix
-    seen: Matrix  # what the student sees of them
-    sizes: tuple[int, ...]  # of the rounds
-    first: QuerySelector
-    chosen: IntArray  # in the first round
-    voted: IntArray  # which the teachers vote on
-    seed: int
 
 
 @final
@@ -143,12 +123,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     ----------
     teacher : scikit-learn classifier or teacher recipe, optional
         Cloned for every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of
-        teachers cheap, or a `Network`. Default: a random forest of 100 trees.
+        teachers cheap, or a `Network`; or `VectorBallots` or `NearestQueries`, with which every person is a teacher.
+        Default: a random forest of 100 trees.
     n_teachers : int, default=250
         Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
-        silos: each silo is one teacher.
-    mechanism : Mechanism, optional
-        How votes are released. Default: ``GNMax(0.16 * n_teachers)``.
+        silos, each of which is one teacher, and where every person is one.
+    mechanism : Mechanism or NoisySum, optional
+        How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`.
+        Default: ``GNMax(0.16 * n_teachers)``; for these two, as little noise as `epsilon` allows.
     student : scikit-learn classifier or str, optional
         Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
@@ -179,7 +161,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
         the same rows is another question. The class values are part of it in any case.
     epsilon : float, optional
-        ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`.
+        ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`; 1 where the noise follows
+        from it.
     data_changed : bool, default=False
         The private data changed since the ledger was last used and are still those its budget is about.
     delta : float, default=1e-5
@@ -212,6 +195,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
     release_ : Release
         Released class index per query (−1 where unanswered) and the event; may be published.
+    drawn_ : int
+        How many different queries got their label in this fit; may be published.
     remembered_ : int
         How many different queries kept the labels of earlier fits on this ledger: the private rows of this fit did not
         vote on them; may be published.
@@ -224,13 +209,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         The ledger that was charged, with its whole history. It is left out when the estimator is pickled or copied.
     votes_ : VoteHistogram
         The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
-    ballots_ : tuple of BallotSum
-        With `VectorBallots` in place of `votes_`: the private sums of the ballots, one per round.
+    ballots_ : tuple of BallotSum or of VoteHistogram
+        In place of `votes_` where every person is a teacher: the private sums of the ballots, one per round; with
+        `NearestQueries` one per round that had new queries, and about those alone.
     mechanism_ : Mechanism or NoisySum
         How votes or ballots were released; may be published.
     n_teachers_ : int
-        How many teachers voted; with `VectorBallots` how many people cast a ballot, where that is private as the noisy
-        count that was released; may be published.
+        How many teachers voted; may be published. Where every person is one and their number is private, it is the
+        noisy count that `VectorBallots` released, and None with `NearestQueries`.
     n_features_in_ : int
         Number of features.
 
@@ -345,7 +331,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             if feature_map is not None:
                 require_public_map(feature_map, "PATEClassifier", name)
         teacher, student = self._teacher(), self._student()
-        if not isinstance(teacher, TeacherRecipe | VectorBallots) or isinstance(teacher, type):
+        if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
             require_classifier(teacher, "teacher", "PATEClassifier")
         require_classifier(student, "student", "PATEClassifier")
         run = Resolved(
@@ -442,26 +428,31 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
         shards = self._shards(run, len(keep), entities, owners, partition_seed)
-        people = _People(rows[keep], labels[keep], entities, owners, whole[keep])
+        people = People(rows[keep], labels[keep], entities, owners, whole[keep])
         private = _mapped_private(run.teacher_map, rows[keep], shards, asked.shape[-1])
-        seed = _integer(teacher_seed)
+        seed, of_student = _integer(teacher_seed), _integer(student_seed)
+        budget = FitBudget(
+            ledger=self.ledger,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            people=people,
+            unit=shards.unit,
+            data_changed=self.data_changed,
+        )
+        rows_seen = Rows(asked, private, targets[keep])
         if isinstance(run.teacher, VectorBallots):
-            made = self._release_sum(run, asked, private, targets[keep], shards, people, seed)
+            asking = self._sum(run, run.teacher, budget, rows_seen, shards, seed)
         else:
-            questions = self._questions(run, public, seen, _integer(student_seed))
-            voted = asked[questions.voted]
-            answers = self._release_labels(
-                run,
-                questions,
-                shards,
-                people,
-                lambda: self._ballots(run.teacher, private, targets[keep], shards, voted, seed),
+            queries = Queries.chosen_by(
+                run.selector, public, seen, self.n_queries or len(public), self.rounds, of_student
             )
-            made = _Labeled(answers.labels(len(seen)), None)
+            asking = self._votes(run, budget, rows_seen, queries, shards, seed)
+        made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
         else:
-            self.student_ = fit_student(run.student, seen, made.labels, self.classes_, seed=_integer(student_seed))
+            labels = made.asked.labels(len(seen))
+            self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -495,7 +486,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("votes_", "ballots_", "open_ledger_")}
+        return {name: value for name, value in state.items() if name not in (*_PRIVATE, "open_ledger_")}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -509,12 +500,19 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_together(self, run: Resolved) -> None:
         """Refuse parameters that do not go together."""
-        if isinstance(run.teacher, VectorBallots):
-            self._check_sum(run)
-        elif isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier):
+        if not isinstance(run.teacher, VectorBallots) and (
+            isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
+        ):
             raise InvalidParameterError(
                 "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
                 "`teacher=VectorBallots()`, or leave them out."
+            )
+        if isinstance(run.teacher, SinglePeople):
+            self._check_people(run)
+        elif isinstance(run.mechanism, CappedGNMax):
+            raise InvalidParameterError(
+                "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
+                "another mechanism."
             )
         elif self.ledger is None and (self.epsilon is not None or self.data_changed):
             raise InvalidParameterError(
@@ -545,11 +543,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(run.student).__name__}."
             )
 
-    def _check_sum(self, run: Resolved) -> None:
-        """Refuse parameters that mean nothing where every person casts a ballot of vectors."""
-        if isinstance(run.mechanism, Mechanism):
+    def _check_people(self, run: Resolved) -> None:
+        """Refuse parameters that mean nothing where every person is a teacher."""
+        kind: type = NoisySum if isinstance(run.teacher, VectorBallots) else CappedGNMax
+        if run.mechanism is not None and not isinstance(run.mechanism, kind):
             raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must be a NoisySum for VectorBallots. Got a "
+                f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
                 f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
             )
         if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
@@ -558,7 +557,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidParameterError(
                 "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
             )
-        unused = {"n_queries": None, "selection": None, "rounds": 1}
+        unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
         given = [name for name, default in unused.items() if getattr(self, name) != default]
         if given:
             raise InvalidParameterError(
@@ -582,13 +581,14 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        if isinstance(run.teacher, VectorBallots):  # nothing is trained, and its student has no settings
-            return
-        trials = (
-            ("teacher", lambda: _try_teacher(run.teacher, asked, len(self.classes_))),
-            ("student", lambda: try_student(run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS)),
-        )
-        for name, trial in trials:
+        trials: dict[str, Callable[[], object]] = {}
+        if not isinstance(run.teacher, SinglePeople):  # otherwise nothing is trained
+            trials["teacher"] = lambda: _try_teacher(run.teacher, asked, len(self.classes_))
+        if not isinstance(run.student, NoisySumClassifier):  # which has no settings
+            trials["student"] = lambda: try_student(
+                run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
+            )
+        for name, trial in trials.items():
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
@@ -646,11 +646,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _shards(self, run: Resolved, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
         name = self.unit or "entity"
-        if isinstance(run.teacher, VectorBallots):
+        if isinstance(run.teacher, SinglePeople):
             if silos is not None:
                 raise InvalidParameterError(
-                    "`silos` make one teacher of each owner, and with VectorBallots every person is one. Pass "
-                    "`entity_ids` alone."
+                    f"`silos` make one teacher of each owner, and with {type(run.teacher).__name__} every person is "
+                    "one. Pass `entity_ids` alone."
                 )
             return Shards.of_single_people(n_rows, entity_ids, name=name)
         if silos is not None:
@@ -660,58 +660,65 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
-    def _questions(self, run: Resolved, public: Matrix, seen: Matrix, seed: int) -> _Questions:
-        sizes = even_rounds(self.n_queries or len(public), self.rounds)
-        first = Medoids() if run.selector.needs_answers else run.selector
-        chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
-        voted = chosen if self.rounds == 1 else np.arange(len(public))
-        return _Questions(public, seen, sizes, first, chosen, voted, seed)
+    def _votes(
+        self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
+    ) -> AskingVoters:
+        """Return how labels are released by votes; where people vote, by default with the least noise."""
+        by_people, n_classes = isinstance(run.teacher, NearestQueries), len(self.classes_)
 
-    def _release_labels(
-        self, run: Resolved, questions: _Questions, shards: Shards, people: _People, vote: Callable[[], Ballots]
-    ) -> AskedRounds:
-        """Set what was released and what it cost; `vote` trains the teachers, once the budget allows."""
-        mechanism, noise, n_queries = run.mechanism_for(shards.n_shards), run.noise, sum(questions.sizes)
-        one = mechanism.event_of_one(len(self.classes_), shards.unit, simulated=noise.simulated)
-        terms = LedgerTerms(
-            where=self.ledger,
-            event=one,
-            queries=n_queries,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=shards.unit,
-        )
-        ledger = terms.existing_or_trial()
-        self._bind(ledger, people)
-        about = canonical([self.question, [str(value) for value in self.classes_.tolist()]])
-        first = first_predictions(mechanism, len(questions.chosen), len(self.classes_))
-        require_room(ledger, mechanism, one, questions.public[questions.chosen], about, first)
-        votes = tally(vote(), len(self.classes_), shards.unit)
-        if ledger.path is None:  # its file is made now that the batch is known to fit and the teachers are trained
-            ledger = terms.open_or_make()
-            self._bind(ledger, people)
-        before = ledger.state()
-        voted = questions.public[questions.voted]
-        one_of_teacher = mechanism.event_of_one(len(self.classes_), ONE_TEACHER, simulated=False)
-        repeated = self._count_fit(one_of_teacher, people, n_queries, shards.unit.name, simulated=noise.simulated)
-        session = LabelingSession(votes, mechanism, ledger, question=about, X_voted=voted, noise=noise)
-        asked = ask_in_rounds(
-            session,
-            questions.public,
-            questions.sizes,
-            first=questions.first,
+        def capped(sigma: float) -> CappedGNMax:
+            return CappedGNMax(sigma, run.teacher.cap * self.rounds)
+
+        def event_of(sigma: float) -> Event:
+            return capped(sigma).event_of_one(n_classes, shards.unit, simulated=run.noise.simulated)
+
+        def voters() -> VoteHistogram | NearestTeachers:
+            if by_people:
+                return run.teacher.fit(rows.private, rows.labels, shards, n_classes=n_classes, features=run.teacher_map)
+            ballots = self._ballots(run.teacher, rows, shards, queries.voted, seed)
+            return tally(ballots, n_classes, shards.unit)
+
+        by_budget = by_people and run.mechanism is None
+        return AskingVoters(
+            mechanism=capped(budget.least_noise(event_of)) if by_budget else run.mechanism_for(shards.n_shards),
+            noise=run.noise,
+            queries=queries,
             then=run.selector,
-            student=run.student if len(questions.sizes) > 1 else None,
-            features=questions.seen,
-            seed=questions.seed,
+            student=run.student,
+            shards=shards,
+            classes=self.classes_,
+            question=self.question,
+            voters=voters,
+            campaign=by_people,
         )
-        self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
-        self.mechanism_, self.remembered_ = mechanism, session.n_remembered
-        self.votes_, self.n_teachers_ = votes if self.rounds == 1 else votes.select(asked.queries), votes.n_teachers
-        vars(self).pop("ballots_", None)  # of an earlier fit
+
+    def _sum(
+        self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards, seed: int
+    ) -> AskingSum:
+        """Return how a sum of ballots is released, by default with the least noise."""
+        campaign = SumCampaign(teacher, shards, self.classes_, run.noise, self.question)
+        mechanism = run.mechanism
+        if not isinstance(mechanism, NoisySum):
+            mechanism = NoisySum(budget.least_noise(lambda noise: campaign.most(NoisySum(noise)), exact=True))
+        return AskingSum(campaign=campaign, mechanism=mechanism, rows=rows, seed=seed)
+
+    def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
+        """Set what was released and what it cost, and return it."""
+        one, by_budget = asking.one(budget.unit), run.mechanism is None and isinstance(run.teacher, SinglePeople)
+        most = of_queries(one, asking.n_queries)
+        ledger, prepared = budget.opened(one, asking.n_queries, asking.prepare, noise_by_budget=by_budget)
+        before = ledger.state()
+        repeated = self._count_fit(asking.one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
+        made = asking.release(ledger, prepared)
+        self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
+        self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
+        self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
+        for name in _PRIVATE:
+            vars(self).pop(name, None)  # of an earlier fit
+        vars(self).update(made.private)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        self._account(ledger, before, session.reservations, Repeated(one, n_queries), repeated)
-        return asked
+        self._account(ledger, before, made.reservations, most, repeated)
+        return made
 
     def _account(
         self, ledger: Ledger, before: LedgerState, reservations: Collection[int], most: Event, repeated: Spent | None
@@ -723,71 +730,24 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         by_itself = data_independent.epsilon(most, self.delta)
         self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
-            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.release_)
+            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.drawn_)
+            if self.drawn_ and self.release_.cost == 0:
+                said += _FEW_LEFT
             warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
         if repeated is not None:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)
 
-    def _release_sum(
-        self, run: Resolved, asked: Matrix, private: Matrix, y: IntArray, shards: Shards, people: _People, seed: int
-    ) -> _Labeled:
-        """Set what was released and what it cost; return labels of all public rows, and the student in closed form."""
-        campaign = SumCampaign(run.teacher, shards, self.classes_, run.noise, self.question)
-        mechanism = run.mechanism
-        if not isinstance(mechanism, NoisySum):
-            mechanism = NoisySum(least_noise(self._holding(campaign)))
-        most = campaign.most(mechanism)
-        default = _DEFAULT_EPSILON if _is_new(self.ledger) and run.mechanism is None else None
-        epsilon = None if self.ledger is None else self.epsilon or default
-        terms = LedgerTerms(
-            where=self.ledger, event=most, queries=1, epsilon=epsilon, delta=self.delta, unit=shards.unit
-        )
-        ledger = terms.existing_or_trial()
-        self._bind(ledger, people)
-        if ledger.path is None:  # its file is made now that the sum is known to fit
-            ledger.require(most, 1)
-            ledger = terms.open_or_make()
-            self._bind(ledger, people)
-        before = ledger.state()
-        of_teacher = campaign.most(mechanism, ONE_TEACHER)
-        repeated = self._count_fit(of_teacher, people, 1, shards.unit.name, simulated=run.noise.simulated)
-        released = campaign.release(ledger, mechanism, asked, private, y, seed=seed)
-        labels = np.searchsorted(self.classes_, released.student.predict(asked))
-        self.queries_, self.rounds_ = np.arange(len(asked)), (len(asked),)
-        self.release_ = Release(labels, released.event, released.cost)
-        self.mechanism_, self.remembered_ = mechanism, 0 if released.cost else len(asked)
-        self.ballots_, self.n_teachers_ = released.ballots, released.n_people
-        vars(self).pop("votes_", None)  # of an earlier fit
-        self._account(ledger, before, released.reservations, most, repeated)
-        return _Labeled(labels, released.student)
-
-    def _holding(self, campaign: SumCampaign) -> Callable[[float], bool]:
-        """Return whether the budget would hold a sum with so much noise, and nothing besides."""
-        target = self.epsilon or _DEFAULT_EPSILON
-        if self.ledger is None:
-            return lambda noise: data_independent.epsilon(campaign.most(NoisySum(noise)), self.delta).epsilon <= target
-        if isinstance(self.ledger, Ledger):
-            ledger = self.ledger
-        elif _is_new(self.ledger):
-            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=campaign.shards.unit)
-        else:
-            ledger = Ledger.open(self.ledger)
-        return lambda noise: ledger.holds(campaign.most(NoisySum(noise)))
-
-    def _bind(self, ledger: Ledger, people: _People) -> None:
-        if self.ledger is not None:
-            ledger.bind(people.digest(), formerly=[people.former_digest()], changed=self.data_changed)
-
-    def _count_fit(self, one: Event, people: _People, queries: int, unit: str, *, simulated: bool) -> Spent | None:
+    def _count_fit(self, one: Event, budget: FitBudget, queries: int, *, simulated: bool) -> Spent | None:
         """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
         if self.ledger is not None or simulated:
             return None
         self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
-        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=unit)
+        people = budget.people
+        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=budget.unit.name)
         spent = REFITS.spent(self._mark, self.delta)
         return spent if spent.fits > 1 else None
 
-    def _ballots(self, teacher: Any, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, seed: int) -> Ballots:
+    def _ballots(self, teacher: Any, rows: Rows, shards: Shards, voted: IntArray, seed: int) -> Ballots:
         teachers = ensemble_of(
             teacher,
             n_classes=len(self.classes_),
@@ -796,12 +756,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             progress=self.progress,
         )
         checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
-        return teachers.fit_ballots(X, y, shards, X_public, checkpoints)
-
-
-def _is_new(ledger: object) -> bool:
-    """Return whether a ledger is named whose file is yet to be made."""
-    return isinstance(ledger, str | PathLike) and not Path(ledger).exists()
+        return teachers.fit_ballots(rows.private, rows.labels, shards, rows.asked[voted], checkpoints)
 
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
@@ -837,7 +792,7 @@ def _check_parameter(name: str, value: object, allowed: Any) -> None:
 
 def _takes_missing_values(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(first, TeacherRecipe | VectorBallots):
+    if isinstance(first, TeacherRecipe | SinglePeople):
         return getattr(first, "takes_missing_values", False) is True
     return get_tags(first).input_tags.allow_nan
 
@@ -850,11 +805,11 @@ def _continued(before: LedgerState, after: LedgerState, release: Release) -> str
     )
 
 
-def _from_memory(remembered: int, release: Release) -> str:
+def _from_memory(remembered: int, drawn: int) -> str:
     """Return a sentence about queries that were answered before this fit, if there are any."""
     if remembered == 0:
         return ""
-    which = "All its queries" if release.cost == 0 else f"{remembered:,} of its queries"
+    which = f"{remembered:,} of its queries" if drawn else "All its queries"
     return (
         f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
         "vote on them. For labels from these rows, ask about other public rows, or another `question`."

@@ -156,12 +156,22 @@ class LabelingSession:
     @property
     def n_remembered(self) -> int:
         """Number of different queries that an earlier session had answered: these votes do not show in them."""
-        return list(self._drawn.values()).count(False)
+        return len(self._drawn) - self.n_drawn
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of different queries whose noise was drawn in this session."""
+        return sum(self._drawn.values())
 
     @property
     def reservations(self) -> tuple[int, ...]:
         """The entries of the ledger by which this session's queries were reserved and then drawn."""
         return tuple(number for asked in self._asked for number in asked.reservations)
+
+    @property
+    def votes(self) -> tuple[VoteHistogram, ...]:
+        """The private votes that noise was added to: one histogram per batch that had new queries."""
+        return tuple(asked.votes for asked in self._asked)
 
     @property
     def fitting(self) -> int:
@@ -334,9 +344,7 @@ class LabelingSession:
         return self._ledger.reserved_for(self._campaign(one)) is not None
 
     def _campaign(self, one: Event) -> str:
-        """Return the name of the campaign of this event, mechanism and question in the ledger."""
-        context = json.dumps(_context(self._mechanism, one, self._question), sort_keys=True)
-        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
+        return _campaign(self._mechanism, one, self._question)
 
     def _note_remembered(self, answers: Mapping[bytes, Labels]) -> None:
         for query in answers:
@@ -446,6 +454,8 @@ def require_room(
     X_public: npt.ArrayLike,
     question: str,
     predictions: npt.ArrayLike | None = None,
+    *,
+    campaign: bool = False,
 ) -> int:
     """Refuse public rows that the budget has no room for; return how many of them are new, so that they would be paid.
 
@@ -455,18 +465,28 @@ def require_room(
         As for `LabelingSession` and its `ask`.
     event_of_one : Event
         The most that one query would be.
+    campaign : bool
+        Whether `NearestTeachers` vote, which the ledger holds to a cap: once their campaign is paid, any rows fit.
 
     Raises
     ------
     BudgetExceededError
         If the new rows do not all fit; the message says how many would.
     """
-    queries = _hashes(ledger, mechanism, event_of_one, X_public, question, predictions)
-    return len(ledger.unanswered(event_of_one, set(queries)))
+    queries = set(_hashes(ledger, mechanism, event_of_one, X_public, question, predictions))
+    if campaign and ledger.reserved_for(_campaign(mechanism, event_of_one, question)) is not None:
+        return len(queries - ledger.recall(queries).keys())
+    return len(ledger.unanswered(event_of_one, queries))
 
 
 def _counted(votes: FewVotes, cap: int, unit: PrivacyUnit) -> VoteHistogram:
     return tally_few(votes.teachers, votes.queries, votes.labels, shape=votes.shape, cap=cap, unit=unit)
+
+
+def _campaign(mechanism: Mechanism, event_of_one: Event, question: str) -> str:
+    """Return the name of the campaign of this event, mechanism and question in a ledger."""
+    context = json.dumps(_context(mechanism, event_of_one, question), sort_keys=True)
+    return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
 
 
 def _hashes(

@@ -35,6 +35,7 @@ __all__ = [
     "PrivateStatistics",
     "RecordedTeachers",
     "Ridge",
+    "SinglePeople",
     "TeacherEnsemble",
     "TeacherRecipe",
     "TrainableTeachers",
@@ -42,10 +43,12 @@ __all__ = [
     "discard_checkpoints",
     "ensemble_of",
 ]
+SinglePeople = VectorBallots | NearestQueries  # every person is a teacher, and nothing is trained
 # What a configuration may name besides the classifiers of scikit-learn.
-TEACHERS: Mapping[str, Named[TeacherRecipe | VectorBallots]] = {
+TEACHERS: Mapping[str, Named[TeacherRecipe | SinglePeople]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
     "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
+    "NearestQueries": Named(NearestQueries, "labels alone leave, and a person votes on few of many public rows"),
     "NearestNeighbours": Named(NearestNeighbours, "classes of several shapes"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
     "VectorBallots": Named(VectorBallots, "far more accurate for its ε than votes: a ballot per person"),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.features import FeatureMap, require_public_map
 from tutelage.features.rowwise import (
     EXACT_FLOAT64,
     distance_levels,
@@ -73,7 +74,8 @@ class FewVotes:
 class NearestQueries:
     """Every person votes its label on the few public queries that are nearest to its rows, and abstains on the others.
 
-    Nothing is trained, so a person can be a teacher. A teacher of few votes costs little: pass `CappedGNMax`.
+    Nothing is trained, so a person can be a teacher. A teacher of few votes costs little: `CappedGNMax` releases them,
+    and `PATEClassifier(NearestQueries(cap))` chooses its noise.
 
     Parameters
     ----------
@@ -91,7 +93,9 @@ class NearestQueries:
     def __post_init__(self) -> None:
         object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "NearestQueries"))
 
-    def fit(self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int) -> "NearestTeachers":
+    def fit(
+        self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None
+    ) -> "NearestTeachers":
         """Return the teachers, who keep the rows.
 
         Parameters
@@ -104,16 +108,28 @@ class NearestQueries:
             Whose row it is: `Shards.of_single_people`.
         n_classes : int
             How many classes there are.
+        features : public feature map, optional
+            What the teachers see queries through, where `X` went through it already.
         """
-        return NearestTeachers(self.cap, X, y, shards, n_classes=n_classes)
+        return NearestTeachers(self.cap, X, y, shards, n_classes=n_classes, features=features)
 
 
 @final
 class NearestTeachers(Ensemble):
     """People who vote on the nearest queries; `NearestQueries.fit` makes them."""
 
-    def __init__(self, cap: int, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int) -> None:
+    def __init__(
+        self,
+        cap: int,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        *,
+        n_classes: int,
+        features: FeatureMap | None = None,
+    ) -> None:
         super().__init__(n_classes)
+        self._features = None if features is None else require_public_map(features, "NearestQueries")
         rows, labels = self._checked(X, y, shards)
         if rows.ndim != 2:
             raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
@@ -149,7 +165,8 @@ class NearestTeachers(Ensemble):
 
     def few_votes(self, X_public: Matrix) -> FewVotes:
         """Return the votes of every teacher, the nearest query first; ties go to the first query, then to the class."""
-        public = finite_rows(X_public, self._rows.shape[1], "NearestQueries")
+        seen = X_public if self._features is None else np.asarray(self._features.transform(np.array(X_public)))
+        public = finite_rows(seen, self._rows.shape[1], "NearestQueries")
         k = min(self._cap, len(public))
         found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
         queries, distances = found[:, :k].astype(np.int64).ravel(), found[:, k:].ravel()

@@ -1,0 +1,359 @@
+"""What one fit releases: labels by votes or a noisy sum, from a ledger that is tied to its private rows."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.accounting import data_independent
+from tutelage.events import Event
+from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
+from tutelage.labeling.session import LabelingSession, require_room
+from tutelage.labeling.sums import SumCampaign, least_noise
+from tutelage.ledger import Ledger, LedgerTerms, data_digest
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import Mechanism, NoisySum, Release
+from tutelage.noise import NoiseSource
+from tutelage.partition import Shards, canonical_ids
+from tutelage.privacy import PrivacyUnit
+from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector
+from tutelage.teachers import NearestTeachers
+from tutelage.votes import VoteHistogram
+
+Made = TypeVar("Made")
+Voters = VoteHistogram | NearestTeachers
+_DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
+
+
+class People(NamedTuple):
+    """What a data set is known by: to its ledger, or to the count of fits that have none. Private."""
+
+    rows: Matrix
+    labels: npt.NDArray[Any]
+    entity_ids: npt.NDArray[Any] | None
+    silos: npt.NDArray[Any] | None
+    whole_rows: npt.NDArray[Any]
+
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
+        if self.entity_ids is None:
+            return data_digest(self.whole_rows)
+        return data_digest(np.unique(canonical_ids(self.entity_ids)))
+
+    def former_digest(self) -> bytes:
+        """Return what ledgers were tied to before: the columns and labels that were used."""
+        return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitBudget:
+    """The budget that one fit spends from.
+
+    Parameters
+    ----------
+    ledger : path-like, Ledger or None
+        The ledger; None for one that holds this fit alone.
+    epsilon, delta : float or None, float
+        The budget; None as ε for a new ledger that is just large enough, or whatever an old one has.
+    people : People
+        Whose rows the ledger is tied to.
+    unit : PrivacyUnit
+        Whom it protects.
+    data_changed : bool
+        Whether the rows may be others than those it is tied to.
+    """
+
+    ledger: str | os.PathLike[str] | Ledger | None
+    epsilon: float | None
+    delta: float
+    people: People
+    unit: PrivacyUnit
+    data_changed: bool
+
+    def least_noise(self, event_of: Callable[[float], Event], *, exact: bool = False) -> float:
+        """Return the least noise at which the whole budget holds a release and nothing else.
+
+        Parameters
+        ----------
+        event_of : function of the noise
+            What the release is.
+        exact : bool
+            Whether, without a ledger, ε itself is computed at each noise, and not the cost at one Rényi order.
+        """
+        target = self.epsilon or _DEFAULT_EPSILON
+        if exact and self.ledger is None:
+            return least_noise(lambda noise: data_independent.epsilon(event_of(noise), self.delta).epsilon <= target)
+        if isinstance(self.ledger, Ledger):
+            ledger = self.ledger
+        elif self.ledger is None or self._is_new:
+            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit)
+        else:
+            ledger = Ledger.open(self.ledger)
+        return least_noise(lambda noise: ledger.holds(event_of(noise)))
+
+    def opened(
+        self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
+    ) -> tuple[Ledger, Made]:
+        """Return the ledger and what was prepared; a new ledger's file is made only after that.
+
+        Parameters
+        ----------
+        event, queries : Event, int
+            The most that one query can be, and how many there are.
+        prepare : function of a ledger
+            Refuses what the ledger has no room for, and then does what is expensive.
+        noise_by_budget : bool
+            Whether a new ledger without an `epsilon` has the one that the noise was chosen by.
+        """
+        default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
+        epsilon = None if self.ledger is None else self.epsilon or default
+        terms = LedgerTerms(
+            where=self.ledger, event=event, queries=queries, epsilon=epsilon, delta=self.delta, unit=self.unit
+        )
+        ledger = terms.existing_or_trial()
+        self._bind(ledger)
+        prepared = prepare(ledger)
+        if ledger.path is None:
+            ledger = terms.open_or_make()
+            self._bind(ledger)
+        return ledger, prepared
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether a ledger is named whose file is yet to be made."""
+        return isinstance(self.ledger, str | os.PathLike) and not Path(self.ledger).exists()
+
+    def _bind(self, ledger: Ledger) -> None:
+        if self.ledger is not None:
+            ledger.bind(self.people.digest(), formerly=[self.people.former_digest()], changed=self.data_changed)
+
+
+class Rows(NamedTuple):
+    """Public and private rows as the teachers see them."""
+
+    asked: Matrix
+    private: Matrix
+    labels: IntArray  # class index of each private row
+
+
+class Queries(NamedTuple):
+    """Public rows and which of them are asked how."""
+
+    public: Matrix
+    seen: Matrix  # what the student sees of them
+    sizes: tuple[int, ...]  # of the rounds
+    first: QuerySelector
+    chosen: IntArray  # in the first round
+    voted: IntArray  # which teachers vote on beforehand
+    seed: int
+
+    @classmethod
+    def chosen_by(
+        cls, selector: QuerySelector, public: Matrix, seen: Matrix, n_queries: int, rounds: int, seed: int
+    ) -> "Queries":
+        """Return the queries, those of the first round by a rule that needs no answers."""
+        sizes, first = even_rounds(n_queries, rounds), Medoids() if selector.needs_answers else selector
+        chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
+        return cls(public, seen, sizes, first, chosen, chosen if rounds == 1 else np.arange(len(public)), seed)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitRelease:
+    """What was released in a fit; public but for `private`.
+
+    Parameters
+    ----------
+    asked : AskedRounds
+        Labels of public rows.
+    n_drawn, n_remembered : int
+        How many different queries got their label now, and earlier.
+    reservations : collection of int
+        In the ledger.
+    n_teachers : int or None
+        How many teachers voted; None where that is private.
+    private : dict
+        Attributes of an estimator, for the data's owner.
+    student : classifier or None
+        The student, where it comes with the labels.
+    """
+
+    asked: AskedRounds
+    n_drawn: int
+    n_remembered: int
+    reservations: Collection[int]
+    n_teachers: int | None
+    private: dict[str, Any]
+    student: Any = None
+
+
+class Asking(Protocol):
+    """What a fit is about to release, before anything is spent."""
+
+    @property
+    def mechanism(self) -> Mechanism | NoisySum:
+        """How."""
+        ...
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are."""
+        ...
+
+    def one(self, unit: PrivacyUnit) -> Event:
+        """Return the most that one query can be."""
+        ...
+
+    def prepare(self, ledger: Ledger) -> Any:
+        """Refuse what the ledger has no room for; return what `release` takes."""
+        ...
+
+    def release(self, ledger: Ledger, prepared: Any) -> FitRelease:
+        """Spend, draw and return what was released."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AskingVoters:
+    """Labels of queries, by the votes of teachers.
+
+    Parameters
+    ----------
+    mechanism, noise : Mechanism, NoiseSource
+        How votes are released.
+    queries : Queries
+        What is asked.
+    then, student : QuerySelector, classifier
+        How rows of later rounds are chosen, and by which student's predictions.
+    shards : Shards
+        Whose rows they vote by.
+    classes, question : array, str
+        What they vote on.
+    voters : function
+        Trains the teachers, and returns their votes; or people who vote on whatever is asked.
+    campaign : bool
+        Whether it returns people, whom the ledger holds to a cap over all that is ever asked.
+    """
+
+    mechanism: Mechanism
+    noise: NoiseSource
+    queries: Queries
+    then: QuerySelector
+    student: Any
+    shards: Shards
+    classes: npt.NDArray[Any]
+    question: Any
+    voters: Callable[[], Voters]
+    campaign: bool
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are."""
+        return sum(self.queries.sizes)
+
+    def one(self, unit: PrivacyUnit) -> Event:
+        """Return the most that one query can be."""
+        return self.mechanism.event_of_one(len(self.classes), unit, simulated=self.noise.simulated)
+
+    def prepare(self, ledger: Ledger) -> Voters:
+        """Refuse what the ledger has no room for; return the votes, or who votes."""
+        queries, one = self.queries, self.one(self.shards.unit)
+        first = first_predictions(self.mechanism, len(queries.chosen), len(self.classes))
+        chosen = queries.public[queries.chosen]
+        require_room(ledger, self.mechanism, one, chosen, self._about, first, campaign=self.campaign)
+        return self.voters()
+
+    def release(self, ledger: Ledger, prepared: Voters) -> FitRelease:
+        """Spend, draw and return labels, round after round."""
+        queries, several = self.queries, len(self.queries.sizes) > 1
+        session = LabelingSession(
+            prepared,
+            self.mechanism,
+            ledger,
+            question=self._about,
+            X_voted=None if self.campaign else queries.public[queries.voted],
+            noise=self.noise,
+        )
+        asked = ask_in_rounds(
+            session,
+            queries.public,
+            queries.sizes,
+            first=queries.first,
+            then=self.then,
+            student=self.student if several else None,
+            features=queries.seen,
+            seed=queries.seed,
+        )
+        if isinstance(prepared, VoteHistogram):
+            private: dict[str, Any] = {"votes_": prepared.select(asked.queries) if several else prepared}
+        else:
+            private = {"ballots_": session.votes}
+        return FitRelease(
+            asked=asked,
+            n_drawn=session.n_drawn,
+            n_remembered=session.n_remembered,
+            reservations=session.reservations,
+            n_teachers=self.shards.n_shards if self.shards.people is None else None,
+            private=private,
+        )
+
+    @property
+    def _about(self) -> str:
+        return canonical([self.question, [str(value) for value in self.classes.tolist()]])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AskingSum:
+    """A noisy sum of ballots, and with it labels of all public rows and the student in closed form.
+
+    Parameters
+    ----------
+    campaign : SumCampaign
+        Who casts which ballots.
+    mechanism : NoisySum
+        How their sum is released.
+    rows : Rows
+        What they are cast from.
+    seed : int
+        Of the choice of landmarks.
+    """
+
+    campaign: SumCampaign
+    mechanism: NoisySum
+    rows: Rows
+    seed: int
+    n_queries: int = 1
+
+    def one(self, unit: PrivacyUnit) -> Event:
+        """Return what all sums are at most."""
+        return self.campaign.most(self.mechanism, unit)
+
+    def prepare(self, ledger: Ledger) -> None:
+        """Refuse sums that a ledger has no room for, of which it remembers none."""
+        if ledger.state().spent == 0:
+            ledger.require(self.one(self.campaign.shards.unit), 1)
+
+    def release(self, ledger: Ledger, prepared: None) -> FitRelease:  # noqa: ARG002  there is nothing to prepare
+        """Spend, draw and return the labels that the student gives."""
+        rows = self.rows
+        released = self.campaign.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels, seed=self.seed)
+        labels = np.searchsorted(self.campaign.classes, released.student.predict(rows.asked))
+        of_all, n_rows = np.arange(len(rows.asked)), len(rows.asked)
+        n_drawn = n_rows if released.reservations else 0
+        return FitRelease(
+            asked=AskedRounds(of_all, Release(labels, released.event, released.cost), (n_rows,)),
+            n_drawn=n_drawn,
+            n_remembered=n_rows - n_drawn,
+            reservations=released.reservations,
+            n_teachers=released.n_people,
+            private={"ballots_": released.ballots},
+            student=released.student,
+        )
