@@ -105,7 +105,7 @@ def test_the_noise_can_be_named_and_a_vote_student_trained(folder):
         ({"public": "rounds = 2"}, "`rounds` in [public] is about votes"),
         ({"public": 'selection = "medoids"'}, "`selection` in [public] is about votes"),
         ({"private": 'silo = "ward"'}, "`silo` in [private]"),
-        ({"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] is about votes"),
+        ({"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] is about a cost"),
         ({"more": '[mechanism]\nname = "gnmax"\nsigma = 3.0'}, "`sigma` is not a setting of [mechanism]"),
         ({"more": '[mechanism]\nname = "gnmax"\nnoise_multiplier = 3.0'}, "must be 'noisy-sum'"),
         ({"more": '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 0.0'}, "noise_multiplier"),

@@ -48,17 +48,31 @@ def test_the_documented_configuration_is_accepted(tmp_path):
 
 
 def test_ballots_of_vectors_are_used_as_documented(tmp_path):
-    (example,) = blocks("docs/ballots.md", "python")
+    example = blocks("docs/ballots.md", "python")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(example, {})  # noqa: S102  our own documentation
     epsilon, _, accuracy = printed.getvalue().strip().rpartition(" ")
     assert 0.499 < float(epsilon.split()[2]) <= 0.5
     assert 0.845 < float(accuracy) < 0.865
-    (section,) = blocks("docs/ballots.md", "toml")
-    written = f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
-    (tmp_path / "config.toml").write_text(written)
-    assert load_config(tmp_path / "config.toml").votes is None
+    for section in blocks("docs/ballots.md", "toml"):
+        written = f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
+        (tmp_path / "config.toml").write_text(written)
+        config = load_config(tmp_path / "config.toml")
+        assert config.by_people
+        assert config.votes is None
+
+
+@pytest.mark.slow
+def test_labels_alone_are_released_as_documented():
+    vectors, labels = blocks("docs/ballots.md", "python")
+    printed = io.StringIO()
+    setup = vectors.partition("model = ")[0]
+    with contextlib.redirect_stdout(printed):
+        exec(setup + labels, {})  # noqa: S102  our own documentation
+    mechanism, accuracy = printed.getvalue().split(" at δ = 1e-05 ")
+    assert mechanism == "CappedGNMax(sigma=39.24, cap=20) ε = 0.4998"
+    assert 0.82 < float(accuracy) < 0.86
 
 
 def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):

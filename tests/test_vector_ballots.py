@@ -1,5 +1,6 @@
 """`PATEClassifier` with a ballot of vectors per person: what it learns, what it costs, and what is remembered."""
 
+import itertools
 import pickle
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_all_public_rows_have_labels_and_only_the_rounds_were_charged():
 
 def test_the_number_of_people_is_released_under_noise_where_it_is_private():
     ids = np.repeat(np.arange(1000), 3)
-    fitted = model(unit="patient").fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids)
+    fitted: Any = model(unit="patient").fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids)
     assert fitted.epsilon_.unit == PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     assert fitted.epsilon_.epsilon <= 1
     parts: list[Any] = [part.event for part in fitted.release_.event.flatten()]
@@ -212,10 +213,26 @@ def test_missing_values_are_refused():
 
 
 def test_least_noise_is_the_smallest_to_four_digits():
-    assert least_noise(lambda noise: noise >= 12.34567) == pytest.approx(12.35, rel=2e-4)
-    assert least_noise(lambda noise: noise >= 12.34567) >= 12.34567
+    for least, power in itertools.product((0.004321, 12.34567, 99.999, 54321.0), (1, 2)):
+        found = least_noise(lambda noise, least=least, power=power: (least / noise) ** power)
+        assert least <= found < least * 1.001
+        assert float(f"{found:.4g}") == found
     with pytest.raises(InvalidParameterError, match="too small"):
-        least_noise(lambda _: False)
+        least_noise(lambda _: 1.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "least"),
+    [
+        (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.63),  # no power, and then nothing
+        (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
+        (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
+    ],
+)
+def test_least_noise_is_found_of_costs_that_are_no_power(share, least):
+    found = least_noise(share)
+    assert share(found) <= 1
+    assert found == pytest.approx(least, rel=1.1e-3)
 
 
 def test_moments_without_noise_give_least_squares():

@@ -60,9 +60,9 @@ from tutelage.votes import VoteHistogram, tally
 
 _TRIAL_ROWS_PER_CLASS = 10
 _PRIVATE = ("votes_", "ballots_")
-_FEW_LEFT = (
-    " An earlier fit paid for its new queries, so they cost nothing, but people who have cast all their votes abstain, "
-    "and these labels may be mostly noise. To leave votes for later fits, give CappedGNMax a larger `cap`."
+FEW_VOTES_LEFT = (
+    "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
+    "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
 )
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
@@ -715,7 +715,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
         for name in _PRIVATE:
             vars(self).pop(name, None)  # of an earlier fit
-        vars(self).update(made.private)
+        if made.votes is None:
+            self.ballots_ = made.ballots
+        else:
+            self.votes_ = made.votes
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, made.reservations, most, repeated)
         return made
@@ -732,7 +735,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if before.spent > 0:
             said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.drawn_)
             if self.drawn_ and self.release_.cost == 0:
-                said += _FEW_LEFT
+                said += f" {FEW_VOTES_LEFT}"
             warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
         if repeated is not None:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)

@@ -201,7 +201,7 @@ def check_sensitivity(
     """Change single entities of a sample of the private rows, and count the teachers that notice."""
     integer_at_least(entities, 1, "entities", "check_sensitivity")
     ids, silo_of = _ids_and_silos(private)
-    rows = _sample(ids if ids is not None else np.arange(len(private.X)))
+    rows = sample_of(ids if ids is not None else np.arange(len(private.X)))
     few: Any = clone(model)
     few.set_params(n_teachers=min(model.n_teachers, _TEACHERS), n_jobs=1, progress=False)
     found = audit_sensitivity(
@@ -292,7 +292,7 @@ def _ids_and_silos(private: PrivateRows) -> tuple[npt.NDArray[Any] | None, dict[
     return ids, dict(zip(ids.tolist(), private.silos.tolist(), strict=True))
 
 
-def _sample(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+def sample_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]

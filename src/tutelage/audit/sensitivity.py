@@ -310,7 +310,7 @@ def ballots_of_classifier(
     def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
         recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
         seed = 0 if model.random_state is None else model.random_state
-        settings = {"teacher": recorded, "student": _LearnsNothing(), "noise": SimulationNoise(0)}
+        settings = {"teacher": recorded, "student": LearnsNothing(), "noise": SimulationNoise(0)}
         run: Any = without_ledger(model, **settings, random_state=seed)
         silos = None if silo_of is None or entity_ids is None else [silo_of[name] for name in entity_ids.tolist()]
         run.fit(X, y, X_public=queries.copy(), entity_ids=entity_ids, silos=silos)
@@ -319,7 +319,7 @@ def ballots_of_classifier(
     return make_ballots
 
 
-class _LearnsNothing(DummyClassifier):
+class LearnsNothing(DummyClassifier):
     """A student of whatever rows the pipeline takes."""
 
     def __sklearn_tags__(self) -> Any:

@@ -14,7 +14,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
-from tutelage.audit.sums import check_ballots, check_noise_of_sum
+from tutelage.audit.sums import check_ballots, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
@@ -57,21 +57,49 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    epsilon = settings.privacy.epsilon if settings.votes is None and settings.mechanism is None else None
+    epsilon = settings.privacy.epsilon if settings.by_people and settings.mechanism is None else None
     # No ledger, for nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
-    if settings.votes is None:
-        found = [check_noise_of_sum(draws=draws), *check_rows(private, pool)]
-        found.append(check_ballots(model, private, pool, entities=entities))
-    else:
-        teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
-        found = check_mechanism(settings.votes, teachers, len(data.classes), draws=draws) + check_rows(private, pool)
-        found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
+    found = _of_pipeline(
+        settings,
+        model,
+        private,
+        pool,
+        n_classes=len(data.classes),
+        draws=draws,
+        entities=entities,
+        progress=not as_json,
+    )
     if membership:
         found.append(_membership(settings, model, data, pool, progress=not as_json))
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
+
+
+def _of_pipeline(
+    settings: RunConfig,
+    model: PATEClassifier,
+    private: PrivateRows,
+    pool: Any,
+    *,
+    n_classes: int,
+    draws: int,
+    entities: int,
+    progress: bool,
+) -> list[Checked]:
+    """Return what noise, rows and teachers were found to do."""
+    rows = check_rows(private, pool)
+    if settings.by_vectors:
+        return [check_noise_of_sum(draws=draws), *rows, check_ballots(model, private, pool, entities=entities)]
+    if settings.by_people:
+        ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
+        mechanism: Any = tried_on_few(model, private, pool).mechanism_
+        noise = check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws)
+        return [*noise, *rows, check_votes(model, private, pool, entities=entities)]
+    teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))
+    noise = check_mechanism(model.resolved().mechanism_for(teachers), teachers, n_classes, draws=draws)
+    return [*noise, *rows, check_sensitivity(model, private, pool, entities=entities, progress=progress)]
 
 
 def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool: Any, *, progress: bool) -> Checked:
@@ -111,7 +139,7 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
 
 def _claimed(settings: RunConfig, data: RunData, pool: Any, model: PATEClassifier) -> float:
     """Return the ε that one run claims."""
-    if settings.votes is None:
+    if settings.votes is None or settings.by_people:
         run: Any = clone(model)
         return run.fit(data.X_private, data.y_private, X_public=pool, entity_ids=data.entity_ids).epsilon_.epsilon
     one = settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)

@@ -14,7 +14,7 @@ from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.cli.sources import RunData, pool_of
-from tutelage.events import Repeated
+from tutelage.events import of_queries
 from tutelage.features import UNKNOWN
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
@@ -37,7 +37,7 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
 
 
 def objections_on_card(
-    settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int, scores: tuple[ClassAccuracy, ...]
+    settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int | None, scores: tuple[ClassAccuracy, ...]
 ) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
@@ -49,7 +49,7 @@ def _of(
     settings: RunConfig,
     data: RunData,
     epsilon: float | None,
-    teachers: int,
+    teachers: int | None,
     people: int | None,
     *,
     unit: PrivacyUnit | None = None,
@@ -61,7 +61,7 @@ def _of(
         unit=unit,
         accuracy=[astuple(entry) for entry in scores],
         entities=people,
-        teachers=None if settings.votes is None else teachers,
+        teachers=None if settings.by_people else teachers,
         classes=len(data.classes),
         threshold=getattr(settings.votes, "threshold", None),
         stopping="fixed" if settings.public.rounds == 1 else "data-independent",
@@ -75,9 +75,9 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     if settings.privacy.epsilon is not None:
         return settings.privacy.epsilon
     if settings.votes is None:
-        return None  # what is not planned is known once the sum was released
+        return None  # what is not planned is known once the sum or the labels were released
     queries = settings.public.queries or len(pool_of(settings, data))
-    event = Repeated(settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
+    event = of_queries(settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
     bound = data_independent.rdp(event).to_epsilon(settings.privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
     return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.privacy.delta).epsilon

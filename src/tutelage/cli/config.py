@@ -18,17 +18,18 @@ from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, ref
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
-from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
+from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
 from tutelage.tables import is_number
-from tutelage.teachers import TEACHERS, VectorBallots
+from tutelage.teachers import TEACHERS, NearestQueries, VectorBallots
 
 _MOST_TEACHERS = 10**7
 _MOST_JOBS = 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
-_VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
+_VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
+_CAPPED = "capped"  # the mechanism of the latter, and of no other teachers here
 _CLOSED_FORM = "closed-form"
 _FIRST = "first"
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
@@ -145,18 +146,28 @@ class RunConfig:
 
     @property
     def votes(self) -> Mechanism | None:
-        """How votes are released; None where people cast a ballot of vectors and only its sum is."""
+        """How votes are released, where that is named."""
         return self.mechanism if isinstance(self.mechanism, Mechanism) else None
 
     @property
+    def by_vectors(self) -> bool:
+        """Whether people cast a ballot of vectors, and only its sum is released."""
+        return self.teachers.estimator == _VECTORS
+
+    @property
+    def by_people(self) -> bool:
+        """Whether every person is a teacher, so that the noise may follow from the budget."""
+        return self.teachers.estimator in (_VECTORS, _NEAREST)
+
+    @property
     def features_section(self) -> FeaturesSection | None:
-        """What ``[features]`` says; for ballots of vectors, by default steps and 0/1 columns."""
-        return self.features or (FeaturesSection(map="steps") if self.votes is None else None)
+        """What ``[features]`` says; where every person is a teacher, by default steps and 0/1 columns."""
+        return self.features or (FeaturesSection(map="steps") if self.by_people else None)
 
     @property
     def student_name(self) -> str:
         """The student, as reports name it."""
-        return self.student.estimator or (_FOREST if self.votes else _CLOSED_FORM)
+        return self.student.estimator or (_CLOSED_FORM if self.by_vectors else _FOREST)
 
     @property
     def folder(self) -> Path:
@@ -187,14 +198,7 @@ def load_config(path: Path) -> RunConfig:
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
-    by_vectors = read["teachers"].estimator == _VECTORS
-    mechanism = table.get("mechanism", {})
-    read["mechanism"] = read_sum(mechanism) if by_vectors else read_mechanism(mechanism, CENTRAL)
-    if isinstance(read["mechanism"], CappedGNMax):
-        raise ConfigError(
-            "`name` in [mechanism] must not be capped: the teachers of a configuration vote on every query. Label with "
-            "`tutelage label`, or use NearestQueries and LabelingSession from Python."
-        )
+    read["mechanism"] = _mechanism_of(read["teachers"].estimator, table.get("mechanism", {}))
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     if config.folder.exists() and not config.folder.is_dir():
@@ -203,6 +207,20 @@ def load_config(path: Path) -> RunConfig:
     build_teacher(config.teachers)
     build_student(config)
     return config
+
+
+def _mechanism_of(teacher: str, table: Any) -> Mechanism | NoisySum | None:
+    """Return the mechanism that is named, of those that the teachers can use; None for the least noise."""
+    if teacher == _VECTORS:
+        return read_sum(table)
+    if teacher == _NEAREST:
+        return read_mechanism(table, {_CAPPED: CENTRAL[_CAPPED]}) if table else None
+    if isinstance(table, dict) and table.get("name") == _CAPPED:
+        raise ConfigError(
+            f"`name` in [mechanism] must not be {_CAPPED}: these teachers vote on every query. Choose another, or "
+            f"{_NEAREST} as `estimator` in [teachers]."
+        )
+    return read_mechanism(table, CENTRAL)
 
 
 def build_teacher(section: TeachersSection) -> Any:
@@ -222,7 +240,7 @@ def build_student(config: RunConfig) -> Any:
     None is the one in closed form, which a sum of ballots brings along.
     """
     if config.student_name == _CLOSED_FORM:
-        if config.votes is not None or config.student.parameters:
+        if not config.by_vectors or config.student.parameters:
             raise ConfigError(
                 f"`estimator` in [student] can be {_CLOSED_FORM!r}, without parameters, where the teachers are "
                 f"{_VECTORS}. Choose another, or leave out the parameters."
@@ -327,9 +345,9 @@ def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
     if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
         raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
-    if config.votes is None:
-        _check_sum(config)
-    elif config.votes.takes_predictions and config.public.rounds == 1:
+    if config.by_people:
+        _check_people(config)
+    if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
             "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
             "[public], or use `confident`."
@@ -344,19 +362,22 @@ def _check_ranges(config: RunConfig) -> None:
         raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
 
 
-def _check_sum(config: RunConfig) -> None:
-    """Refuse settings that mean nothing where people cast a ballot of vectors."""
-    public, private = config.public, config.private
+def _check_people(config: RunConfig) -> None:
+    """Refuse settings that mean nothing where every person is a teacher."""
+    public, private, teacher = config.public, config.private, config.teachers.estimator
     given = [name for name, value in (("queries", public.queries), ("rounds", public.rounds - 1)) if value]
     given += ["selection"] if public.selection != _FIRST else []
-    if given:
+    if given and config.by_vectors:
         raise ConfigError(
             f"`{given[0]}` in [public] is about votes on single rows, and {_VECTORS} label all public rows at once, at "
             "no further cost. Leave it out."
         )
     if private is not None and private.silo is not None:
         raise ConfigError(
-            f"`silo` in [private] makes one teacher of each owner, and with {_VECTORS} every person is one."
+            f"`silo` in [private] makes one teacher of each owner, and with {teacher} every person is one."
         )
     if config.privacy.proposal is not None:
-        raise ConfigError(f"`proposal` in [privacy] is about votes, and {_VECTORS} cast none. Leave it out.")
+        raise ConfigError(
+            f"`proposal` in [privacy] is about a cost that depends on votes, and none is known for {teacher}. Leave it "
+            "out."
+        )

@@ -44,7 +44,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         "student_features": "rows" if settings.student.sees == "rows" else features.student,
         "classes": data.classes,
         "n_queries": settings.public.queries,
-        "selection": settings.public.selection if settings.votes else None,
+        "selection": None if settings.by_vectors else settings.public.selection,
         "rounds": settings.public.rounds,
         "unit": None if settings.private is None else settings.private.entity,
         "question": settings.dataset if settings.private is None else settings.private.label,

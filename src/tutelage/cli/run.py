@@ -21,7 +21,7 @@ from tutelage.cli.pipeline import build_classifier, describe_features
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark
-from tutelage.estimator import PATEClassifier
+from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
@@ -93,6 +93,8 @@ def run(
         )
     if data_changed and model.remembered_:
         _say_unused(model)
+    if model.drawn_ and model.release_.cost == 0:
+        remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
     with results.replacing(_VOTES) as folder:
         _write(folder, settings, data, model, card)
@@ -103,7 +105,7 @@ def run(
 
 
 def _say_unused(model: PATEClassifier) -> None:
-    which = "All queries" if model.release_.cost == 0 else f"{model.remembered_:,} of the queries"
+    which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
     remark(
         f"warning: {which} were labeled by an earlier run. They keep their labels, and the changed rows did not vote "
         "on them. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
@@ -185,15 +187,15 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
-    if settings.votes is None:
+    if settings.by_vectors:
         return "all public rows, labeled from noisy sums of bounded ballots"
     rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
 
 
 def _frontier(settings: RunConfig, model: PATEClassifier, unit: PrivacyUnit) -> tuple[FrontierPoint, ...]:
-    """Return what other numbers of queries would cost; a sum costs the same for any."""
-    if settings.votes is None:
+    """Return what other numbers of queries would cost; where every person is a teacher, any number costs the same."""
+    if settings.votes is None or settings.by_people:
         return ()
     one = settings.votes.event_of_one(len(model.classes_), unit, simulated=False)
     return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
@@ -215,8 +217,8 @@ def _claims(
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     card.save(folder)
     if settings.output.votes:
-        private = model.ballots_[0] if settings.votes is None else model.votes_
-        private.save(folder / _VOTES)
+        for private in model.ballots_[:1] if settings.by_people else [model.votes_]:
+            private.save(folder / _VOTES)
     parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
@@ -252,7 +254,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("budget (ε)", f"{round_up(card.budget['budget']):.4f}")
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {round_up(spent):.4f}")
     row("mechanism", card.mechanism)
-    row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
+    row("queries, teachers", f"{card.queries:,}, {'not stated' if card.teachers is None else f'{card.teachers:,}'}")
     row("privacy unit", card.epsilon.unit.name)
     row("neighboring data", card.epsilon.unit.neighboring.sentence)
     console = plain_console()
@@ -267,7 +269,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     elif reveal_private:
         console.print("No vote-dependent cost is computed for this mechanism.")
     if model.remembered_:
-        which = "Every query was" if model.release_.cost == 0 else f"{model.remembered_:,} queries were"
+        which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
     console.print(f"Ledger: {_shown(settings.ledger)}, head {card.budget['head']}", soft_wrap=True)
     if card.findings:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
+from tutelage.ballots import BallotSum
 from tutelage.events import Event
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
@@ -88,14 +89,14 @@ class FitBudget:
         """
         target = self.epsilon or _DEFAULT_EPSILON
         if exact and self.ledger is None:
-            return least_noise(lambda noise: data_independent.epsilon(event_of(noise), self.delta).epsilon <= target)
+            return least_noise(lambda noise: data_independent.epsilon(event_of(noise), self.delta).epsilon / target)
         if isinstance(self.ledger, Ledger):
             ledger = self.ledger
         elif self.ledger is None or self._is_new:
             ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit)
         else:
             ledger = Ledger.open(self.ledger)
-        return least_noise(lambda noise: ledger.holds(event_of(noise)))
+        return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
     def opened(
         self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
@@ -166,7 +167,7 @@ class Queries(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitRelease:
-    """What was released in a fit; public but for `private`.
+    """What was released in a fit; public but for votes and ballots.
 
     Parameters
     ----------
@@ -178,8 +179,10 @@ class FitRelease:
         In the ledger.
     n_teachers : int or None
         How many teachers voted; None where that is private.
-    private : dict
-        Attributes of an estimator, for the data's owner.
+    votes : VoteHistogram or None
+        The private votes, where teachers were trained.
+    ballots : tuple of BallotSum or of VoteHistogram
+        The private sums of what people cast, batch after batch.
     student : classifier or None
         The student, where it comes with the labels.
     """
@@ -189,7 +192,8 @@ class FitRelease:
     n_remembered: int
     reservations: Collection[int]
     n_teachers: int | None
-    private: dict[str, Any]
+    votes: VoteHistogram | None = None
+    ballots: tuple[BallotSum, ...] | tuple[VoteHistogram, ...] = ()
     student: Any = None
 
 
@@ -291,17 +295,15 @@ class AskingVoters:
             features=queries.seen,
             seed=queries.seed,
         )
-        if isinstance(prepared, VoteHistogram):
-            private: dict[str, Any] = {"votes_": prepared.select(asked.queries) if several else prepared}
-        else:
-            private = {"ballots_": session.votes}
+        votes = prepared if isinstance(prepared, VoteHistogram) else None
         return FitRelease(
             asked=asked,
             n_drawn=session.n_drawn,
             n_remembered=session.n_remembered,
             reservations=session.reservations,
             n_teachers=self.shards.n_shards if self.shards.people is None else None,
-            private=private,
+            votes=votes.select(asked.queries) if votes is not None and several else votes,
+            ballots=session.votes if votes is None else (),
         )
 
     @property
@@ -354,6 +356,6 @@ class AskingSum:
             n_remembered=n_rows - n_drawn,
             reservations=released.reservations,
             n_teachers=released.n_people,
-            private={"ballots_": released.ballots},
+            ballots=released.ballots,
             student=released.student,
         )

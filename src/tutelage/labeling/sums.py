@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, log10, sqrt
+from math import ceil, exp, floor, inf, log, sqrt
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -22,8 +22,10 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
 
-_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot
-_DIGITS = 4  # of a noise multiplier that is found here
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
+_DIGITS = 4  # of noise that is found here
+_SECANTS, _LONGEST_STEP, _LEAST_SLOPE = 12, 10.0, 0.5  # of the search for it, in logarithms
+_NOTHING = 1e-300  # budgets: less has no logarithm
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -229,22 +231,50 @@ class SumCampaign:
             ledger.require(whole, 1)
 
 
-def least_noise(holds: Callable[[float], bool]) -> float:
-    """Return the smallest noise multiplier, to four digits, at which a budget holds: `holds` says whether it does.
+def least_noise(share: Callable[[float], float]) -> float:
+    """Return the smallest noise, to four digits, at which a release takes no more than the whole budget.
+
+    Parameters
+    ----------
+    share : function of the noise
+        How many budgets the release takes: nearly as a power of the noise, so that few values are looked at.
 
     Raises
     ------
     InvalidParameterError
-        If there is none.
+        If no noise is enough.
     """
-    low, high = _LEAST_NOISE, _MOST_NOISE
-    if not holds(high):
+    low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
+    before, here = (_Tried.at(place, share) for place in (high, high - 1))
+    if before.excess > 0:
         raise InvalidParameterError("`epsilon` is too small: no amount of noise keeps to it. Raise it.")
-    while high / low > 1 + 10.0**-_DIGITS / 2:
-        middle = sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    unit = 10.0 ** (ceil(log10(high)) - _DIGITS)
-    return float(f"{ceil(high / unit) * unit:.{_DIGITS}g}")
+    secants, moved = _SECANTS, inf
+    while min(moved, high - low) > 10.0**-_DIGITS:
+        slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
+        place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
+        if not low < place < high or secants == 0:  # a bound may jump where another one takes its place
+            place = (low + high) / 2
+        else:
+            secants -= 1
+        moved = abs(place - here.place)
+        before, here = here, _Tried.at(place, share)
+        low, high = (place, high) if here.excess > 0 else (low, place)
+    unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
+    whole, more = ceil(exp(here.place) / unit), 1
+    while share(noise := float(f"{whole * unit:.{_DIGITS}g}")) > 1:
+        whole, more = whole + more, 2 * more
+    return noise
+
+
+class _Tried(NamedTuple):
+    """A noise and how far its release is above the budget, as logarithms."""
+
+    place: float
+    excess: float
+
+    @classmethod
+    def at(cls, place: float, share: Callable[[float], float]) -> "_Tried":
+        return cls(place, log(max(share(exp(place)), _NOTHING)))
 
 
 def _of_count(mechanism: NoisySum) -> NoisySum:

@@ -295,11 +295,6 @@ class Ledger:
         self._check_unit(event)
         return self._filter.share(self._filter.cost(event))
 
-    def holds(self, event: Event) -> bool:
-        """Return whether the whole budget would hold `event`, if nothing were spent of it yet."""
-        self._check_unit(event)
-        return self._filter.cost(event) <= self._filter.capacity
-
     def fitting(self, event: Event) -> int:
         """Return how many more times `event`, what one query is at most, fits into what remains."""
         with self._held() as read:

@@ -1,0 +1,312 @@
+"""`PATEClassifier` where people vote on the nearest public rows: what it learns, costs, remembers and refuses."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.estimator import FEW_VOTES_LEFT
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerStorageError,
+    RepeatedFitWarning,
+)
+from tutelage.features import PublicPCA, PublicRows
+from tutelage.labeling import require_room
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import NoisySumClassifier
+from tutelage.teachers import NearestQueries
+from tutelage.votes import tally_few
+
+CAP, DELTA = 5, 1e-5
+ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+
+
+def blobs(n, seed, shift=1.2):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return rng.normal(size=(n, 4)) + shift * np.eye(4)[y], y
+
+
+PRIVATE, LABELS = blobs(3000, 0)
+PUBLIC, _ = blobs(400, 1)
+TEST, TRUE = blobs(2000, 2)
+IDS = np.arange(3000) // 2
+
+
+def model(**changes):
+    given = {
+        "epsilon": 2.0,
+        "random_state": 0,
+        "noise": SimulationNoise(0),
+        "student": GaussianNB(),
+        "classes": [0, 1, 2],
+    }
+    return PATEClassifier(changes.pop("teacher", NearestQueries(CAP)), **{**given, **changes})
+
+
+def fitted(X=PRIVATE, y=LABELS, public=PUBLIC, ids=None, **changes) -> Any:
+    return model(**changes).fit(X, y, X_public=public, entity_ids=ids)
+
+
+# What it learns, and what that costs
+
+
+def test_it_learns_nearly_as_much_as_a_model_without_privacy():
+    bare = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
+    assert fitted().score(TEST, TRUE) > bare - 0.05
+    drowned = {"epsilon": None, "mechanism": CappedGNMax(5_000.0, CAP)}
+    scores = [fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(5)]
+    assert np.mean(scores) < 0.5
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0, 4.0])
+def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
+    found = fitted(epsilon=epsilon)
+    target = epsilon or 1.0
+    assert 0.97 * target < found.epsilon_.epsilon <= target
+    assert found.mechanism_.cap == CAP
+    less = CappedGNMax(found.mechanism_.sigma * 0.999, CAP).event_of_one(3, ROW, simulated=True)
+    limit = RenyiFilter.suited_to(target, DELTA)
+    assert limit.cost(less) > limit.capacity >= limit.cost(found.release_.event)
+
+
+def test_any_number_of_queries_costs_the_same():
+    few, many = fitted(n_queries=10), fitted()
+    assert few.mechanism_ == many.mechanism_
+    assert few.epsilon_ == many.epsilon_
+    assert (len(few.queries_), len(many.queries_)) == (10, 400)
+    assert many.release_.event.flatten()[0].times == 1
+    assert few.epsilon_.epsilon == data_independent.epsilon(few.release_.event, DELTA).epsilon
+
+
+def test_everybody_votes_as_often_as_the_cap_says_on_the_nearest_rows():
+    found = fitted()
+    (votes,) = found.ballots_
+    shards = Shards.of_single_people(len(PRIVATE))
+    few = NearestQueries(CAP).fit(PRIVATE, LABELS, shards, n_classes=3).few_votes(PUBLIC)
+    expected = tally_few(few.teachers, few.queries, few.labels, shape=few.shape, cap=CAP)
+    assert np.array_equal(votes.counts, expected.counts)
+    assert not hasattr(found, "votes_")
+
+
+def test_the_votes_are_on_what_is_near_through_the_features():
+    axes = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
+    found = fitted(features=axes, student_features="rows")
+    X, public = axes.transform(PRIVATE), axes.transform(PUBLIC)
+    few = NearestQueries(CAP).fit(X, LABELS, Shards.of_single_people(len(X)), n_classes=3).few_votes(public)
+    expected = tally_few(few.teachers, few.queries, few.labels, shape=few.shape, cap=CAP)
+    assert np.array_equal(found.ballots_[0].counts, expected.counts)
+    assert not np.array_equal(found.ballots_[0].counts, fitted().ballots_[0].counts)
+
+
+def test_later_rounds_have_votes_of_their_own():
+    found = fitted(rounds=3, n_queries=90, selection="least-confident")
+    assert found.mechanism_.cap == 3 * CAP
+    assert found.rounds_ == (30, 30, 30)
+    assert [votes.counts.sum() for votes in found.ballots_] == [CAP * len(PRIVATE)] * 3
+    assert found.release_.event.flatten()[0].times == 1
+    assert found.epsilon_.epsilon <= 2.0
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10**6), change=st.sampled_from(["rows", "labels", "gone"]), rounds=st.integers(1, 3))
+def test_one_person_moves_at_most_twice_the_cap_in_all_rounds(seed, change, rounds):
+    rng = np.random.default_rng(seed)
+    (X, y), ids = blobs(60, seed), rng.integers(0, 20, 60)
+    own, (Z, z) = ids == ids[0], (X.copy(), y.copy())
+    Z[own] = rng.normal(size=Z[own].shape) if change == "rows" else Z[own]
+    z[own] = (z[own] + 1) % 3 if change == "labels" else z[own]
+    there = (X[~own], y[~own], ids[~own]) if change == "gone" else (Z, z, ids)
+    mechanism = CappedGNMax(10.0, 4)
+    fits = [
+        fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, mechanism=mechanism, rounds=rounds, n_queries=45)
+        for rows in ((X, y, ids), there)
+    ]
+    counts = [np.concatenate([votes.counts for votes in one.ballots_]) for one in fits]
+    assert np.abs(counts[0] - counts[1]).sum() <= mechanism.cap * (1 if change == "gone" else 2)
+
+
+def test_the_number_of_people_is_told_only_where_it_is_public():
+    assert fitted().n_teachers_ == len(PRIVATE)
+    by_person = fitted(ids=IDS, unit="patient")
+    assert by_person.n_teachers_ is None
+    assert by_person.epsilon_.unit.name == "patient"
+    assert by_person.ballots_[0].counts.sum() == 1500 * CAP
+    assert "1500" not in repr(by_person.ballots_)
+
+
+def test_a_stored_model_holds_no_votes():
+    found = fitted()
+    stored = pickle.loads(pickle.dumps(found))  # noqa: S301
+    assert not hasattr(stored, "ballots_")
+    assert np.array_equal(stored.predict(TEST), found.predict(TEST))
+
+
+def test_a_fit_by_other_teachers_leaves_no_votes_of_people_behind():
+    found = fitted()
+    found.set_params(teacher=GaussianNB(), mechanism=GNMax(20.0), epsilon=None, n_teachers=20, n_queries=5)
+    found.fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert not hasattr(found, "ballots_")
+    assert found.votes_.n_queries == 5
+
+
+def test_a_second_fit_without_a_ledger_is_told_what_both_cost():
+    fitted(noise=None)
+    with pytest.warns(RepeatedFitWarning, match="fit 2 without a ledger") as caught:
+        found = fitted(noise=None)
+    together = float(str(caught[0].message).split("ε = ")[1].split()[0])
+    assert found.epsilon_.epsilon < together < 2 * found.epsilon_.epsilon
+
+
+# What a ledger remembers
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "private.ledger"
+
+
+def test_a_second_fit_has_the_same_labels_at_no_cost(path):
+    first = fitted(noise=None, ledger=path)
+    assert first.ledger_.budget == 2.0
+    assert 1.99 < first.ledger_.spent <= 2.0
+    assert first.epsilon_.epsilon <= 2.0
+    with pytest.warns(BudgetContinuedWarning, match="All its queries were answered before") as caught:
+        again = fitted(noise=None, ledger=path)
+    assert FEW_VOTES_LEFT not in str(caught[0].message)
+    assert np.array_equal(first.release_.labels, again.release_.labels)
+    assert (again.release_.cost, again.drawn_, again.remembered_, again.ballots_) == (0.0, 0, 400, ())
+    assert Ledger.open(path).verify().spent == first.ledger_.spent
+
+
+def test_a_ledger_without_an_epsilon_has_the_one_that_the_noise_was_chosen_by(path):
+    assert fitted(noise=None, ledger=path, epsilon=None).ledger_.budget == 1.0
+
+
+def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are_gone(path):
+    first = fitted(noise=None, ledger=path, public=PUBLIC[:200])
+    with pytest.warns(BudgetContinuedWarning) as caught:
+        again = fitted(noise=None, ledger=path)
+    assert FEW_VOTES_LEFT in str(caught[0].message)
+    assert "200 of its queries were answered before" in str(caught[0].message)
+    assert again.mechanism_ == first.mechanism_
+    assert (again.release_.cost, again.drawn_, again.remembered_) == (0.0, 200, 200)
+    assert np.array_equal(again.release_.labels[:200], first.release_.labels)
+    assert again.ballots_[0].counts.sum() == 0  # everybody has cast all votes
+    assert again.epsilon_ == again.ledger_.guarantee()
+
+
+def test_a_larger_cap_leaves_votes_for_later_fits(path):
+    capped = CappedGNMax(12.0, 2 * CAP)
+    for place, n_left in ((0, CAP), (100, CAP), (200, 0)):
+        with pytest.warns(BudgetContinuedWarning) if place else _nothing():
+            found = fitted(noise=None, ledger=path, mechanism=capped, public=PUBLIC[place : place + 100])
+        assert found.ballots_[0].counts.sum() == n_left * len(PRIVATE)
+    assert found.ledger_.spent == Ledger.open(path).share_of(capped.event_of_one(3, ROW, simulated=False))
+
+
+def _nothing():
+    return pytest.MonkeyPatch.context()
+
+
+def test_other_features_ask_about_the_same_rows(path):
+    first = fitted(noise=None, ledger=path, ids=IDS)
+    axes = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
+    with pytest.warns(BudgetContinuedWarning, match="All its queries"):
+        again = fitted(noise=None, ledger=path, ids=IDS, features=axes)
+    assert np.array_equal(first.release_.labels, again.release_.labels)
+
+
+@pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:1]])
+def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, public):
+    monkeypatch.setattr(NearestQueries, "fit", None)
+    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+        fitted(noise=None, ledger=path, mechanism=CappedGNMax(1.0, CAP), public=public)
+    assert not path.exists()
+
+
+def test_a_budget_that_others_used_up_is_refused(path):
+    votes = {"ledger": path, "epsilon": 2.0, "random_state": 0, "mechanism": GNMax(30.0), "n_queries": 5}
+    spent = PATEClassifier(GaussianNB(), n_teachers=20, student=GaussianNB(), **votes)
+    spent = spent.fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.spent
+    with pytest.raises(BudgetExceededError):
+        fitted(noise=None, ledger=path)
+    assert Ledger.open(path).verify().spent == spent
+
+
+def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
+    mechanism = CappedGNMax(20.0, CAP)
+    one = mechanism.event_of_one(3, ROW, simulated=False)
+    limit = RenyiFilter.holding(one, DELTA)
+    ledger = Ledger.in_memory(epsilon=limit.epsilon, delta=DELTA, unit=ROW, order=limit.order)
+    people = NearestQueries(CAP).fit(PRIVATE, LABELS, Shards.of_single_people(3000), n_classes=3)
+    asked = ledger, mechanism, one
+    assert require_room(*asked, PUBLIC[:9], "", campaign=True) == 9
+    LabelingSession(people, mechanism, ledger).ask(PUBLIC[:4])
+    assert require_room(*asked, PUBLIC[:9], "", campaign=True) == 5
+    assert require_room(*asked, PUBLIC[:4], "") == 0
+    for rows, about, campaign in ((PUBLIC[:9], "", False), (PUBLIC[:4], "another", True)):
+        with pytest.raises(BudgetExceededError):
+            require_room(*asked, rows, about, campaign=campaign)
+
+
+def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path, monkeypatch):
+    settle = Ledger.settle
+
+    def full(*_):
+        raise LedgerStorageError("The disk is full.")
+
+    monkeypatch.setattr(Ledger, "settle", full)
+    with pytest.raises(LedgerStorageError):
+        fitted(noise=None, ledger=path)
+    monkeypatch.setattr(Ledger, "settle", settle)
+    spent = Ledger.open(path).state().spent
+    with pytest.warns(BudgetContinuedWarning):
+        found = fitted(noise=None, ledger=path)
+    assert found.ledger_.spent == spent
+    assert found.ballots_[0].counts.sum() == 0
+
+
+# What does not go together
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax for NearestQueries"),
+        ({"mechanism": ConfidentGNMax(10.0, 5.0, 5.0)}, "must be a CappedGNMax for NearestQueries"),
+        ({"mechanism": NoisySum(10.0)}, "for the ballots of `VectorBallots`"),
+        ({"student": NoisySumClassifier()}, "for the ballots of `VectorBallots`"),
+        ({"mechanism": CappedGNMax(10.0, 5)}, "both say how much noise"),
+        ({"data_changed": True}, "about a ledger"),
+        ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` is for people"),
+        ({"teacher": NearestQueries}, "`teacher` of PATEClassifier"),
+        ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "`epsilon` is too small"),
+        ({"student": LogisticRegression(C=-1.0)}, "`student` of PATEClassifier cannot be trained"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):
+    with pytest.raises(InvalidParameterError, match=said):
+        fitted(**changes)
+
+
+def test_owners_and_missing_values_are_refused():
+    with pytest.raises(InvalidParameterError, match="with NearestQueries every person is one"):
+        model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
+    holed = PRIVATE.copy()
+    holed[0, 0] = np.nan
+    with pytest.raises(InvalidDataError, match="NaN"):
+        fitted(holed)

@@ -1,0 +1,189 @@
+"""``tutelage run`` and ``audit`` where people vote on the public rows that are nearest to their own."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_cli import refusal, tutelage, write_rows
+from tutelage import VoteHistogram
+from tutelage.students import load_student
+from tutelage.tables import read_csv
+
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+
+CONFIG = """
+[private]
+file = "private.csv"
+label = "ill"
+classes = ["no", "yes"]
+{private}
+
+[public]
+file = "public.csv"
+label = "ill"
+evaluate_last = 60
+{public}
+
+[teachers]
+estimator = "tutelage.teachers.{teacher}"
+{parameters}
+
+[privacy]
+delta = 1e-5
+{privacy}
+
+[output]
+folder = "out"
+{more}
+"""
+CAPPED = '[mechanism]\nname = "capped"\nsigma = {}\ncap = {}'
+
+
+def configure(folder: Path, **sections: str) -> None:
+    parts = {
+        "private": 'entity = "patient"',
+        "public": "",
+        "teacher": "NearestQueries",
+        "parameters": "parameters = { cap = 5 }",
+        "privacy": "epsilon = 2.0",
+        "more": "votes = true",
+        **sections,
+    }
+    (folder / "config.toml").write_text(CONFIG.format(**parts))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_rows(tmp_path / "private.csv", 3000, 1, extra={"patient": [f"p{i // 2}" for i in range(3000)]})
+    write_rows(tmp_path / "public.csv", 260, 2)
+    configure(tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> dict:
+    result = tutelage("run", "config.toml", "--json", *options, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_run_asks_every_public_row_and_its_card_says_how(folder):
+    card = run(folder)
+    assert card["mechanism"].startswith("CappedGNMax(sigma=")
+    assert card["queries"] == card["answered"] == 200
+    assert card["event"]["of"]["event"] == "CappedArgmaxGaussian"
+    assert card["event"]["count"] == 1
+    assert 1.9 < card["public_epsilon"] <= 2.0
+    assert card["student_accuracy"] > 0.8
+    assert (card["frontier"], card["teachers"]) == ([], None)  # how many people there are is private
+    with (folder / "out" / "labels.csv").open() as file:
+        assert {row["label"] for row in csv.DictReader(file)} == {"no", "yes"}
+    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
+    assert (votes.n_teachers, votes.cap) == (1500, 5)
+    assert votes.counts.sum() == 7500
+
+
+def test_nothing_that_may_be_published_says_how_many_people_there_are(folder):
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert "not stated" in result.stdout
+    for name in ("card.json", "card.md", "card.html"):
+        text = (folder / "out" / name).read_text()
+        assert "1500" not in text
+        assert "1,500" not in text
+
+
+def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
+    configure(folder, private='ignore = ["patient"]')
+    assert run(folder)["teachers"] == 3000
+
+
+def test_its_student_predicts_from_the_file(folder):
+    run(folder)
+    student = load_student(folder / "out" / "student.skops")
+    public = read_csv(folder / "public.csv")
+    columns = {name: public.column(name) for name in ("age", "dose", "ward")}
+    assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
+
+
+def test_a_second_run_says_the_same_and_costs_nothing(folder):
+    run(folder)
+    labels = (folder / "out" / "labels.csv").read_bytes()
+    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "Every query was labeled before" in " ".join(again.stdout.split())
+    assert "may be mostly noise" not in again.stderr
+    assert (folder / "out" / "labels.csv").read_bytes() == labels
+    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
+
+
+def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(folder):
+    configure(folder, public="queries = 150")
+    spent = run(folder)["budget"]["spent"]
+    configure(folder)
+    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "150 queries were labeled before" in " ".join(again.stdout.split())
+    assert "may be mostly noise" in again.stderr
+    assert json.loads((folder / "out" / "card.json").read_text())["budget"]["spent"] == spent
+
+
+def test_rounds_share_one_campaign(folder):
+    configure(folder, public='rounds = 2\nselection = "least-confident"\nqueries = 100')
+    card = run(folder)
+    assert "cap=10)" in card["mechanism"]
+    assert card["public_epsilon"] <= 2.0
+    assert [batch["answers"] for batch in card["batches"]] == [pytest.approx(card["budget"]["spent"]), 0, 0]
+
+
+def test_the_mechanism_can_be_named(folder):
+    configure(folder, privacy="", more=CAPPED.format(8.0, 15))
+    assert run(folder)["mechanism"] == "CappedGNMax(sigma=8.0, cap=15)"
+
+
+def test_a_card_is_made_again_from_its_files(folder):
+    run(folder)
+    result = tutelage("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["teachers"] is None
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"private": 'silo = "ward"'}, "`silo` in [private]"),
+        ({"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
+        ({"more": '[mechanism]\nname = "gnmax"\nsigma = 3.0\ncap = 2'}, "must be one of capped"),
+        ({"more": '[mechanism]\nname = "confident"\nthreshold = 3.0\nsigma = 2.0'}, "`threshold` is not a setting"),
+        ({"more": '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 3.0'}, "`noise_multiplier` is not a setting"),
+        ({"parameters": ""}, "[teachers.parameters] does not fit"),
+        ({"parameters": "parameters = { cap = 0 }"}, "`cap` of NearestQueries"),
+        ({"more": '[student]\nestimator = "closed-form"'}, "can be 'closed-form'"),
+        ({"teacher": "ClassMeans", "parameters": "", "more": CAPPED.format(3.0, 2)}, "must not be capped"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_in_one_sentence(folder, sections, said):
+    configure(folder, **sections)
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert said in refusal(result, result.returncode)
+    assert not (folder / "private.csv.ledger").exists()
+
+
+def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
+    configure(folder, more=CAPPED.format(0.5, 15))
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert "0 would still fit" in refusal(result, result.returncode)
+    assert not (folder / "private.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("more", ["", CAPPED.format(8.0, 15)])
+def test_the_audit_measures_how_far_one_person_moves_the_counts(folder, more):
+    privacy = "" if more else "epsilon = 2.0"
+    configure(folder, privacy=privacy, more=more, public="queries = 190\nrounds = 2")
+    result = tutelage("audit", "config.toml", "--draws", 2000, "--entities", 2, "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    checks = {one["check"]: one for one in json.loads(result.stdout)["checks"]}
+    assert {checks[name]["verdict"] for name in ("noise as configured", "one person, one ballot")} == {"pass"}
+    assert "up to 0.000" not in checks["one person, one ballot"]["reason"]
+    assert not (folder / "private.csv.ledger").exists()
