@@ -41,7 +41,7 @@ def tool(name: str) -> ModuleType:
 RUN_BY = {
     "README.md": ("test_docs.py", {"python": 1, "sh": 1}),  # its sh, pip install, in test_packaging.py
     "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
-    "docs/ballots.md": ("test_docs.py", {"python": 1, "toml": 1}),
+    "docs/ballots.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
     "docs/federation.md": ("test_cli_federate.py", {"toml": 2, "sh": 3, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
@@ -52,7 +52,7 @@ RUN_BY = {
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/students.md": ("test_docs.py", {"python": 3}),
-    "docs/teachers.md": ("test_docs.py", {"python": 6}),
+    "docs/teachers.md": ("test_docs.py", {"python": 7}),
 }
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
 

@@ -406,8 +406,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Warns
         -----
         BudgetContinuedWarning
-            If the ledger had been used before: how much was spent then, and now, and whether queries kept the labels
-            of earlier fits, on which these rows did not vote.
+            If the ledger had been used before: how much was spent then, and now, whether queries kept the labels of
+            earlier fits, on which these rows did not vote, and whether people may have no votes left.
         RepeatedFitWarning
             If there is no ledger, and earlier fits in this process were of the same rows, entities or estimator: what
             all of them spent together. Fits with `SimulationNoise` do not count: their labels protect nobody.
