@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tutelage import PATEClassifier, SimulationNoise
+from tutelage import PATEClassifier, Shards, SimulationNoise
 from tutelage.audit.checklist import PrivateRows
-from tutelage.audit.sums import check_ballots, check_noise_of_sum
+from tutelage.audit.sums import check_ballots, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.ballots import BallotSum
+from tutelage.mechanisms import CappedGNMax
 from tutelage.noise import SystemNoise
-from tutelage.teachers import VectorBallots
+from tutelage.teachers import NearestQueries, VectorBallots
 
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 2, 200)
@@ -62,3 +63,51 @@ def test_a_planted_fault_is_found(fault, monkeypatch):
     monkeypatch.setattr(VectorBallots, "cast", fault)
     model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
     assert check_ballots(model, PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
+
+
+def of_people(**settings):
+    given = {"classes": [0, 1], "random_state": 0, "noise": SimulationNoise(0), "epsilon": 3.0, **settings}
+    return PATEClassifier(NearestQueries(4), **given)
+
+
+@pytest.mark.parametrize("ids", [None, PEOPLE])
+@pytest.mark.parametrize("settings", [{}, {"n_queries": 60, "rounds": 3, "selection": "least-confident"}])
+def test_one_person_moves_no_more_votes_than_the_cap(ids, settings):
+    found = check_votes(of_people(**settings), PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
+    assert found.verdict == "pass"
+    assert found.private
+    assert "up to 2.000 times the cap" in found.reason  # a changed label moves every vote
+
+
+def centered_on_all(self, X, y, shards, **settings):
+    return FIT(self, X - 20 * X.mean(axis=0), y, shards, **settings)
+
+
+def above_the_cap(self, X, y, shards, **settings):
+    return FIT(NearestQueries(3 * self.cap), X, y, shards, **settings)
+
+
+def twice_as_teachers(self, X, y, shards, **settings):
+    """Make one teacher of each row, whoever it belongs to."""
+    return FIT(self, X, y, Shards(np.arange(len(X)), len(X), shards.unit), **settings)
+
+
+FIT = NearestQueries.fit
+
+
+@pytest.mark.parametrize("fault", [centered_on_all, twice_as_teachers])
+def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
+    monkeypatch.setattr(NearestQueries, "fit", fault)
+    assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
+
+
+def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
+    monkeypatch.setattr(NearestQueries, "fit", above_the_cap)
+    assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=3).verdict == "pass"
+
+
+def test_the_mechanism_on_a_few_rows_is_that_of_all():
+    found: Any = tried_on_few(of_people(n_queries=90, rounds=2), PrivateRows(PRIVATE[:50], LABELS[:50]), PUBLIC[:70])
+    whole = of_people(n_queries=90, rounds=2).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert found.mechanism_ == whole.mechanism_
+    assert isinstance(whole.mechanism_, CappedGNMax)
