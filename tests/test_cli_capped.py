@@ -187,3 +187,11 @@ def test_the_audit_measures_how_far_one_person_moves_the_counts(folder, more):
     assert {checks[name]["verdict"] for name in ("noise as configured", "one person, one ballot")} == {"pass"}
     assert "up to 0.000" not in checks["one person, one ballot"]["reason"]
     assert not (folder / "private.csv.ledger").exists()
+
+
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder):
+    mechanism = run(folder)["mechanism"]
+    configure(folder, privacy="")
+    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=folder)
+    reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
+    assert reasons["ε as configured"].startswith(mechanism)

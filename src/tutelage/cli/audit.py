@@ -21,6 +21,7 @@ from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_
 from tutelage.cli.text import plain_console, print_json
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
+from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER, round_up
 
@@ -57,9 +58,8 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    epsilon = settings.privacy.epsilon if settings.by_people and settings.mechanism is None else None
     # No ledger, for nothing is released.
-    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
+    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=_epsilon_of_noise(settings))
     found = _of_pipeline(
         settings,
         model,
@@ -75,6 +75,15 @@ def audit(
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
+
+
+def _epsilon_of_noise(settings: RunConfig) -> float | None:
+    """Return the budget that the noise of a run would follow from, if it would and the budget is known."""
+    if not settings.by_people or settings.mechanism is not None:
+        return None
+    if settings.ledger.exists():
+        return Ledger.open(settings.ledger, read_only=True).epsilon
+    return settings.privacy.epsilon
 
 
 def _of_pipeline(
