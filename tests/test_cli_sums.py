@@ -124,3 +124,20 @@ def test_the_audit_measures_how_far_one_person_moves_the_sum(folder):
     checks = {one["check"]: one["verdict"] for one in json.loads(result.stdout)["checks"]}
     assert checks["noise as configured"] == "pass"
     assert checks["one person, one ballot"] == "pass"
+
+
+def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(folder):
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    file = folder / "out" / "card.json"
+    card = json.loads(file.read_text())
+    assert 1.9996 <= card["public_epsilon"] <= 2.0
+    assert card["budget"]["accounting"] == "gaussian"
+    assert "order" not in card["budget"]
+    for ledger in ([], ["--ledger", "private.csv.ledger"]):
+        result = tutelage("card", "out", *ledger, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(file.read_text())["budget"] == card["budget"]
+    for forged in ({"accounting": "exact"}, {"spent": 1.0, "remaining": 1.0}, {"budget": 1.0, "remaining": 0.0}):
+        file.write_text(json.dumps({**card, "budget": {**card["budget"], **forged}}))
+        result = tutelage("card", "out", cwd=folder)
+        assert "out/card.json states" in refusal(result, 1)

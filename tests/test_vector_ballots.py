@@ -211,8 +211,8 @@ def test_missing_values_are_refused():
         model().fit(holed, LABELS, X_public=PUBLIC)
 
 
-def test_least_noise_is_the_smallest_to_four_digits():
-    assert least_noise(lambda noise: noise >= 12.34567) == pytest.approx(12.35, rel=2e-4)
+def test_least_noise_is_the_smallest_to_five_digits():
+    assert least_noise(lambda noise: noise >= 12.34567) == pytest.approx(12.346, rel=1e-9)
     assert least_noise(lambda noise: noise >= 12.34567) >= 12.34567
     with pytest.raises(InvalidParameterError, match="too small"):
         least_noise(lambda _: False)

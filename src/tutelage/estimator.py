@@ -31,7 +31,7 @@ from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import SumCampaign, least_noise
-from tutelage.ledger import Ledger, LedgerState, LedgerTerms, data_digest
+from tutelage.ledger import Accounting, Ledger, LedgerState, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
@@ -739,8 +739,16 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         most = campaign.most(mechanism)
         default = _DEFAULT_EPSILON if _is_new(self.ledger) and run.mechanism is None else None
         epsilon = None if self.ledger is None else self.epsilon or default
+        # A new budget that this sum fills has no room for another kind of release.
+        fills = epsilon is None or run.mechanism is None
         terms = LedgerTerms(
-            where=self.ledger, event=most, queries=1, epsilon=epsilon, delta=self.delta, unit=shards.unit
+            where=self.ledger,
+            event=most,
+            queries=1,
+            epsilon=epsilon,
+            delta=self.delta,
+            unit=shards.unit,
+            accounting=Accounting.GAUSSIAN if fills else Accounting.RENYI,
         )
         ledger = terms.existing_or_trial()
         self._bind(ledger, people)
@@ -769,7 +777,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.ledger, Ledger):
             ledger = self.ledger
         elif _is_new(self.ledger):
-            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=campaign.shards.unit)
+            unit = campaign.shards.unit
+            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=unit, accounting=Accounting.GAUSSIAN)
         else:
             ledger = Ledger.open(self.ledger)
         return lambda noise: ledger.holds(campaign.most(NoisySum(noise)))

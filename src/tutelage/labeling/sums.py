@@ -23,7 +23,7 @@ from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot
-_DIGITS = 4  # of a noise multiplier that is found here
+_DIGITS = 5  # of a noise multiplier that is found here
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -230,7 +230,7 @@ class SumCampaign:
 
 
 def least_noise(holds: Callable[[float], bool]) -> float:
-    """Return the smallest noise multiplier, to four digits, at which a budget holds: `holds` says whether it does.
+    """Return the smallest noise multiplier, to five digits, at which a budget holds: `holds` says whether it does.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from tutelage.accounting import data_independent
 from tutelage.events import PUBLICATIONS, Check, Composed, Event, PublicationTest, Repeated, counted, event_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
 from tutelage.ledger import History
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import filter_of
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import proposed_epsilon
@@ -141,16 +141,16 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
 def _check_budget(card: PrivacyCard, where: str) -> None:
     """Refuse a budget that could not have paid for the card's event."""
     budget = card.budget
-    if "order" in budget:
+    if "order" in budget or "accounting" in budget:
         try:
-            limit = RenyiFilter(budget["budget"], budget["delta"], budget["order"])
+            limit = filter_of({**budget, "epsilon": budget["budget"]})
         except InvalidParameterError:
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
         check_stated(budget["budget"], cost, "the budget", where)
         check_stated(budget["spent"], cost, "the spent share", where)
-        if card.covers_ledger and card.epsilon.order not in (None, budget["order"]):
-            raise _disagreement(where, "the order of ε", card.epsilon.order, budget["order"], "its budget")
+        if card.covers_ledger and card.epsilon.order not in (None, limit.order):
+            raise _disagreement(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
         check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
     whole = budget["spent"] + budget.get("remaining", budget["budget"] - budget["spent"])
