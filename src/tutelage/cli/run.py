@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
-from tutelage.accounting import pate2017
+from tutelage.accounting import data_independent, pate2017
 from tutelage.cli.card import batches_of, frontier_of
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
@@ -26,7 +26,7 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
@@ -161,6 +161,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
+        if_added_or_removed=_if_added_or_removed(settings, model),
         event=release.event if proposal is None else Composed((release.event, *history.publications)),
         mechanism=str(model.mechanism_),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
@@ -182,6 +183,14 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _if_added_or_removed(settings: RunConfig, model: PATEClassifier) -> float | None:
+    """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
+    private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    if settings.votes is not None or not private_number or model.epsilon_ == model.ledger_.guarantee():
+        return None
+    return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
@@ -255,6 +264,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("queries, teachers", f"{card.queries:,}, {card.teachers:,}")
     row("privacy unit", card.epsilon.unit.name)
     row("neighboring data", card.epsilon.unit.neighboring.sentence)
+    if card.if_added_or_removed is not None:
+        row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
     console = plain_console()
     console.print(table)
     if settings.published:

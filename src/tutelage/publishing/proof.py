@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import isclose
+from math import inf, isclose
 from typing import NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.events import PUBLICATIONS, Check, Composed, Event, PublicationTest, Repeated, counted, event_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, UnsupportedEventError
 from tutelage.ledger import History
 from tutelage.ledger.filter import filter_of
 from tutelage.privacy import PublicEpsilon, round_up
@@ -40,6 +40,7 @@ def proved_card(card: PrivacyCard, where: str, history: History | None = None) -
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
         if cost is not None:
             _check_cost(card, cost, name, where)
+    _check_added_or_removed(card, where)
     _check_frontier(card, where, paying)
     _check_accuracy(card, where)
     proposal = _check_tested(card, where, paying)
@@ -167,6 +168,18 @@ def _check_cost(card: PrivacyCard, cost: PublicEpsilon, name: str, where: str) -
         return
     by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
     check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
+
+
+def _check_added_or_removed(card: PrivacyCard, where: str) -> None:
+    """Refuse an ε of fewer changes that the event does not prove, or beside an ε of other releases too."""
+    if card.if_added_or_removed is None:
+        return
+    try:
+        proved = data_independent.epsilon_if_added_or_removed(card.event, card.epsilon.delta)
+    except UnsupportedEventError:
+        proved = inf
+    name = "if units are only added or removed an ε"
+    check_stated(card.if_added_or_removed, inf if card.covers_ledger else proved, name, where)
 
 
 def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Proposal | None:
