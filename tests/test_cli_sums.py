@@ -182,3 +182,12 @@ def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_j
     assert read_card(folder / "out" / "card.json").if_added_or_removed is None
     text = (folder / "out" / "card.md").read_text()
     assert "ε holds if one unit (row) is replaced by another one. It says nothing about adding or removing one" in text
+
+
+def test_the_private_sums_of_all_rounds_are_kept(folder):
+    configure(folder, more="votes = true")
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    with np.load(folder / "out" / "private-votes.npz") as stored:
+        first, second = stored["totals"]
+        assert not np.array_equal(first, second)
+        assert stored["unit"].tolist() == ["patient", "entity"]

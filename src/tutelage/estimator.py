@@ -226,6 +226,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
     ballots_ : tuple of BallotSum
         With `VectorBallots` in place of `votes_`: the private sums of the ballots, one per round.
+    moments_ : tuple of Moments
+        With `VectorBallots`: the noisy means that were released, one per round; may be published.
     mechanism_ : Mechanism or NoisySum
         How votes or ballots were released; may be published.
     n_teachers_ : int
@@ -708,7 +710,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.queries_, self.rounds_, self.release_ = asked.queries, asked.rounds, asked.release
         self.mechanism_, self.remembered_ = mechanism, session.n_remembered
         self.votes_, self.n_teachers_ = votes if self.rounds == 1 else votes.select(asked.queries), votes.n_teachers
-        vars(self).pop("ballots_", None)  # of an earlier fit
+        for of_sums in ("ballots_", "moments_"):  # of an earlier fit
+            vars(self).pop(of_sums, None)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, session.reservations, Repeated(one, n_queries), repeated)
         return asked
@@ -764,7 +767,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.queries_, self.rounds_ = np.arange(len(asked)), (len(asked),)
         self.release_ = Release(labels, released.event, released.cost)
         self.mechanism_, self.remembered_ = mechanism, 0 if released.cost else len(asked)
-        self.ballots_, self.n_teachers_ = released.ballots, released.n_people
+        self.ballots_, self.moments_, self.n_teachers_ = released.ballots, released.moments, released.n_people
         vars(self).pop("votes_", None)  # of an earlier fit
         self._account(ledger, before, released.reservations, most, repeated)
         return _Labeled(labels, released.student)

@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         "accounting",
         "audit",
+        "ballots",
         "datasets",
         "estimator",
         "features",

@@ -13,6 +13,7 @@ from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
 from tutelage.accounting import data_independent, pate2017
+from tutelage.ballots import save_sums
 from tutelage.cli.card import batches_of, frontier_of
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
@@ -224,8 +225,10 @@ def _claims(
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     card.save(folder)
     if settings.output.votes:
-        private = model.ballots_[0] if settings.votes is None else model.votes_
-        private.save(folder / _VOTES)
+        if settings.votes is None:
+            save_sums(model.ballots_, folder / _VOTES)
+        else:
+            model.votes_.save(folder / _VOTES)
     parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:

@@ -83,6 +83,8 @@ class ReleasedVectors:
     ----------
     ballots : tuple of BallotSum
         The private sums, one per round.
+    moments : tuple of Moments
+        What was released of each, as the student takes it; public.
     student : Pipeline
         The classifier in closed form, over rows as the features take them; it may be published.
     n_people : int
@@ -92,6 +94,7 @@ class ReleasedVectors:
     """
 
     ballots: tuple[BallotSum, ...]
+    moments: tuple[Moments, ...]
     student: Pipeline
     n_people: int
     event: Event
@@ -192,6 +195,7 @@ class SumCampaign:
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=self.classes)
         return ReleasedVectors(
             ballots=tuple(ballots),
+            moments=tuple(rounds),
             student=Pipeline([*features.steps, ("classifier", student)]),
             n_people=n_people,
             event=Composed(tuple(part.event for part in parts)),
