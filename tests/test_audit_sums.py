@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.audit import audit_sum
 from tutelage.audit.checklist import PrivateRows
-from tutelage.audit.sums import check_ballots, check_noise_of_sum
+from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum
 from tutelage.ballots import BallotSum
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import NoisySum
 from tutelage.noise import SystemNoise
 from tutelage.teachers import VectorBallots
 
@@ -33,6 +37,45 @@ def test_noise_that_is_too_small_or_too_large_is_found(factor):
 
     noise: Any = OfAnotherSize()
     assert check_noise_of_sum(draws=20_000, noise=noise).verdict == "fail"
+
+
+class HalfAsWide:
+    """Noise of half the parameter that it is asked for."""
+
+    simulated = True
+
+    def discrete_gaussian(self, sigma, shape):
+        return SimulationNoise(0).discrete_gaussian(sigma / 2, shape)
+
+
+RELEASE: Any = NoisySum.release
+CASES = [(NoisySum(1.5), (3, -4), 0.05), (NoisySum(3.0), (7,), 0.01)]
+
+
+@pytest.mark.parametrize(("mechanism", "ballot", "delta"), CASES)
+def test_what_a_sum_shows_comes_close_to_its_claim_and_half_its_noise_is_found(mechanism, ballot, delta, monkeypatch):
+    found = audit_sum(mechanism, ballot, delta=delta, draws=100_000, noise=SimulationNoise(0))
+    assert 0.75 * found.claim < found.lower_bound <= found.claim
+    monkeypatch.setattr(NoisySum, "release", lambda self, ballots, _: RELEASE(self, ballots, HalfAsWide()))
+    assert not audit_sum(mechanism, ballot, delta=delta, draws=20_000, noise=SimulationNoise(0)).passed
+
+
+def test_a_claim_for_ballots_that_are_only_added_is_too_small_for_replaced_ones():
+    event = NoisySum(1.5).event(BallotSum(np.array([[3, -4]]), 25), simulated=True)
+    claim = epsilon_if_added_or_removed(event, 0.05)
+    assert not audit_sum(NoisySum(1.5), (3, -4), delta=0.05, claim=claim, noise=SimulationNoise(0)).passed
+
+
+def test_a_sum_with_little_noise_is_part_of_the_audit(monkeypatch):
+    assert check_claim_of_sum(draws=20_000).verdict == "pass"
+    monkeypatch.setattr(NoisySum, "release", lambda self, ballots, _: RELEASE(self, ballots, HalfAsWide()))
+    assert check_claim_of_sum(draws=20_000).verdict == "fail"
+
+
+@pytest.mark.parametrize("ballot", [(), (0, 0), (0.5, 1.0), ((1, 2), (3, 4))])
+def test_a_ballot_that_shows_nothing_is_refused(ballot):
+    with pytest.raises(InvalidParameterError, match="`ballot` of audit_sum must be whole numbers"):
+        audit_sum(NoisySum(1.5), ballot, delta=0.05, draws=100)
 
 
 @pytest.mark.parametrize("ids", [None, PEOPLE])

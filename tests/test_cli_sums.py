@@ -126,6 +126,7 @@ def test_the_audit_measures_how_far_one_person_moves_the_sum(folder):
     assert result.returncode == 0, result.stderr
     checks = {one["check"]: one["verdict"] for one in json.loads(result.stdout)["checks"]}
     assert checks["noise as configured"] == "pass"
+    assert checks["ε of a sum with little noise"] == "pass"
     assert checks["one person, one ballot"] == "pass"
 
 

@@ -65,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "federation": {"accounting", "labeling", "ledger", "mechanisms", "noise", "partition", "teachers", "votes"},
     "audit": {
         "accounting",
+        "ballots",
         "estimator",
         "mechanisms",
         "noise",

@@ -3,6 +3,7 @@
 What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
 """
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -12,18 +13,26 @@ from scipy import stats
 from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.audit.checklist import Checked, PrivateRows
+from tutelage.audit.mechanism import MechanismAudit, Neighbours, check_draws, claimed_epsilon, lower_bound
 from tutelage.audit.sensitivity import REMOVED, changes_of_one
+from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import NoisySum
-from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
+from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise, known_noise
 from tutelage.partition import Shards
+from tutelage.privacy import round_up
 from tutelage.students import NoisySumClassifier
 
 _CHECK = "one person, one ballot"
 _BINS = 20
 _LEAST_P = 1e-6
 _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
+_INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
+_SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
+_BALLOT = (3, -4)
 
 
 def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
@@ -40,6 +49,69 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     said = "is distributed as" if verdict == "pass" else "is not what"
     reason = f"Over {draws:,} draws, the noise of a sum {said} the accounting takes it to be (p = {p_value:.2g})."
     return Checked("noise as configured", verdict, reason)
+
+
+def check_claim_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+    """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
+    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE, noise=noise)
+    reason = (
+        f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
+        f"claimed is {round_up(found.claim, 3):.3f}."
+    )
+    return Checked("ε of a sum with little noise", "pass" if found.passed else "fail", reason)
+
+
+def audit_sum(
+    mechanism: NoisySum,
+    ballot: Sequence[int],
+    *,
+    delta: float,
+    draws: int = 100_000,
+    confidence: float = 0.999,
+    claim: float | None = None,
+    noise: NoiseSource | None = None,
+) -> MechanismAudit:
+    """Bound the ε of a noisy sum from below by telling a made-up ballot from its opposite.
+
+    Parameters
+    ----------
+    mechanism : NoisySum
+        What is audited, as it is installed.
+    ballot : sequence of int
+        The only ballot of the one sum, as long as the mechanism allows; that of the other one is its opposite. No two
+        sums of neighbors are farther apart.
+    delta, draws, confidence, claim, noise
+        As for `audit_mechanism`.
+
+    Notes
+    -----
+    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
+    """
+    owner = "audit_sum"
+    number_between(delta, 0, 1, "delta", owner)
+    probability(confidence, "confidence", owner)
+    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+    along = np.array(ballot)
+    if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
+        raise InvalidParameterError(f"`ballot` of {owner} must be whole numbers, not all of them 0. Got {ballot!r}.")
+    norm_squared, source = int(along @ along), known_noise(noise, owner)
+    # Every row of what is released at once is a sum of its own.
+    sums = [BallotSum(np.tile(sign * along, (draws, 1)), norm_squared) for sign in (1, -1)]
+    event = mechanism.event(sums[0], simulated=source.simulated)
+    reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
+    inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
+    here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbours=Neighbours(tuple(along.tolist()), tuple((-along).tolist())),
+        part="release",
+        queries=1,
+        draws=draws,
+        delta=delta,
+        claim=claimed_epsilon(event, delta) if claim is None else claim,
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )
 
 
 def check_ballots(

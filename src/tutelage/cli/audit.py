@@ -14,7 +14,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
-from tutelage.audit.sums import check_ballots, check_noise_of_sum
+from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
@@ -61,7 +61,7 @@ def audit(
     # No ledger, for nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
     if settings.votes is None:
-        found = [check_noise_of_sum(draws=draws), *check_rows(private, pool)]
+        found = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws), *check_rows(private, pool)]
         found.append(check_ballots(model, private, pool, entities=entities))
     else:
         teachers = settings.teachers.number if data.silos is None else len(np.unique(data.silos))
