@@ -278,6 +278,19 @@ def test_an_earlier_version_says_that_it_is_too_old(path, monkeypatch):
         Ledger.open(path)
 
 
+def test_a_ledger_of_the_third_format_opens_and_goes_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr("tutelage.ledger.entries.FORMAT", 3)
+        ledger = Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+        ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    assert {entry["format"] for entry in ledger.export()} == {3}
+    assert (ledger.state().accounting, ledger.recall([QUERY])) == ("renyi", {QUERY: (1, 2, 3)})
+    ledger.reserve(SUM, 1)
+    assert ledger.verify().spent == pytest.approx(2 * ledger.share_of(SUM))
+    assert {entry["format"] for entry in ledger.export()} == {3, FORMAT}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
