@@ -18,7 +18,7 @@ from tutelage.audit.law import audit_law, worst_neighbours
 from tutelage.audit.mechanism import Neighbours, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
 from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.mechanisms import CappedGNMax, Mechanism
+from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
 from tutelage_reproductions import mechanism_audits
@@ -101,7 +101,7 @@ def exact_epsilon(mechanism: Mechanism, neighbours: Neighbours, delta: float, qu
 def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     configurations = list(random_configurations(50, seed=2026))
     assert {type(one.mechanism) for one in configurations} == {
-        LNMax, GNMax, CappedGNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax,
+        LNMax, GNMax, CappedGNMax, ExponentialMax, PermuteAndFlip, ConfidentGNMax, InteractiveGNMax, NoisySum,
     }  # fmt: skip
     found = audit_configurations(configurations, noise=SimulationNoise(0))
     assert all(one.passed for one in found)
@@ -257,6 +257,6 @@ def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):
     monkeypatch.setattr(mechanism_audits, "_QUICK", 200)
     monkeypatch.setattr(mechanism_audits, "TIGHT", TIGHT[:1])
     record = mechanism_audits.reproduce(quick=True, download=False, progress=False)
-    assert len(record.rows) == 3 + 1 + 1
+    assert len(record.rows) == 3 + 1 + 2
     assert all(row.at_most is not None and row.ours <= row.at_most for row in record.rows)
     assert record.rows[3].name == "claims refuted, of 3"

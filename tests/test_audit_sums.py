@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from tutelage import PATEClassifier, Shards, SimulationNoise
+from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.audit import audit_sum
 from tutelage.audit.checklist import PrivateRows
-from tutelage.audit.sums import check_ballots, check_noise_of_sum, check_votes, tried_on_few
+from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.ballots import BallotSum
-from tutelage.mechanisms import CappedGNMax
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.noise import SystemNoise
 from tutelage.teachers import NearestQueries, VectorBallots
 
@@ -36,12 +39,52 @@ def test_noise_that_is_too_small_or_too_large_is_found(factor):
     assert check_noise_of_sum(draws=20_000, noise=noise).verdict == "fail"
 
 
+class HalfAsWide:
+    """Noise of half the parameter that it is asked for."""
+
+    simulated = True
+
+    def discrete_gaussian(self, sigma, shape):
+        return SimulationNoise(0).discrete_gaussian(sigma / 2, shape)
+
+
+RELEASE: Any = NoisySum.release
+CASES = [(NoisySum(1.5), (3, -4), 0.05), (NoisySum(3.0), (7,), 0.01)]
+
+
+@pytest.mark.parametrize(("mechanism", "ballot", "delta"), CASES)
+def test_what_a_sum_shows_comes_close_to_its_claim_and_half_its_noise_is_found(mechanism, ballot, delta, monkeypatch):
+    found = audit_sum(mechanism, ballot, delta=delta, draws=100_000, noise=SimulationNoise(0))
+    assert 0.75 * found.claim < found.lower_bound <= found.claim
+    monkeypatch.setattr(NoisySum, "release", lambda self, ballots, _: RELEASE(self, ballots, HalfAsWide()))
+    assert not audit_sum(mechanism, ballot, delta=delta, draws=20_000, noise=SimulationNoise(0)).passed
+
+
+def test_a_claim_for_ballots_that_are_only_added_is_too_small_for_replaced_ones():
+    event = NoisySum(1.5).event(BallotSum(np.array([[3, -4]]), 25), simulated=True)
+    claim = epsilon_if_added_or_removed(event, 0.05)
+    assert not audit_sum(NoisySum(1.5), (3, -4), delta=0.05, claim=claim, noise=SimulationNoise(0)).passed
+
+
+def test_a_sum_with_little_noise_is_part_of_the_audit(monkeypatch):
+    assert check_claim_of_sum(draws=20_000).verdict == "pass"
+    monkeypatch.setattr(NoisySum, "release", lambda self, ballots, _: RELEASE(self, ballots, HalfAsWide()))
+    assert check_claim_of_sum(draws=20_000).verdict == "fail"
+
+
+@pytest.mark.parametrize("ballot", [(), (0, 0), (0.5, 1.0), ((1, 2), (3, 4))])
+def test_a_ballot_that_shows_nothing_is_refused(ballot):
+    with pytest.raises(InvalidParameterError, match="`ballot` of audit_sum must be whole numbers"):
+        audit_sum(NoisySum(1.5), ballot, delta=0.05, draws=100)
+
+
 @pytest.mark.parametrize("ids", [None, PEOPLE])
 def test_one_person_casts_one_ballot(ids):
     model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
     found = check_ballots(model, PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
     assert found.verdict == "pass"
     assert found.private
+    assert found.reason.startswith("In 2 rounds one person moved the sum by up to ")
 
 
 def above_its_cap(self, vectors, residuals, shards, radius):
@@ -55,10 +98,17 @@ def centered(self, vectors, residuals, shards, radius):
     return CAST(self, vectors - 20 * vectors.mean(axis=0), residuals, shards, radius)
 
 
+def above_its_cap_at_last(self, vectors, residuals, shards, radius):
+    """Cast ballots that are too long once there is a student, whose residuals are no fractions of the classes."""
+    honest = CAST(self, vectors, residuals, shards, radius)
+    first = len(np.unique(np.round(residuals, 9))) <= residuals.shape[1]
+    return honest if first else BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
+
+
 CAST = VectorBallots.cast
 
 
-@pytest.mark.parametrize("fault", [above_its_cap, centered])
+@pytest.mark.parametrize("fault", [above_its_cap, above_its_cap_at_last, centered])
 def test_a_planted_fault_is_found(fault, monkeypatch):
     monkeypatch.setattr(VectorBallots, "cast", fault)
     model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))

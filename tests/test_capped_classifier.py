@@ -27,7 +27,7 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier
-from tutelage.teachers import NearestQueries
+from tutelage.teachers import NearestQueries, VectorBallots
 from tutelage.votes import tally_few
 
 CAP, DELTA = 5, 1e-5
@@ -78,7 +78,7 @@ def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
     target = epsilon or 1.0
     assert 0.97 * target < found.epsilon_.epsilon <= target
     assert found.mechanism_.cap == CAP
-    less = CappedGNMax(found.mechanism_.sigma * 0.999, CAP).event_of_one(3, ROW, simulated=True)
+    less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=True)
     limit = RenyiFilter.suited_to(target, DELTA)
     assert limit.cost(less) > limit.capacity >= limit.cost(found.release_.event)
 
@@ -155,6 +155,13 @@ def test_a_stored_model_holds_no_votes():
     assert np.array_equal(stored.predict(TEST), found.predict(TEST))
 
 
+def test_a_fit_to_votes_leaves_no_moments_behind():
+    found = fitted(teacher=VectorBallots(), student=None)
+    assert len(found.moments_) == 2
+    found.set_params(teacher=NearestQueries(CAP)).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert not hasattr(found, "moments_")
+
+
 def test_a_fit_by_other_teachers_leaves_no_votes_of_people_behind():
     found = fitted()
     found.set_params(teacher=GaussianNB(), mechanism=GNMax(20.0), epsilon=None, n_teachers=20, n_queries=5)
@@ -190,6 +197,18 @@ def test_a_second_fit_has_the_same_labels_at_no_cost(path):
     assert np.array_equal(first.release_.labels, again.release_.labels)
     assert (again.release_.cost, again.drawn_, again.remembered_, again.ballots_) == (0.0, 0, 400, ())
     assert Ledger.open(path).verify().spent == first.ledger_.spent
+
+
+def test_a_new_ledger_keeps_its_budget_by_order(path):
+    assert fitted(ledger=path, noise=None).ledger_.accounting == "renyi"
+
+
+def test_a_gaussian_ledger_gives_the_noise_that_fills_it(path):
+    ledger = Ledger.create(path, epsilon=2.0, delta=DELTA, unit=ROW, accounting="gaussian")
+    found = fitted(ledger=path, noise=None)
+    assert 0.9998 * 2 <= found.ledger_.spent <= 2.0
+    less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=False)
+    assert ledger.share_of(less) > 2.0
 
 
 def test_a_ledger_without_an_epsilon_has_the_one_that_the_noise_was_chosen_by(path):

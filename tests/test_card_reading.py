@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from test_card import HOSTILE, PATIENT, Outline, card, full_card
-from tutelage.exceptions import InvalidDataError, TutelageError
-from tutelage.privacy import PublicEpsilon
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TutelageError
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.card import FORMAT
 from tutelage.reporting.reading import card_from_dict
@@ -55,7 +55,14 @@ ALONE = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
 
 @pytest.mark.parametrize(
     "made",
-    [card(), full_card(), full_card(answered=None, teachers=None), card(findings=()), full_card(alone=ALONE)],
+    [
+        card(),
+        full_card(),
+        full_card(answered=None, teachers=None),
+        card(findings=()),
+        full_card(alone=ALONE),
+        card(if_added_or_removed=1.5),
+    ],
 )
 def test_a_card_comes_back_as_it_was(made, tmp_path):
     path, *_ = made.save(tmp_path)
@@ -69,6 +76,19 @@ def test_cards_of_the_first_format_are_read(tmp_path):
     new = ("sanitised", "alone", "epsilon_order", "accuracy_by_class", "batches", "frontier", "findings", "statements")
     record = {name: value for name, value in card().as_dict().items() if name not in new} | {"format": 1}
     assert read_card(written(tmp_path, record)) == card()
+
+
+def test_cards_of_the_third_format_are_read(tmp_path):
+    record = {name: value for name, value in full_card().as_dict().items() if name != "epsilon_if_added_or_removed"}
+    assert read_card(written(tmp_path, record | {"format": 3})) == full_card()
+
+
+def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_removed():
+    with pytest.raises(InvalidParameterError, match="`if_added_or_removed` of a card must be from 0 to 11"):
+        card(if_added_or_removed=11.5)
+    of_rows = PublicEpsilon(2.0, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
+    with pytest.raises(NotPublishableError, match="needs a unit of privacy that may be added and removed"):
+        card(of_rows, if_added_or_removed=1.0)
 
 
 def test_a_simulated_card_stays_simulated(tmp_path):

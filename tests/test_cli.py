@@ -225,7 +225,7 @@ def test_the_card_holds_known_public_entries_only(folder):
         "neighboring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
         "features",
         "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected", "versions", "noise",
-        "epsilon_order", "sanitised", "proposal", "alone", "majority_share",
+        "epsilon_order", "epsilon_if_added_or_removed", "sanitised", "proposal", "alone", "majority_share",
         "accuracy_by_class", "batches", "frontier", "findings", "statements",
     }  # fmt: skip
 

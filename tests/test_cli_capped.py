@@ -135,6 +135,8 @@ def test_rounds_share_one_campaign(folder):
     assert "cap=10)" in card["mechanism"]
     assert card["public_epsilon"] <= 2.0
     assert [batch["answers"] for batch in card["batches"]] == [pytest.approx(card["budget"]["spent"]), 0, 0]
+    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
+    assert (votes.n_queries, votes.cap, votes.counts.sum()) == (100, 10, 2 * 5 * 1500)
 
 
 def test_the_mechanism_can_be_named(folder):
@@ -189,7 +191,10 @@ def test_the_audit_measures_how_far_one_person_moves_the_counts(folder, more):
     assert not (folder / "private.csv.ledger").exists()
 
 
-def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder):
+@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder, accounting):
+    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbours", "entity", "--unit", "patient", "--accounting", accounting)
+    assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
     mechanism = run(folder)["mechanism"]
     configure(folder, privacy="")
     result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=folder)

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from test_cli import refusal, tutelage, write_rows
+from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.privacy import round_up
+from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_csv
 
@@ -123,4 +126,69 @@ def test_the_audit_measures_how_far_one_person_moves_the_sum(folder):
     assert result.returncode == 0, result.stderr
     checks = {one["check"]: one["verdict"] for one in json.loads(result.stdout)["checks"]}
     assert checks["noise as configured"] == "pass"
+    assert checks["ε of a sum with little noise"] == "pass"
     assert checks["one person, one ballot"] == "pass"
+
+
+def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(folder):
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    file = folder / "out" / "card.json"
+    card = json.loads(file.read_text())
+    assert 1.9996 <= card["public_epsilon"] <= 2.0
+    assert card["budget"]["accounting"] == "gaussian"
+    assert "order" not in card["budget"]
+    for ledger in ([], ["--ledger", "private.csv.ledger"]):
+        result = tutelage("card", "out", *ledger, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(file.read_text())["budget"] == card["budget"]
+    for forged in ({"accounting": "exact"}, {"spent": 1.0, "remaining": 1.0}, {"budget": 1.0, "remaining": 0.0}):
+        file.write_text(json.dumps({**card, "budget": {**card["budget"], **forged}}))
+        result = tutelage("card", "out", cwd=folder)
+        assert "out/card.json states" in refusal(result, 1)
+
+
+def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(folder):
+    shown = " ".join(tutelage("run", "config.toml", cwd=folder).stdout.split())
+    card = read_card(folder / "out" / "card.json")
+    fewer = card.if_added_or_removed or 0.0
+    assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
+    assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
+    claim = "ε holds if one unit (patient) is replaced, added or removed, with all of its rows."
+    beside = f"only added or removed and none is replaced, the labels and the student satisfy ε = {round_up(fewer)} at"
+    for form in ("card.md", "card.html"):
+        text = (folder / "out" / form).read_text()
+        assert claim in text
+        assert beside in text
+        assert "This is not the ε of this card" in text
+    assert f"ε if units only join or leave │ {round_up(fewer):.4f}: covers less, do not quote" in shown
+    assert tutelage("card", "out", cwd=folder).returncode == 0
+    assert read_card(folder / "out" / "card.json") == card
+    assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
+    # After a second run its ε is that of the budget.
+    assert read_card(folder / "out" / "card.json").if_added_or_removed is None
+
+
+@pytest.mark.parametrize("changes", [{"epsilon_if_added_or_removed": 0.1}, {"public_epsilon": 2.0}])
+def test_a_smaller_epsilon_of_fewer_changes_is_proved_again(changes, folder):
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    file = folder / "out" / "card.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    result = tutelage("card", "out", cwd=folder)
+    assert "states if units are only added or removed an ε" in refusal(result, 1)
+
+
+def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_join(folder):
+    configure(folder, private="")
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    assert read_card(folder / "out" / "card.json").if_added_or_removed is None
+    text = (folder / "out" / "card.md").read_text()
+    assert "ε holds if one unit (row) is replaced by another one. It says nothing about adding or removing one" in text
+
+
+def test_the_private_sums_of_all_rounds_are_kept(folder):
+    configure(folder, more="votes = true")
+    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
+    with np.load(folder / "out" / "private-votes.npz") as stored:
+        first, second = stored["totals"]
+        assert not np.array_equal(first, second)
+        assert stored["unit"].tolist() == ["patient", "entity"]

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from tutelage.privacy import ONE_TEACHER, PublicEpsilon
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.meaning import (
     advantage,
     bayes_factor,
     exception,
     guessing,
     likelihood,
+    neighbors,
     odds,
     percent,
     right_guesses,
@@ -119,3 +120,11 @@ def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything():
 )
 def test_delta_is_said_in_words(delta, said):
     assert said in exception(delta)
+
+
+def test_every_relation_is_said_in_a_sentence():
+    for relation in NeighboringRelation:
+        said = neighbors(PublicEpsilon(1.0, 1e-5, PrivacyUnit("visit", relation), "a theorem"))
+        assert said.startswith("ε holds if ")
+        assert "(visit)" in said
+    assert "No ε" in neighbors(PublicEpsilon(1.0, 1e-5, PrivacyUnit("visit", relation), "a theorem", simulated=True))

@@ -63,7 +63,7 @@ def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     fitted = model(epsilon=epsilon).fit(PRIVATE, LABELS, X_public=PUBLIC)
-    assert epsilon * 0.998 < fitted.epsilon_.epsilon <= epsilon
+    assert epsilon * 0.9998 < fitted.epsilon_.epsilon <= epsilon
     first: Any = fitted.release_.event.flatten()[0].event
     sigma, norm = first.sigma, first.norm_squared
     # Two ballots' lengths apart in each of two rounds, μ = 2·√2·c/σ (Balle and Wang 2018, Theorem 8).
@@ -212,11 +212,12 @@ def test_missing_values_are_refused():
         model().fit(holed, LABELS, X_public=PUBLIC)
 
 
-def test_least_noise_is_the_smallest_to_four_digits():
+def test_least_noise_is_the_smallest_to_five_digits():
     for least, power in itertools.product((0.004321, 12.34567, 99.999, 54321.0), (1, 2)):
         found = least_noise(lambda noise, least=least, power=power: (least / noise) ** power)
-        assert least <= found < least * 1.001
-        assert float(f"{found:.4g}") == found
+        assert least <= found < least * 1.0001
+        assert float(f"{found:.5g}") == found
+    assert least_noise(lambda noise: 12.34567 / noise) == pytest.approx(12.346, rel=1e-9)
     with pytest.raises(InvalidParameterError, match="too small"):
         least_noise(lambda _: 1.1)
 
@@ -224,7 +225,7 @@ def test_least_noise_is_the_smallest_to_four_digits():
 @pytest.mark.parametrize(
     ("share", "least"),
     [
-        (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.63),  # no power, and then nothing
+        (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
         (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
         (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
     ],
@@ -232,7 +233,7 @@ def test_least_noise_is_the_smallest_to_four_digits():
 def test_least_noise_is_found_of_costs_that_are_no_power(share, least):
     found = least_noise(share)
     assert share(found) <= 1
-    assert found == pytest.approx(least, rel=1.1e-3)
+    assert found == pytest.approx(least, rel=1.1e-4)
 
 
 def test_moments_without_noise_give_least_squares():

@@ -44,6 +44,7 @@ THEOREMS = {
         ("A cap on all votes of a teacher; Feldman and Zrnic 2021", "events:CappedArgmaxGaussian"),
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
+        ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "ledger.filter:GaussianFilter"),
         ("A ballot that is only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
     ],
     "pate2017.md": [

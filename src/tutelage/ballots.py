@@ -6,6 +6,7 @@ follows from nothing else.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, final
@@ -61,17 +62,6 @@ class BallotSum:
         """Number of classes."""
         return self.totals.shape[0]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the private sum as plain arrays to an npz file that only its owner may read."""
-        with open_private(Path(path)) as file:
-            np.savez_compressed(
-                file,
-                ballots=np.int64(1),
-                totals=self.totals,
-                norm_squared=np.array(str(self.norm_squared)),
-                unit=np.array([self.unit.name, self.unit.neighboring.value]),
-            )
-
     def __repr__(self) -> str:
         return (
             f"BallotSum(<totals hidden: private ballots>, classes={self.n_classes}, numbers={self.totals.shape[1]}, "
@@ -80,7 +70,28 @@ class BallotSum:
 
     def __reduce__(self) -> NoReturn:
         raise NotPublishableError(
-            "A BallotSum is not pickled, so that ballots cannot travel inside a saved model; use `save(path)`."
+            "A BallotSum is not pickled, so that ballots cannot travel inside a saved model; use `save_sums`."
+        )
+
+
+def save_sums(sums: Sequence[BallotSum], path: str | os.PathLike[str]) -> None:
+    """Write the private sums of all rounds as plain arrays to an npz file that only its owner may read.
+
+    Parameters
+    ----------
+    sums : sequence of BallotSum
+        Of one shape and unit, the first round first.
+    path : path-like
+        The file.
+    """
+    unit = sums[0].unit
+    with open_private(Path(path)) as file:
+        np.savez_compressed(
+            file,
+            ballots=np.int64(2),  # 1 held the first round only
+            totals=np.stack([one.totals for one in sums]),
+            norm_squared=np.array([str(one.norm_squared) for one in sums]),
+            unit=np.array([unit.name, unit.neighboring.value]),
         )
 
 

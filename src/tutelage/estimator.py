@@ -39,7 +39,7 @@ from tutelage.labeling.fits import (
 )
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import SumCampaign
-from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
@@ -212,6 +212,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     ballots_ : tuple of BallotSum or of VoteHistogram
         In place of `votes_` where every person is a teacher: the private sums of the ballots, one per round; with
         `NearestQueries` one per round that had new queries, and about those alone.
+    moments_ : tuple of Moments
+        With `VectorBallots`: the noisy means that were released, one per round; may be published.
     mechanism_ : Mechanism or NoisySum
         How votes or ballots were released; may be published.
     n_teachers_ : int
@@ -438,6 +440,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             people=people,
             unit=shards.unit,
             data_changed=self.data_changed,
+            accounting=self._accounting_of_new(run),
         )
         rows_seen = Rows(asked, private, targets[keep])
         if isinstance(run.teacher, VectorBallots):
@@ -692,6 +695,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             campaign=by_people,
         )
 
+    def _accounting_of_new(self, run: Resolved) -> Accounting:
+        """Return how a new ledger keeps its budget: one that a sum fills has no room for other kinds of releases."""
+        fills = run.mechanism is None or self.ledger is None or self.epsilon is None
+        return Accounting.GAUSSIAN if fills and isinstance(run.teacher, VectorBallots) else Accounting.RENYI
+
     def _sum(
         self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards, seed: int
     ) -> AskingSum:
@@ -699,7 +707,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         campaign = SumCampaign(teacher, shards, self.classes_, run.noise, self.question)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
-            mechanism = NoisySum(budget.least_noise(lambda noise: campaign.most(NoisySum(noise)), exact=True))
+            mechanism = NoisySum(budget.least_noise(lambda noise: campaign.most(NoisySum(noise))))
         return AskingSum(campaign=campaign, mechanism=mechanism, rows=rows, seed=seed)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
@@ -713,8 +721,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
         self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
-        for name in _PRIVATE:
+        for name in (*_PRIVATE, "moments_"):
             vars(self).pop(name, None)  # of an earlier fit
+        if made.moments:
+            self.moments_ = made.moments
         if made.votes is None:
             self.ballots_ = made.ballots
         else:

@@ -65,7 +65,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "federation": {"accounting", "labeling", "ledger", "mechanisms", "noise", "partition", "teachers", "votes"},
     "audit": {
         "accounting",
+        "ballots",
         "estimator",
+        "ledger",
         "mechanisms",
         "noise",
         "partition",
@@ -78,6 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         "accounting",
         "audit",
+        "ballots",
         "datasets",
         "estimator",
         "features",

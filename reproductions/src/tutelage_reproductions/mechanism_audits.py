@@ -1,7 +1,7 @@
 """Lower bounds on ε from 50 audits of random mechanisms as installed, each beside its claim."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,13 +10,16 @@ from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting.data_independent import PureArgmax
 from tutelage.audit.law import worst_neighbours
 from tutelage.audit.mechanism import MechanismAudit, Neighbours, Part, audit_mechanism
+from tutelage.audit.sums import audit_sum
 from tutelage.events import Composed
 from tutelage.mechanisms import (
+    CappedGNMax,
     ConfidentGNMax,
     ExponentialMax,
     GNMax,
     LNMax,
     Mechanism,
+    NoisySum,
     PermuteAndFlip,
 )
 from tutelage.mechanisms.registry import CENTRAL, Entry
@@ -31,19 +34,21 @@ _DRAWS, _QUICK = 20_000, 4_000
 TIGHT: tuple[tuple[Mechanism, float, Part], ...] = (
     (LNMax(0.5), 0.01, "release"),
     (GNMax(1.0), 0.05, "release"),
+    (CappedGNMax(1.0, 1), 0.05, "release"),
     (ExponentialMax(1.0), 0.0, "release"),
     (PermuteAndFlip(1.0), 0.0, "release"),
     (ConfidentGNMax(20.0, 1.0, 2.0), 0.01, "check"),
 )
+TIGHT_SUM, BALLOT, DELTA_OF_SUM = NoisySum(1.5), (3, -4), 0.05
 _DELTAS = (1e-3, 1e-2, 5e-2)
 # All central mechanisms, those with fewer settings first.
 _KINDS = sorted(CENTRAL.values(), key=lambda entry: (len(entry.settings), entry.settings[0].name))
 
 
 class Configuration(NamedTuple):
-    """What is audited, and how."""
+    """What is audited, and how; the neighbours of a noisy sum are one ballot and its opposite."""
 
-    mechanism: Mechanism
+    mechanism: Mechanism | NoisySum
     neighbours: Neighbours
     part: Part
     queries: int
@@ -52,6 +57,8 @@ class Configuration(NamedTuple):
 
 def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     """Yield mechanisms of every kind in turn with random parameters, two to five classes and 4 to 60 made-up teachers.
+
+    Every eighth is a noisy sum of one ballot of two to five numbers.
 
     Parameters
     ----------
@@ -63,8 +70,11 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     random = np.random.default_rng(seed)
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
         scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))  # from half a vote to four
+        if number % (len(_KINDS) + 1) == len(_KINDS):
+            yield _random_sum(random, scale)
+            continue
         neighbours = _random_neighbours(random)
-        entry = _KINDS[number % len(_KINDS)]
+        entry = _KINDS[number % (len(_KINDS) + 1)]
         mechanism = _of_kind(entry, scale, max(neighbours.here) + int(random.integers(-2, 3)))
         if mechanism.takes_predictions:
             student = random.dirichlet(np.full(len(neighbours.here), 5.0))
@@ -101,18 +111,26 @@ def audit_configurations(
     probability(confidence, "confidence", "audit_configurations")
     each = 1 - (1 - confidence) / max(1, len(configurations))
     return [
-        audit_mechanism(
-            one.mechanism,
-            one.neighbours,
-            part=one.part,
-            queries=one.queries,
-            delta=one.delta,
-            draws=draws // one.queries,
-            confidence=each,
-            noise=noise,
-        )
+        _audited(one, draws, each, noise)
         for one in progress_bar(configurations, "audits", len(configurations), shown=progress)
     ]
+
+
+def _audited(one: Configuration, draws: int, confidence: float, noise: NoiseSource | None) -> MechanismAudit:
+    drawn: dict[str, Any] = {"delta": one.delta, "confidence": confidence, "noise": noise}
+    if isinstance(one.mechanism, NoisySum):
+        return audit_sum(one.mechanism, one.neighbours.here, draws=draws, **drawn)
+    return audit_mechanism(
+        one.mechanism, one.neighbours, part=one.part, queries=one.queries, draws=draws // one.queries, **drawn
+    )
+
+
+def _random_sum(random: np.random.Generator, scale: float) -> Configuration:
+    """Return a noisy sum of a ballot and of its opposite, with noise of so many lengths of the ballot."""
+    ballot = random.integers(-9, 10, int(random.integers(2, 6)))
+    ballot[0] = max(1, int(ballot[0]))
+    neighbours = Neighbours(tuple(ballot.tolist()), tuple((-ballot).tolist()))
+    return Configuration(NoisySum(scale), neighbours, "release", 1, float(random.choice(_DELTAS)))
 
 
 def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
@@ -146,7 +164,8 @@ def _random_neighbours(random: np.random.Generator) -> Neighbours:
 
 def tight_audits(draws: int) -> list[MechanismAudit]:
     """Return audits at the neighbours that show most, one per kind of mechanism."""
-    return [
+    of_sum = audit_sum(TIGHT_SUM, BALLOT, delta=DELTA_OF_SUM, draws=draws, confidence=EACH)
+    of_labels = [
         audit_mechanism(
             mechanism,
             worst_neighbours(mechanism, delta=delta, part=part, draws=draws, confidence=EACH),
@@ -157,6 +176,7 @@ def tight_audits(draws: int) -> list[MechanismAudit]:
         )
         for mechanism, delta, part in TIGHT
     ]
+    return [*of_labels, of_sum]
 
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  there are no data

@@ -21,7 +21,7 @@ _SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma
 _LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
 _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
-_APART = 1e-10  # how far rounded continuous noise may be from discrete noise, over all releases, as a log ratio
+_APART = 1e-10  # how far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ²
 _SERIES = 4.001  # for 4, covers the higher terms of the theta function
 _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
@@ -103,12 +103,8 @@ def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) 
         return 0.0
     if mu < _LEAST_MU:
         return np.inf
-
-    def delta_at(target: float) -> float:
-        lost = np.exp(target + special.log_ndtr(-target / mu - mu / 2))
-        return float(special.ndtr(-target / mu + mu / 2) * (1 + error) - lost * (1 - error))
-
-    return _smallest_epsilon(delta_at, delta, upper=mu**2 / 2 + mu * sqrt(2 * log(1 / delta)))
+    upper = mu**2 / 2 + mu * sqrt(2 * log(1 / delta))
+    return _smallest_epsilon(lambda target: _gaussian_dp_delta(mu, target, error), delta, upper)
 
 
 def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: float) -> float:
@@ -125,20 +121,53 @@ def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: flo
     delta : float
         δ at which ε is wanted.
     """
-    parts = [(sigma, squared) for sigma, squared in shifts if squared]
-    if not parts:
+    return epsilon_of_shifts(fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts), delta)
+
+
+def shift_mu_squared(sigma: float, squared: int) -> float:
+    """Return what one such release adds to the μ² of them all, rounded upward, or ∞."""
+    if squared == 0:
         return 0.0
-    rounding = rounding_variance(sum(squared for _, squared in parts))
-    if any(sigma**2 < 2 * rounding for sigma, _ in parts):
-        return np.inf
-    mu_squared = _UPWARD * fsum(squared / (sigma**2 - rounding) for sigma, squared in parts)
-    moved = moved_delta(delta, _APART)
-    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared), moved), _APART) if moved > 0 else np.inf
+    rounding = rounding_variance(sigma)
+    return np.inf if sigma**2 < 2 * rounding else _UPWARD * squared / (sigma**2 - rounding)
 
 
-def rounding_variance(coordinates: int) -> float:
-    """Return the s² with which rounded noise on so many coordinates is near enough to discrete noise."""
-    return _UPWARD * log(_SERIES * coordinates / _APART) / (2 * pi**2)
+def rounding_variance(sigma: float) -> float:
+    """Return the s² with which rounded noise is near enough to discrete noise with parameter σ ≥ 1."""
+    return _UPWARD * log(_SERIES * max(sigma, 1.0) ** 2 / _APART) / (2 * pi**2)
+
+
+def epsilon_of_shifts(mu_squared: float, delta: float) -> float:
+    """Return the ε of releases whose `shift_mu_squared` add up to so much, rounded upward, or ∞."""
+    if mu_squared == 0 or mu_squared == np.inf:
+        return mu_squared
+    apart = _APART * mu_squared
+    moved = moved_delta(delta, apart)
+    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared * _UPWARD), moved), apart) if moved > 0 else np.inf
+
+
+def most_shifts(epsilon: float, delta: float) -> float:
+    """Return the most that `shift_mu_squared` of all releases may add up to under (ε, δ), rounded downward."""
+
+    def holds(mu: float) -> bool:
+        apart = 2 * _APART * mu**2  # twice: covers its own rounding
+        moved = moved_delta(delta, apart)
+        left = epsilon - 2 * apart
+        return left >= 0 and _gaussian_dp_delta(mu, left, _TAIL_ERROR * (1 + epsilon)) <= moved
+
+    low, high = 0.0, _LEAST_MU
+    while holds(high):
+        low, high = high, 2 * high
+    while low and high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low**2 / _UPWARD
+
+
+def _gaussian_dp_delta(mu: float, epsilon: float, error: float) -> float:
+    """Return the δ of μ-Gaussian differential privacy at ε, rounded upward by the relative error of a normal tail."""
+    lost = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
+    return float(special.ndtr(-epsilon / mu + mu / 2) * (1 + error) - lost * (1 - error))
 
 
 def _convolution_power(masses: FloatArray, count: int) -> FloatArray:

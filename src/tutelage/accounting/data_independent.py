@@ -18,6 +18,7 @@ from tutelage.accounting.composition import (
     continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
+    shift_mu_squared,
     shifted_gaussian_composition,
 )
 from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
@@ -112,6 +113,26 @@ def epsilon_at(event: Event, delta: float, order: float) -> float:
     curve = rdp_of_three_outcomes(whole, np.array([order]))
     found = curve.to_epsilon(summed_noise.moved_delta(delta, apart)).epsilon
     return summed_noise.moved_epsilon(found, apart)
+
+
+def mu_squared(event: Event) -> float:
+    """Return what `event` adds to the μ² of Gaussian differential privacy of all releases, for any votes; or ∞.
+
+    Raises
+    ------
+    UnsupportedEventError
+        If a release has other noise than integer Gaussian noise on sums of ballots.
+    """
+    releases = event.flatten()
+    _unit(releases)
+    other = next((part.event for part in releases if not isinstance(part.event, IntegerGaussian)), None)
+    if other is not None:
+        raise UnsupportedEventError(
+            f"A budget with `accounting` gaussian holds integer Gaussian noise on sums of ballots only: NoisySum, "
+            f"CappedGNMax, GNMax. Got a {type(other).__name__}; spend it from a ledger with `accounting` renyi."
+        )
+    kinds = [(part.event, part.times) for part in releases if isinstance(part.event, IntegerGaussian)]
+    return fsum(times * shift_mu_squared(kind.sigma, _moved(kind)) for kind, times in kinds)
 
 
 def basic_epsilon(event: Event) -> PublicEpsilon:

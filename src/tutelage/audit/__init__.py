@@ -6,6 +6,7 @@ from tutelage.audit.membership import MembershipResult, membership_attack
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity, ballots_of_classifier, ballots_of_teachers
+from tutelage.audit.sums import audit_sum
 
 __all__ = [
     "LawAudit",
@@ -20,6 +21,7 @@ __all__ = [
     "audit_mechanism",
     "audit_overlap",
     "audit_sensitivity",
+    "audit_sum",
     "ballots_of_classifier",
     "ballots_of_teachers",
     "entities_in_several_shards",

@@ -169,7 +169,7 @@ def audit_mechanism(
         draws=draws,
         delta=delta,
         claim=claim,
-        lower_bound=_lower_bound(here, there, delta, 1 - confidence),
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
         confidence=confidence,
     )
 
@@ -237,7 +237,8 @@ def _seen(release: Release, part: Part, draws: int) -> IntArray:
     return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
 
 
-def _lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
+def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
+    """Return an ε that outcomes of shape (draws, queries), whole numbers from 0 on, refute at this level."""
     half = len(here) // 2
     size = int(max(here.max(), there.max())) + 1
     seen_here, seen_there = (np.bincount(seen[:half].ravel(), minlength=size) for seen in (here, there))

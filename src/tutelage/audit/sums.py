@@ -3,7 +3,7 @@
 What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
@@ -13,18 +13,27 @@ from scipy import stats
 from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.audit.checklist import Checked, PrivateRows, sample_of
+from tutelage.audit.mechanism import MechanismAudit, Neighbours, check_draws, claimed_epsilon, lower_bound
 from tutelage.audit.sensitivity import REMOVED, LearnsNothing, changes_of_one
+from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
+from tutelage.exceptions import InvalidParameterError
+from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
+from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise, known_noise
 from tutelage.partition import Shards, as_column
+from tutelage.privacy import round_up
 from tutelage.students import NoisySumClassifier
 
 _CHECK = "one person, one ballot"
 _BINS, _QUERIES = 20, 300
 _LEAST_P = 1e-6
 _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
+_INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
+_SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
+_BALLOT = (3, -4)
 
 
 def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
@@ -43,10 +52,75 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     return Checked("noise as configured", verdict, reason)
 
 
+def check_claim_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+    """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
+    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE, noise=noise)
+    reason = (
+        f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
+        f"claimed is {round_up(found.claim, 3):.3f}."
+    )
+    return Checked("ε of a sum with little noise", "pass" if found.passed else "fail", reason)
+
+
+def audit_sum(
+    mechanism: NoisySum,
+    ballot: Sequence[int],
+    *,
+    delta: float,
+    draws: int = 100_000,
+    confidence: float = 0.999,
+    claim: float | None = None,
+    noise: NoiseSource | None = None,
+) -> MechanismAudit:
+    """Bound the ε of a noisy sum from below by telling a made-up ballot from its opposite.
+
+    Parameters
+    ----------
+    mechanism : NoisySum
+        What is audited, as it is installed.
+    ballot : sequence of int
+        The only ballot of the one sum, as long as the mechanism allows; that of the other one is its opposite. No two
+        sums of neighbors are farther apart.
+    delta, draws, confidence, claim, noise
+        As for `audit_mechanism`.
+
+    Notes
+    -----
+    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
+    """
+    owner = "audit_sum"
+    number_between(delta, 0, 1, "delta", owner)
+    probability(confidence, "confidence", owner)
+    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+    along = np.array(ballot)
+    if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
+        raise InvalidParameterError(f"`ballot` of {owner} must be whole numbers, not all of them 0. Got {ballot!r}.")
+    norm_squared, source = int(along @ along), known_noise(noise, owner)
+    # Every row of what is released at once is a sum of its own.
+    sums = [BallotSum(np.tile(sign * along, (draws, 1)), norm_squared) for sign in (1, -1)]
+    event = mechanism.event(sums[0], simulated=source.simulated)
+    reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
+    inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
+    here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbours=Neighbours(tuple(along.tolist()), tuple((-along).tolist())),
+        part="release",
+        queries=1,
+        draws=draws,
+        delta=delta,
+        claim=claimed_epsilon(event, delta) if claim is None else claim,
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )
+
+
 def check_ballots(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4
 ) -> Checked:
-    """Change and remove single people, cast all ballots again, and measure how far the sum moved.
+    """Change and remove single people, cast all ballots of each round again, and measure how far its sum moved.
+
+    The outcomes of the rounds before are kept as they were: they are public.
 
     Parameters
     ----------
@@ -62,20 +136,22 @@ def check_ballots(
     trial: Any = clone(model)
     trial.set_params(mechanism=NoisySum(1.0), epsilon=None, ledger=None, student=None, noise=SimulationNoise(0))
     trial.fit(private.X, private.y, X_public=X_public, entity_ids=private.entity_ids)
-    bound = sqrt(trial.ballots_[0].norm_squared)
+    bound, students = sqrt(trial.ballots_[0].norm_squared), _students(trial, X_public)
 
     def totals(X: Matrix, y: Any, ids: Any) -> IntArray:
-        return _totals(trial, X_public, X, y, ids)
+        return _totals(trial, students, X, y, ids)
 
     def length(moved: IntArray) -> float:
         return float(np.linalg.norm(moved.astype(np.float64))) / bound
 
-    if not np.array_equal(totals(private.X, private.y, private.entity_ids), trial.ballots_[0].totals):
+    if not np.array_equal(totals(private.X, private.y, private.entity_ids)[0], trial.ballots_[0].totals):
         return _not_repeatable()
     return _checked_moves(totals, length, "lengths of the longest ballot", private, entities)
 
 
-def tried_on_few(model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike) -> PATEClassifier:
+def tried_on_few(
+    model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, ledger: Ledger | None = None
+) -> PATEClassifier:
     """Return a copy of the model that was fitted to a few rows, with simulated noise and a student of no use.
 
     Its `mechanism_` is that of the model, whose noise depends on no row.
@@ -88,11 +164,13 @@ def tried_on_few(model: PATEClassifier, private: PrivateRows, X_public: npt.Arra
         Private rows.
     X_public : array of shape (rows, features)
         Public rows.
+    ledger : Ledger, optional
+        The unused budget in memory that the noise follows from. Default: that of the model's `epsilon`.
     """
     few, public = _few(private), np.asarray(X_public)[:_QUERIES]
     asked = min(model.n_queries or len(public), len(public))
     trial: Any = clone(model)
-    trial.set_params(ledger=None, n_queries=asked, rounds=min(model.rounds, asked), student=LearnsNothing())
+    trial.set_params(ledger=ledger, n_queries=asked, rounds=min(model.rounds, asked), student=LearnsNothing())
     trial.set_params(noise=SimulationNoise(0), checkpoints=None)
     return trial.fit(few.X, few.y, X_public=public, entity_ids=few.entity_ids)
 
@@ -116,7 +194,7 @@ def check_votes(model: PATEClassifier, private: PrivateRows, X_public: npt.Array
 
     def totals(X: Matrix, y: Any, ids: Any) -> IntArray:
         trial: Any = tried_on_few(once, PrivateRows(X, y, ids), X_public)
-        return trial.ballots_[0].counts
+        return trial.ballots_[0].counts[np.newaxis]
 
     def length(moved: IntArray) -> float:
         return float(np.abs(moved).sum()) / model.teacher.cap
@@ -132,18 +210,20 @@ def _checked_moves(
     private: PrivateRows,
     entities: int,
 ) -> Checked:
-    """Return whether no person moves the totals by more than twice the bound, and by more than it if removed."""
+    """Return whether no person moves the totals of a round by more than 2 bounds if changed, or 1 if removed."""
     before = totals(private.X, private.y, private.entity_ids)
     if not np.array_equal(before, totals(private.X, private.y, private.entity_ids)):
         return _not_repeatable()
     furthest = {True: 0.0, False: 0.0}
     for change, rows, labels, ids in changes_of_one(private.X, private.y, private.entity_ids, entities):
         removed = change == REMOVED
-        furthest[removed] = max(furthest[removed], length(totals(rows, labels, ids) - before))
+        moved = max(length(of_round) for of_round in totals(rows, labels, ids) - before)
+        furthest[removed] = max(furthest[removed], moved)
     passed = furthest[True] <= 1 and furthest[False] <= 2
+    rounds = "1 round" if len(before) == 1 else f"{len(before)} rounds"
     reason = (
-        f"One person moved the sum by up to {furthest[False]:.3f} {unit} when changed, of 2 allowed, and by up to "
-        f"{furthest[True]:.3f} when removed, of 1 allowed."
+        f"In {rounds} one person moved the sum by up to {furthest[False]:.3f} {unit} when changed, of 2 allowed, and "
+        f"by up to {furthest[True]:.3f} when removed, of 1 allowed."
     )
     if not passed:
         reason += " Features of one row depend on others, or a person casts several ballots: do not release with it."
@@ -160,13 +240,25 @@ def _few(private: PrivateRows) -> PrivateRows:
     return PrivateRows(private.X[rows], private.y[rows], ids)
 
 
-def _totals(model: Any, X_public: npt.ArrayLike, X: Matrix, y: Any, ids: Any) -> IntArray:
-    """Return the first sum of ballots over rows as `fit` would cast them, with features that are known."""
-    seen, vectors = (_vectors(model, rows) for rows in (X_public, X))
-    nothing_told = NoisySumClassifier().fit_moments(seen, [], n_rows=len(X), classes=model.classes_)
-    residuals = nothing_told.residuals(vectors, np.searchsorted(model.classes_, y))
+def _students(model: Any, X_public: npt.ArrayLike) -> list[tuple[NoisySumClassifier, float]]:
+    """Return the student that each round starts from, and where it shortens ballots, by the released outcomes alone."""
+    seen, moments, found = _vectors(model, X_public), model.moments_, []
+    for told in range(len(moments)):
+        student = NoisySumClassifier().fit_moments(
+            seen, moments[:told], n_rows=model.n_teachers_, classes=model.classes_
+        )
+        found.append((student, student.radius(seen)))
+    return found
+
+
+def _totals(model: Any, students: list[tuple[NoisySumClassifier, float]], X: Matrix, y: Any, ids: Any) -> IntArray:
+    """Return the sum of each round over rows as `fit` would cast them, with features and students that are known."""
+    vectors, labels = _vectors(model, X), np.searchsorted(model.classes_, y)
     shards = Shards.of_single_people(len(X), ids)
-    return model.teacher.cast(vectors, residuals, shards, nothing_told.radius(seen)).totals
+    cast = model.teacher.cast
+    return np.stack(
+        [cast(vectors, student.residuals(vectors, labels), shards, radius).totals for student, radius in students]
+    )
 
 
 def _vectors(model: Any, X: npt.ArrayLike) -> Matrix:

@@ -14,7 +14,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
-from tutelage.audit.sums import check_ballots, check_noise_of_sum, check_votes, tried_on_few
+from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
@@ -81,9 +81,17 @@ def _epsilon_of_noise(settings: RunConfig) -> float | None:
     """Return the budget that the noise of a run would follow from, if it would and the budget is known."""
     if not settings.by_people or settings.mechanism is not None:
         return None
-    if settings.ledger.exists():
-        return Ledger.open(settings.ledger, read_only=True).epsilon
-    return settings.privacy.epsilon
+    existing = _budget_of_noise(settings)
+    return settings.privacy.epsilon if existing is None else existing.epsilon
+
+
+def _budget_of_noise(settings: RunConfig) -> Ledger | None:
+    """Return the whole budget of the ledger of a run in memory, if the noise would follow from it."""
+    if not settings.by_people or settings.mechanism is not None or not settings.ledger.exists():
+        return None
+    state = Ledger.open(settings.ledger, read_only=True).state()
+    kept = {"order": state.order, "accounting": state.accounting}
+    return Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
 
 
 def _of_pipeline(
@@ -100,10 +108,11 @@ def _of_pipeline(
     """Return what noise, rows and teachers were found to do."""
     rows = check_rows(private, pool)
     if settings.by_vectors:
-        return [check_noise_of_sum(draws=draws), *rows, check_ballots(model, private, pool, entities=entities)]
+        noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
+        return [*noise, *rows, check_ballots(model, private, pool, entities=entities)]
     if settings.by_people:
         ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
-        mechanism: Any = tried_on_few(model, private, pool).mechanism_
+        mechanism: Any = tried_on_few(model, private, pool, ledger=_budget_of_noise(settings)).mechanism_
         noise = check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws)
         return [*noise, *rows, check_votes(model, private, pool, entities=entities)]
     teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))

@@ -126,9 +126,10 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
 def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
     """Return the card with the ε of everything in the ledger: what came later counts for those whom it is about."""
     guarantee = now.guarantee()
+    alone = made.alone if made.covers_ledger else made.epsilon
+    made = replace(made, if_added_or_removed=None)  # it is of this release only
     if guarantee.simulated and not made.epsilon.simulated:  # then nothing that was said of real noise stands
         return replace(made, epsilon=guarantee, sanitised=None, proposal=None, alone=None, frontier=())
-    alone = made.alone if made.covers_ledger else made.epsilon
     return replace(made, epsilon=guarantee, alone=alone)
 
 

@@ -15,7 +15,7 @@ from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.text import AsJson, plain_console, print_json, require_printable, verb_group
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError
-from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
 _BAR = 50
@@ -73,6 +73,10 @@ def init(
     order: Annotated[
         float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
     ] = None,
+    accounting: Annotated[
+        Accounting,
+        typer.Option(help="gaussian: noisy sums, capped votes and GNMax only. About a tenth more sums fit."),
+    ] = Accounting.RENYI,
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
@@ -87,8 +91,18 @@ def init(
             "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
             "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
         )
-    suited = query if order is None else None
-    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, order=order, suited_to=suited, owner=owner)
+    if member is not None and accounting is Accounting.GAUSSIAN:
+        raise ConfigError("--accounting gaussian holds no noise that is summed between members. Leave it out.")
+    made = Ledger.create(
+        file,
+        epsilon=epsilon,
+        delta=delta,
+        unit=protects,
+        order=order,
+        suited_to=query if order is None else None,
+        accounting=accounting,
+        owner=owner,
+    )
     _print(made.state(), file, as_json=as_json)
 
 
@@ -177,7 +191,10 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     table.add_row("privacy unit", state.unit.name)
     table.add_row("neighboring data", state.unit.neighboring.sentence)
-    table.add_row("Rényi order of the budget", f"{state.order:.4g}")
+    gaussian = state.accounting is Accounting.GAUSSIAN
+    table.add_row("accounting", "gaussian: noisy sums, capped votes and GNMax only" if gaussian else "renyi")
+    if state.order is not None:
+        table.add_row("Rényi order of the budget", f"{state.order:.4g}")
     table.add_row("entries", f"{state.entries:,}")
     table.add_row("labels remembered", f"{state.answers:,}")
     if state.unsettled:

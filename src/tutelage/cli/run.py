@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,8 @@ import typer
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
 
-from tutelage.accounting import pate2017
+from tutelage.accounting import data_independent, pate2017
+from tutelage.ballots import save_sums
 from tutelage.cli.card import batches_of, frontier_of
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
@@ -26,7 +28,7 @@ from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
-from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
@@ -163,6 +165,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
+        if_added_or_removed=_if_added_or_removed(settings, model),
         event=release.event if proposal is None else Composed((release.event, *history.publications)),
         mechanism=str(model.mechanism_),
         noise_source="OpenDP exact discrete samplers, operating system entropy",
@@ -184,6 +187,14 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _if_added_or_removed(settings: RunConfig, model: PATEClassifier) -> float | None:
+    """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
+    private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    if not settings.by_vectors or not private_number or model.epsilon_ == model.ledger_.guarantee():
+        return None
+    return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
 
 
 def _selection(settings: RunConfig, model: PATEClassifier) -> str:
@@ -214,11 +225,19 @@ def _claims(
     return model.epsilon_, claim.sanitised  # the budget holds the test already
 
 
+def _save_votes(path: Path, settings: RunConfig, model: PATEClassifier) -> None:
+    """Write the private votes or ballots of all rounds; where people vote, those that this run added noise to."""
+    of_rounds: Any = model.ballots_ if settings.by_people else (model.votes_,)
+    if settings.by_vectors:
+        save_sums(of_rounds, path)
+    elif of_rounds:  # otherwise all labels were remembered
+        replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).save(path)
+
+
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
     card.save(folder)
     if settings.output.votes:
-        for private in model.ballots_[:1] if settings.by_people else [model.votes_]:
-            private.save(folder / _VOTES)
+        _save_votes(folder / _VOTES, settings, model)
     parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
     save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
@@ -257,6 +276,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("queries, teachers", f"{card.queries:,}, {'not stated' if card.teachers is None else f'{card.teachers:,}'}")
     row("privacy unit", card.epsilon.unit.name)
     row("neighboring data", card.epsilon.unit.neighboring.sentence)
+    if card.if_added_or_removed is not None:
+        row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
     console = plain_console()
     console.print(table)
     if settings.published:

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum
 from tutelage.events import Event
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import SumCampaign, least_noise
-from tutelage.ledger import Ledger, LedgerTerms, data_digest
+from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, canonical_ids
 from tutelage.privacy import PrivacyUnit
+from tutelage.students import Moments
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector
 from tutelage.teachers import NearestTeachers
 from tutelage.votes import VoteHistogram
@@ -68,6 +68,8 @@ class FitBudget:
         Whom it protects.
     data_changed : bool
         Whether the rows may be others than those it is tied to.
+    accounting : Accounting
+        How a new ledger keeps its limit.
     """
 
     ledger: str | os.PathLike[str] | Ledger | None
@@ -76,24 +78,21 @@ class FitBudget:
     people: People
     unit: PrivacyUnit
     data_changed: bool
+    accounting: Accounting
 
-    def least_noise(self, event_of: Callable[[float], Event], *, exact: bool = False) -> float:
+    def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which the whole budget holds a release and nothing else.
 
         Parameters
         ----------
         event_of : function of the noise
             What the release is.
-        exact : bool
-            Whether, without a ledger, ε itself is computed at each noise, and not the cost at one Rényi order.
         """
         target = self.epsilon or _DEFAULT_EPSILON
-        if exact and self.ledger is None:
-            return least_noise(lambda noise: data_independent.epsilon(event_of(noise), self.delta).epsilon / target)
         if isinstance(self.ledger, Ledger):
             ledger = self.ledger
         elif self.ledger is None or self._is_new:
-            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit)
+            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit, accounting=self.accounting)
         else:
             ledger = Ledger.open(self.ledger)
         return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
@@ -115,7 +114,13 @@ class FitBudget:
         default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
         epsilon = None if self.ledger is None else self.epsilon or default
         terms = LedgerTerms(
-            where=self.ledger, event=event, queries=queries, epsilon=epsilon, delta=self.delta, unit=self.unit
+            where=self.ledger,
+            event=event,
+            queries=queries,
+            epsilon=epsilon,
+            delta=self.delta,
+            unit=self.unit,
+            accounting=self.accounting,
         )
         ledger = terms.existing_or_trial()
         self._bind(ledger)
@@ -183,6 +188,8 @@ class FitRelease:
         The private votes, where teachers were trained.
     ballots : tuple of BallotSum or of VoteHistogram
         The private sums of what people cast, batch after batch.
+    moments : tuple of Moments
+        What was released of each noisy sum, as the student takes it.
     student : classifier or None
         The student, where it comes with the labels.
     """
@@ -194,6 +201,7 @@ class FitRelease:
     n_teachers: int | None
     votes: VoteHistogram | None = None
     ballots: tuple[BallotSum, ...] | tuple[VoteHistogram, ...] = ()
+    moments: tuple[Moments, ...] = ()
     student: Any = None
 
 
@@ -357,5 +365,6 @@ class AskingSum:
             reservations=released.reservations,
             n_teachers=released.n_people,
             ballots=released.ballots,
+            moments=released.moments,
             student=released.student,
         )

@@ -23,7 +23,7 @@ from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
-_DIGITS = 4  # of noise that is found here
+_DIGITS = 5  # of noise that is found here
 _SECANTS, _LONGEST_STEP, _LEAST_SLOPE = 12, 10.0, 0.5  # of the search for it, in logarithms
 _NOTHING = 1e-300  # budgets: less has no logarithm
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
@@ -85,6 +85,8 @@ class ReleasedVectors:
     ----------
     ballots : tuple of BallotSum
         The private sums, one per round.
+    moments : tuple of Moments
+        What was released of each, as the student takes it; public.
     student : Pipeline
         The classifier in closed form, over rows as the features take them; it may be published.
     n_people : int
@@ -94,6 +96,7 @@ class ReleasedVectors:
     """
 
     ballots: tuple[BallotSum, ...]
+    moments: tuple[Moments, ...]
     student: Pipeline
     n_people: int
     event: Event
@@ -194,6 +197,7 @@ class SumCampaign:
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=self.classes)
         return ReleasedVectors(
             ballots=tuple(ballots),
+            moments=tuple(rounds),
             student=Pipeline([*features.steps, ("classifier", student)]),
             n_people=n_people,
             event=Composed(tuple(part.event for part in parts)),
@@ -232,7 +236,7 @@ class SumCampaign:
 
 
 def least_noise(share: Callable[[float], float]) -> float:
-    """Return the smallest noise, to four digits, at which a release takes no more than the whole budget.
+    """Return the smallest noise, to five digits, at which a release takes no more than the whole budget.
 
     Parameters
     ----------

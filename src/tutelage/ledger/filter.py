@@ -1,20 +1,24 @@
-"""A privacy filter: how much Rényi cost an (ε, δ) budget holds, and what each release takes from it.
+"""Privacy filters: how much an (ε, δ) budget holds, and what each release takes from it.
 
-The limit is kept at one Rényi order, fixed with the budget. Then queries, mechanisms and the moment to stop may all
-depend on earlier answers, and everything released together is (ε, δ)-differentially private: docs/proofs/ledger.md.
-Costs are whole numbers of grains, rounded upward, so that sums are exact whatever their order.
+A budget is kept at one Rényi order or, for integer Gaussian noise alone, as a limit on μ². Which of the two, and the
+order, are fixed with the budget. Then queries, mechanisms and the moment to stop may all depend on earlier answers, and
+everything released together is (ε, δ)-differentially private: docs/proofs/ledger.md. Both filters at once would not
+keep to it. Costs are whole numbers of grains, rounded upward, so that sums are exact whatever their order.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from math import ceil, floor, isfinite
-from typing import Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive, probability
 from tutelage.accounting import data_independent
+from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
@@ -24,15 +28,55 @@ _UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a prove
 _MOST_EPSILON = 1e5  # its grains fit 64-bit integers
 _MOST_ORDER = 1e6
 _MANY = 2**62
+_PARTS = 10**15  # grains of a Gaussian budget, whatever its size
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 
 
 @final
+class Accounting(StrEnum):
+    """How a budget is kept. Ledgers store the value."""
+
+    RENYI = "renyi"
+    GAUSSIAN = "gaussian"
+
+
+class _Filter(ABC):
+    """What filters have in common."""
+
+    __slots__ = ()
+    epsilon: float
+    delta: float
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Grains that the budget holds."""
+
+    @abstractmethod
+    def cost(self, event: Event) -> int:
+        """Return what `event` takes from the budget, in grains, for any votes."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return the budget as plain values."""
+
+    def fitting(self, event: Event, spent: int) -> int:
+        """Return how many more times `event` fits after `spent` grains."""
+        cost = self.cost(event)
+        return max(0, self.capacity - spent) // cost if cost else _MANY
+
+    def share(self, grains: int) -> float:
+        """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
+        return self.epsilon * grains / self.capacity
+
+
+@final
 @dataclass(frozen=True, slots=True)
-class RenyiFilter:
+class RenyiFilter(_Filter):
     """A budget (ε, δ), enforced at one Rényi order."""
 
+    accounting: ClassVar[Accounting] = Accounting.RENYI
     epsilon: float
     delta: float
     order: float
@@ -84,14 +128,77 @@ class RenyiFilter:
         """Return what `event` takes from the budget, in grains, for any votes."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
-    def fitting(self, event: Event, spent: int) -> int:
-        """Return how many more times `event` fits after `spent` grains."""
-        cost = self.cost(event)
-        return max(0, self.capacity - spent) // cost if cost else _MANY
+    def as_dict(self) -> dict[str, Any]:
+        """Return the budget as plain values; a kind that is not named is this one."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "order": self.order, "capacity": self.capacity}
 
-    def share(self, grains: int) -> float:
-        """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
-        return self.epsilon * grains / self.capacity
+
+@final
+@dataclass(frozen=True, slots=True)
+class GaussianFilter(_Filter):
+    """A budget (ε, δ) for integer Gaussian noise on sums of ballots, enforced as a limit on μ² without a conversion."""
+
+    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+    order: ClassVar[None] = None
+    epsilon: float
+    delta: float
+    mu_squared: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
+        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
+        object.__setattr__(self, "mu_squared", most_shifts(self.epsilon, self.delta))
+        if not self.mu_squared:
+            raise InvalidParameterError(
+                f"`epsilon` and `delta` of a Gaussian budget must leave room for some noise. Got {self.epsilon:g} and "
+                f"{self.delta:g}; raise one of them."
+            )
+
+    @classmethod
+    def holding(cls, event: Event, delta: float) -> Self:
+        """Return the smallest budget found that holds `event`, which must not depend on votes."""
+        least, more = epsilon_of_shifts(_mu_squared(event), delta), 1e-9
+        least = least if isfinite(least) else 0.0
+        found = cls(least * (1 + more) + more, delta)
+        while found.cost(event) > found.capacity:
+            more *= 4
+            found = cls(least * (1 + more) + more, delta)
+        return found
+
+    @property
+    def capacity(self) -> int:
+        """Grains that the budget holds."""
+        return _PARTS
+
+    def cost(self, event: Event) -> int:
+        """Return what `event` takes from the budget, in grains, for any votes."""
+        data_independent.mu_squared(event)  # refuses other noise
+        return sum(part.times * self._grains(part.event) for part in event.flatten())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the budget as plain values."""
+        named = {"accounting": self.accounting.value, "capacity": self.capacity}
+        return {"epsilon": self.epsilon, "delta": self.delta, **named}
+
+    def _grains(self, event: Event) -> int:
+        return ceil(_mu_squared(event) / self.mu_squared * _UPWARD * _PARTS)
+
+
+Filter = RenyiFilter | GaussianFilter
+
+
+def filter_of(record: dict[str, Any]) -> Filter:
+    """Return the budget that `as_dict` gave."""
+    if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.GAUSSIAN:
+        return GaussianFilter(record["epsilon"], record["delta"])
+    return RenyiFilter(record["epsilon"], record["delta"], record["order"])
+
+
+def accounting_of(value: object) -> Accounting:
+    """Return how a budget is kept, by its code."""
+    if value in list(Accounting):
+        return Accounting(value)
+    raise InvalidParameterError(f"`accounting` of the budget must be {' or '.join(Accounting)}. Got {value!r}.")
 
 
 def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
@@ -102,9 +209,17 @@ def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
 @lru_cache(maxsize=4096)
 def _grains(event: Event, order: float) -> int:
     cost = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
+    return ceil(_payable(cost, event) * _UPWARD / GRAIN)
+
+
+def _mu_squared(event: Event) -> float:
+    return _payable(data_independent.mu_squared(event), event)
+
+
+def _payable(cost: float, event: Event) -> float:
     if not isfinite(cost) or cost > _MOST_EPSILON:
         raise UnsupportedEventError(f"One {type(event).__name__} costs more than any budget allows. Take more noise.")
-    return ceil(cost * _UPWARD / GRAIN)
+    return cost
 
 
 def _epsilon(value: object) -> float:

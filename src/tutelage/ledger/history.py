@@ -21,12 +21,16 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import Accounting, Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import AnswerDigest, read_labels
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, round_up
 
 Published = PublicationTest | NoisedCost
+_METHODS = {
+    Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
+    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of rounded continuous noise",
+}
 
 
 @final
@@ -40,8 +44,10 @@ class LedgerState:
         (ε, δ) that everything released through the ledger satisfies together, however far it is used.
     spent, remaining : float
         Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
-    order, unit : float, PrivacyUnit
-        Rényi order at which the limit is kept, and whom the budget protects.
+    order : float or None
+        Rényi order at which the limit is kept; None in a Gaussian budget.
+    unit : PrivacyUnit
+        Whom the budget protects.
     opened : str
         When the ledger was made, as an ISO 8601 date and time.
     entries, head : int, str
@@ -52,13 +58,15 @@ class LedgerState:
         Batches that were reserved and never settled: still running, or killed. They stay spent.
     bound, simulated : bool
         Whether it is tied to one private data set; whether anything was drawn with seeded noise, protecting nobody.
+    accounting : Accounting
+        How the limit is kept.
     """
 
     budget: float
     delta: float
     spent: float
     remaining: float
-    order: float
+    order: float | None
     unit: PrivacyUnit
     opened: str
     entries: int
@@ -67,11 +75,12 @@ class LedgerState:
     unsettled: int
     bound: bool
     simulated: bool
+    accounting: Accounting = Accounting.RENYI
 
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
-        limit = _limit_of(opening)
+        limit = filter_of(opening.content)
         return cls(
             budget=limit.epsilon,
             delta=limit.delta,
@@ -86,6 +95,7 @@ class LedgerState:
             unsettled=sums.unsettled,
             bound=bool(sums.fingerprint),
             simulated=sums.simulated,
+            accounting=limit.accounting,
         )
 
     def __str__(self) -> str:
@@ -94,13 +104,15 @@ class LedgerState:
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger."""
-        method = "budget of a ledger: a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
+        method = f"budget of a ledger: {_METHODS[self.accounting]}"
         return PublicEpsilon(self.budget, self.delta, self.unit, method, self.order, self.simulated)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON-ready values."""
+        """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "unit": self.unit.name, KEY: self.unit.neighboring.value}
+        codes = {"unit": self.unit.name, KEY: self.unit.neighboring.value, "accounting": self.accounting.value}
+        left_out = "accounting" if self.accounting is Accounting.RENYI else "order"
+        return {name: value for name, value in (state | codes).items() if name != left_out}
 
 
 class Exposure(NamedTuple):
@@ -173,9 +185,9 @@ class History:
         return self.entries[-1]
 
     @cached_property
-    def limit(self) -> RenyiFilter:
+    def limit(self) -> Filter:
         """The budget."""
-        return _limit_of(self.entries[0])
+        return filter_of(self.entries[0].content)
 
     @cached_property
     def state(self) -> LedgerState:
@@ -278,10 +290,6 @@ class History:
         costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
         beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), (Check, *PUBLICATIONS)))
         return beside / (sum(cost for _, cost in costs) or 1)
-
-
-def _limit_of(opening: Entry) -> RenyiFilter:
-    return RenyiFilter(opening.content["epsilon"], opening.content["delta"], opening.content["order"])
 
 
 def _outcomes(entries: tuple[Entry, ...], read: Transaction) -> dict[int, int]:

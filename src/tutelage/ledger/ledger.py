@@ -30,7 +30,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.campaigns import SpentVotes, Voters, Wishes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.queries import fingerprint, query_hashes
 from tutelage.ledger.store import Store, Transaction
@@ -134,6 +134,7 @@ class Ledger:
         unit: PrivacyUnit,
         order: float | None = None,
         suited_to: Event | None = None,
+        accounting: str = Accounting.RENYI,
         owner: str | None = None,
         timeout: float = _TIMEOUT,
     ) -> Self:
@@ -151,12 +152,15 @@ class Ledger:
             Rényi order at which the limit is kept. Default: the best for Gaussian noise.
         suited_to : Event, optional
             A release to find the best order for, instead of Gaussian noise.
+        accounting : str
+            How the limit is kept: ``"renyi"`` holds every kind of release, ``"gaussian"`` holds integer Gaussian noise
+            on sums of ballots only (`NoisySum`, `CappedGNMax`, `GNMax`), and more of noisy sums.
         owner : str, optional
             Public identifier of the member of a consortium that alone may charge it.
         timeout : float
             Seconds to wait while another process writes.
         """
-        limit = _limit(epsilon, delta, order, suited_to)
+        limit = _limit(epsilon, delta, order, suited_to, accounting)
         key = secrets.token_bytes(32)
         try:
             return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))
@@ -174,10 +178,11 @@ class Ledger:
         unit: PrivacyUnit,
         order: float | None = None,
         suited_to: Event | None = None,
+        accounting: str = Accounting.RENYI,
     ) -> Self:
         """Make a ledger that is forgotten with this process, for a single release or a trial; otherwise as `create`."""
         key = secrets.token_bytes(32)
-        first = _first(_limit(epsilon, delta, order, suited_to), unit, key)
+        first = _first(_limit(epsilon, delta, order, suited_to, accounting), unit, key)
         return cls(Store.create(None, first, key, timeout=_TIMEOUT))
 
     @classmethod
@@ -644,7 +649,11 @@ class Ledger:
         )
 
 
-def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None) -> RenyiFilter:
+def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:
+    if accounting_of(accounting) is Accounting.GAUSSIAN:
+        if order is not None or suited_to is not None:
+            raise InvalidParameterError("`order` and `suited_to` of Ledger are for `accounting` renyi. Leave them out.")
+        return GaussianFilter(epsilon, delta)
     if order is not None and suited_to is not None:
         raise InvalidParameterError("`order` and `suited_to` of Ledger both choose the order. Pass one of them.")
     if order is None:
@@ -652,16 +661,13 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
     return RenyiFilter(epsilon, delta, order)
 
 
-def _first(limit: RenyiFilter, unit: PrivacyUnit, key: bytes, owner: str | None = None) -> Entry:
+def _first(limit: Filter, unit: PrivacyUnit, key: bytes, owner: str | None = None) -> Entry:
     named = {} if owner is None else {"owner": owner}
     return Entry.after(
         None,
         Kind.OPENED,
         0,
-        epsilon=limit.epsilon,
-        delta=limit.delta,
-        order=limit.order,
-        capacity=limit.capacity,
+        **limit.as_dict(),
         unit=unit.as_dict(),
         key=hashlib.sha256(key).hexdigest(),
         **named,

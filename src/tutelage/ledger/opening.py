@@ -3,11 +3,11 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter
 from tutelage.ledger.ledger import Ledger
 from tutelage.privacy import PrivacyUnit
 
@@ -27,6 +27,8 @@ class LedgerTerms:
         The budget. As ε of a new ledger, None makes it just large enough; of an old one, any.
     unit : PrivacyUnit
         Whom it protects.
+    accounting : Accounting
+        How a new ledger keeps its limit.
     """
 
     where: str | os.PathLike[str] | Ledger | None
@@ -35,6 +37,7 @@ class LedgerTerms:
     epsilon: float | None
     delta: float
     unit: PrivacyUnit
+    accounting: Accounting = Accounting.RENYI
 
     def existing_or_trial(self) -> Ledger:
         """Return the ledger, or where there is none yet one in memory, to find out whether a batch fits.
@@ -45,24 +48,31 @@ class LedgerTerms:
             return self._checked(self.where)
         if self.where is not None and Path(self.where).exists():
             return self._checked(Ledger.open(self.where))
-        limit = self._limit()
-        return Ledger.in_memory(epsilon=limit.epsilon, delta=self.delta, unit=self.unit, order=limit.order)
+        return Ledger.in_memory(**self._new())
 
     def open_or_make(self) -> Ledger:
         """Return the ledger, making its file if there is none; one of another budget or unit is refused."""
         if self.where is None or isinstance(self.where, Ledger) or Path(self.where).exists():
             return self.existing_or_trial()
-        limit = self._limit()
         try:
-            return Ledger.create(self.where, epsilon=limit.epsilon, delta=self.delta, unit=self.unit, order=limit.order)
+            return Ledger.create(self.where, **self._new())
         except LedgerStorageError:
             if not Path(self.where).exists():
                 raise
             return self.existing_or_trial()  # another process made it in the meantime
 
-    def _limit(self) -> RenyiFilter:
+    def _new(self) -> dict[str, Any]:
+        limit = self._limit()
+        kept = {"order": limit.order, "accounting": limit.accounting}
+        return {"epsilon": limit.epsilon, "delta": self.delta, "unit": self.unit, **kept}
+
+    def _limit(self) -> Filter:
+        gaussian = self.accounting is Accounting.GAUSSIAN
         if self.epsilon is None:
-            return RenyiFilter.holding(of_queries(self.event, self.queries), self.delta)
+            kind = GaussianFilter if gaussian else RenyiFilter
+            return kind.holding(of_queries(self.event, self.queries), self.delta)
+        if gaussian:
+            return GaussianFilter(self.epsilon, self.delta)
         return RenyiFilter.suited_to(self.epsilon, self.delta, self.event)
 
     def _checked(self, ledger: Ledger) -> Ledger:

@@ -25,7 +25,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
@@ -98,12 +98,12 @@ _HASH_BYTES = 32
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
 
-def terms_of(opening: Entry, key: bytes) -> tuple[RenyiFilter, PrivacyUnit]:
+def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
     """Return the budget and whom it protects, once the first entry is found to be possible and to name this key."""
     content = opening.content
     try:
         unit = PrivacyUnit.from_dict(content["unit"])
-        limit = RenyiFilter(content["epsilon"], content["delta"], content["order"])
+        limit = filter_of(content)
         capacity, commitment = _whole(content["capacity"]), content["key"]
     except (KeyError, TypeError, ValueError, AttributeError, TutelageError):
         raise LedgerTamperedError("Entry 0 is not in the form in which entries are written.") from None
@@ -145,7 +145,7 @@ class _Reserved(NamedTuple):
 class _Book:
     """The sums of a ledger, kept entry by entry."""
 
-    filter: RenyiFilter
+    filter: Filter
     unit: PrivacyUnit
     capacity: int
     sums: Checkpoint = field(default_factory=lambda: Checkpoint(""))

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import isclose
+from math import inf, isclose
 from typing import NamedTuple
 
 from tutelage.accounting import data_independent
 from tutelage.events import PUBLICATIONS, Check, Composed, Event, PublicationTest, Repeated, counted, event_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, UnsupportedEventError
 from tutelage.ledger import History
-from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.filter import filter_of
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import proposed_epsilon
@@ -40,6 +40,7 @@ def proved_card(card: PrivacyCard, where: str, history: History | None = None) -
     for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
         if cost is not None:
             _check_cost(card, cost, name, where)
+    _check_added_or_removed(card, where)
     _check_frontier(card, where, paying)
     _check_accuracy(card, where)
     proposal = _check_tested(card, where, paying)
@@ -141,16 +142,16 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
 def _check_budget(card: PrivacyCard, where: str) -> None:
     """Refuse a budget that could not have paid for the card's event."""
     budget = card.budget
-    if "order" in budget:
+    if "order" in budget or "accounting" in budget:
         try:
-            limit = RenyiFilter(budget["budget"], budget["delta"], budget["order"])
+            limit = filter_of({**budget, "epsilon": budget["budget"]})
         except InvalidParameterError:
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
         check_stated(budget["budget"], cost, "the budget", where)
         check_stated(budget["spent"], cost, "the spent share", where)
-        if card.covers_ledger and card.epsilon.order not in (None, budget["order"]):
-            raise _disagreement(where, "the order of ε", card.epsilon.order, budget["order"], "its budget")
+        if card.covers_ledger and card.epsilon.order not in (None, limit.order):
+            raise _disagreement(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
         check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
     whole = budget["spent"] + budget.get("remaining", budget["budget"] - budget["spent"])
@@ -167,6 +168,18 @@ def _check_cost(card: PrivacyCard, cost: PublicEpsilon, name: str, where: str) -
         return
     by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
     check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
+
+
+def _check_added_or_removed(card: PrivacyCard, where: str) -> None:
+    """Refuse an ε of fewer changes that the event does not prove, or beside an ε of other releases too."""
+    if card.if_added_or_removed is None:
+        return
+    try:
+        proved = data_independent.epsilon_if_added_or_removed(card.event, card.epsilon.delta)
+    except UnsupportedEventError:
+        proved = inf
+    name = "if units are only added or removed an ε"
+    check_stated(card.if_added_or_removed, inf if card.covers_ledger else proved, name, where)
 
 
 def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Proposal | None:

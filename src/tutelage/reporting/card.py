@@ -12,7 +12,7 @@ from tutelage.reporting.markdown import markdown_of
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.sections import NOT_PROTECTED, pages_of
 
-FORMAT = 3  # 1 and 2 spelled relations out
+FORMAT = 4  # 1 and 2 spelled relations out, 3 knew no budget without a Rényi order
 
 
 @final
@@ -32,6 +32,9 @@ class PrivacyCard(CardRecord):
     alone : PublicEpsilon, optional
         ε of this release by itself, where `epsilon` is that of everything released through its ledger; `sanitised` is
         then of this release too.
+    if_added_or_removed : float, optional
+        ε of this release between data sets of which one has one unit more, at the δ of `epsilon`; for releases in which
+        each unit casts one ballot and the number of units is private. It covers fewer changes than `epsilon`.
     event : Event
         What was released.
     mechanism : str
@@ -100,6 +103,7 @@ class PrivacyCard(CardRecord):
             "neighboring": epsilon.unit.neighboring.value,
             "mechanism": self.mechanism,
             "noise_source": self.noise_source,
+            "epsilon_if_added_or_removed": self.if_added_or_removed,
             "event": self.event.as_dict(),
             "queries": self.queries,
             "answered": self.answered,

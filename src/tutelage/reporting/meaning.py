@@ -2,10 +2,19 @@
 
 import math
 
-from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
 _MOST_DECIMALS = 9
+_CHANGES = {
+    NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It says nothing about adding or "
+    "removing one: how many rows there are is public.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "one unit ({unit}) is replaced, added or removed, with all of "
+    "its rows.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "one unit ({unit}) within one silo is replaced, added or "
+    "removed, with all of its rows. Which silos there are is public.",
+    NeighboringRelation.CHANGE_ONE_BALLOT: "the ballots of one unit ({unit}) are replaced, by any others.",
+}
 
 
 def advantage(epsilon: float, delta: float) -> float:
@@ -81,6 +90,21 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     return (
         f"Take someone who knows all private data but one unit ({epsilon.unit.name}), and holds two versions of it for "
         f"equally likely (50:50), one of them true. After seeing {seen}, {verdict}."
+    )
+
+
+def neighbors(epsilon: PublicEpsilon) -> str:
+    """Return for which change of the data ε holds, in a sentence."""
+    if epsilon.simulated:
+        return "No ε holds for any change of the data: the noise was simulated."
+    return f"ε holds if {_CHANGES[epsilon.unit.neighboring].format(unit=epsilon.unit.name)}"
+
+
+def if_added_or_removed(value: float, epsilon: PublicEpsilon) -> str:
+    """Return the ε of fewer changes in a sentence that keeps it apart from the claim."""
+    return (
+        f"If units ({epsilon.unit.name}) are only added or removed and none is replaced, the labels and the student "
+        f"satisfy ε = {round_up(value)} at the same δ. This is not the ε of this card: quote the larger one."
     )
 
 

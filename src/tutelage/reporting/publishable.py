@@ -26,7 +26,7 @@ _RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
 BUDGET: dict[str, tuple[type, ...]] = {
     "budget": (float, int), "delta": (float, int), "spent": (float, int), "entries": (int,), "head": (str,),
     "remaining": (float, int), "order": (float, int), "unit": (str,), "neighboring": (str,), "opened": (str,),
-    "answers": (int,), "unsettled": (int,), "bound": (bool,), "simulated": (bool,),
+    "accounting": (str,), "answers": (int,), "unsettled": (int,), "bound": (bool,), "simulated": (bool,),
 }  # fmt: skip
 _NEEDED = tuple(BUDGET)[:5]
 

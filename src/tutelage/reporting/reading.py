@@ -78,6 +78,7 @@ def card_from_dict(record: object) -> PrivacyCard:
         sanitised=next((replace(epsilon(values), output_dependent=True) for values in card.nested("sanitised")), None),
         proposal=card.one("proposal", dict, NoneType, otherwise=None),
         alone=next((epsilon(values) for values in card.nested("alone")), None),
+        if_added_or_removed=card.number_or_none("epsilon_if_added_or_removed", otherwise=None),
         event=event,
         mechanism=card.one("mechanism", str),
         noise_source=card.one("noise_source", str),

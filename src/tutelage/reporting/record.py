@@ -6,7 +6,7 @@ from typing import Any
 
 from tutelage.events import Event
 from tutelage.exceptions import NotPublishableError
-from tutelage.privacy import PublicEpsilon
+from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.lints import Finding
 from tutelage.reporting.publishable import (
@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*_TEXTS, "created"), (str,)),
     **dict.fromkeys(("queries", "evaluation_rows"), (int,)),
     **dict.fromkeys(("answered", "teachers"), (int, NoneType)),
-    "student_accuracy": (float, int, NoneType),
+    **dict.fromkeys(("student_accuracy", "if_added_or_removed"), (float, int, NoneType)),
     **dict.fromkeys(("sanitised", "alone"), (PublicEpsilon, NoneType)),
 }
 _TUPLES: dict[str, type] = {
@@ -42,6 +42,7 @@ class CardRecord:
     sanitised: PublicEpsilon | None = None
     proposal: dict[str, Any] | None = None
     alone: PublicEpsilon | None = None
+    if_added_or_removed: float | None = None
     event: Event
     mechanism: str
     noise_source: str
@@ -96,6 +97,7 @@ class CardRecord:
         for name in ("queries", "answered", "teachers", "evaluation_rows"):
             check_number(getattr(self, name), name)
         check_number(self.student_accuracy, "student_accuracy", 1)
+        check_number(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
         if self.answered is not None:
             check_number(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
@@ -121,6 +123,11 @@ class CardRecord:
             raise NotPublishableError(
                 "`sanitised` of a card must be an ε that holds for the outcome at hand, and smaller than the one that "
                 "always holds. Leave it out, or put the smaller one that always holds into `epsilon`."
+            )
+        entity = self.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        if self.if_added_or_removed is not None and not entity:
+            raise NotPublishableError(
+                "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
             )
         about = {(cost.unit, cost.simulated) for cost in (*always, *([] if second is None else [second]))}
         if len(about) > 1:

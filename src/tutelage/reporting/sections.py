@@ -25,7 +25,9 @@ from tutelage.reporting.meaning import (
     exception,
     guarantee,
     guessing,
+    if_added_or_removed,
     likelihood,
+    neighbors,
 )
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
@@ -56,9 +58,8 @@ _MOST_LISTED = 40
 
 def pages_of(card: CardRecord) -> Page:
     """Return everything that the card says."""
-    simulated, unit = card.epsilon.simulated, card.epsilon.unit
-    units = Facts((("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence)))
-    guaranteed = (_parameters(card), Section("Unit of privacy", (units,)), _budget(card))
+    simulated = card.epsilon.simulated
+    guaranteed = (_parameters(card), _unit(card), _budget(card))
     deployed = (
         Section("Query model", (Prose(_QUERY_MODEL),)),
         Section("Trust model", (Prose(TRUST), _statement(card, "trust"), _statement(card, "leaves_site"))),
@@ -130,6 +131,15 @@ def _parameters(card: CardRecord) -> Section:
             ("What made it publishable", card.sanitised.method),
         ]
     return Section("Privacy parameters", (Facts(tuple(rows)), *blocks, _statement(card, "why_epsilon")))
+
+
+def _unit(card: CardRecord) -> Section:
+    unit = card.epsilon.unit
+    facts = Facts((("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence)))
+    blocks: list[Block] = [facts, Prose(neighbors(card.epsilon))]
+    if card.if_added_or_removed is not None and not card.epsilon.simulated:
+        blocks.append(Prose(if_added_or_removed(card.if_added_or_removed, card.epsilon)))
+    return Section("Unit of privacy", tuple(blocks))
 
 
 def _budget(card: CardRecord) -> Section:

@@ -1,10 +1,11 @@
-"""24 faults of public code of PATE, or one slip away from it: each planted, each to be caught by a named check.
+"""27 faults of public code of PATE, or one slip away from it: each planted, each to be caught by a named check.
 
 A check that catches no fault shows nothing: this is the check of the checks. The list is that of Ganev, Annamalai and
 De Cristofaro (2024, arXiv:2406.13985) on public code of PATE-GAN, and more.
 """
 
 from tutelage._internal.progress import progress_bar
+from tutelage_reproductions.planted_faults.ballots import BALLOT_ABOVE_CAP, CAP_PER_BATCH, ROW_IN_TWO_TEACHERS
 from tutelage_reproductions.planted_faults.bounds import (
     BASE_TEN,
     DELTA_PER_QUERY,
@@ -59,6 +60,9 @@ FAULTS: tuple[Fault, ...] = (
     UNSORTED_VOTES,
     PERMUTED_ARGUMENTS,
     BASE_TEN,
+    BALLOT_ABOVE_CAP,
+    ROW_IN_TWO_TEACHERS,
+    CAP_PER_BATCH,
 )
 
 

@@ -1,0 +1,334 @@
+"""A budget that is kept exactly for integer Gaussian noise: no strategy passes it, and a sum may fill it."""
+
+import json
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from exact import discrete_gaussian_masses
+from test_cli import refusal, tutelage
+from test_ledger_tampering import rechained
+from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
+from tutelage import Ledger
+from tutelage._internal.typing import FloatArray
+from tutelage.accounting.composition import epsilon_of_shifts, most_shifts, shift_mu_squared
+from tutelage.accounting.data_independent import epsilon, mu_squared
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Composed,
+    ConfidenceCheck,
+    Event,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    NoisyBallot,
+    NoisySumGaussian,
+    PublicationTest,
+    Repeated,
+    SummedNoise,
+)
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
+from tutelage.ledger.entries import FORMAT
+from tutelage.ledger.filter import GRAIN, GaussianFilter, RenyiFilter
+from tutelage.mechanisms import NoisySum
+from tutelage.privacy import ONE_TEACHER
+
+SUM = NoisySumGaussian(200.0, 100, 3, ONE_TEACHER)
+QUERY = b"q" * 32
+
+
+def delta_of(mu: float, at: float) -> Any:
+    """Return the exact δ of μ-Gaussian differential privacy at ε."""
+    m, e = mpmath.mpf(mu), mpmath.mpf(at)
+    return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+@given(target=st.floats(1e-4, 50), delta=st.floats(1e-12, 0.3))
+def test_the_limit_is_the_largest_that_keeps_to_epsilon_and_delta(target, delta):
+    limit = most_shifts(target, delta)
+    with mpmath.workdps(60):
+        apart = mpmath.mpf(limit) * 1e-10
+        assert delta_of(math.sqrt(limit), mpmath.mpf(target) - 2 * apart) <= delta * mpmath.exp(-apart)
+        assert delta_of(math.sqrt(limit * 1.001), target) > delta
+    assert epsilon_of_shifts(limit, delta) == pytest.approx(target, rel=1e-4)
+
+
+def laws_of_count(sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the law of a noisy count with a ballot and without."""
+    masses = discrete_gaussian_masses(sigma, math.ceil(9 * sigma) + 1)
+    return masses[:-2], masses[1:-1]
+
+
+def worst_delta(limit: float, target: float, sigmas: tuple[float, ...], cost: Callable[[float], float]) -> float:
+    """Return the largest δ at ε of an adversary who chooses among noisy counts that one ballot moves by one.
+
+    It knows the privacy loss so far and asks three times at most, so that the later noise depends on all that it saw. A
+    count is asked only if what all of them cost keeps to the limit.
+    """
+    grid = np.arange(-8, 8, 0.002)  # of log ratios so far
+
+    def best(left: float, asked: int) -> FloatArray:
+        """Return max E_Q[(ratio·P/Q − e^ε)₊] for each log ratio."""
+        values = np.maximum(np.exp(grid) - math.exp(target), 0)
+        for sigma in sigmas if asked < 3 else ():
+            if (rest := left - cost(sigma)) >= 0:
+                after, (p, q) = best(rest, asked + 1), laws_of_count(sigma)
+                later = np.interp(grid[:, None] + np.log(p / q), grid, after) @ q
+                values = np.maximum(values, later)
+        return values
+
+    return float(np.interp(0.0, grid, best(limit, 0)))
+
+
+@pytest.mark.parametrize(("target", "delta"), [(0.5, 0.01), (0.2, 1e-3), (1.0, 1e-4)])
+def test_no_strategy_passes_the_budget_and_some_nearly_use_it_up(target, delta):
+    def cost(sigma: float) -> float:
+        return shift_mu_squared(sigma, 1)
+
+    limit = most_shifts(target, delta)
+    widths = np.arange(2.0, 60.0, 0.01).tolist()
+    sigmas = tuple(next(width for width in widths if times * cost(width) <= limit) for times in (1, 2, 3))
+    worst = worst_delta(limit, target, sigmas, cost)
+    assert 0.7 * delta < worst <= delta * (1 + 1e-3)
+    # Planted: a budget of μ in place of μ², and a charge of μ in place of μ².
+    assert worst_delta(math.sqrt(limit), target, sigmas, cost) > 2 * delta
+    assert worst_delta(limit, target, sigmas, lambda sigma: math.sqrt(cost(sigma))) < 0.5 * delta
+
+
+def test_the_larger_of_two_filters_passes_the_budget():
+    """Whoever may choose between both filters in view of the loss so far gets more than δ: docs/proofs/ballots.md."""
+    target, delta = 3.0, 1e-5
+    renyi, whole = RenyiFilter.suited_to(target, delta), GaussianFilter(target, delta).mu_squared
+    order, most = renyi.order, renyi.capacity * GRAIN
+    first = most / order  # μ² of a sum that takes half of the Rényi budget
+    width = math.sqrt(first)
+    losses = np.linspace(first / 2 - 9 * width, first / 2 + 9 * width, 2001)
+    chances = stats.norm.pdf(losses, first / 2, width)
+    left, at = math.sqrt(whole - first), target - losses
+    by_sum = stats.norm.cdf(left / 2 - at / left) - np.exp(at + stats.norm.logcdf(-left / 2 - at / left))
+    by_two_outcomes = np.zeros(len(losses))
+    for p in np.geomspace(1e-9, 0.9, 300):
+        q = p * np.exp(-np.linspace(0, 20, 1000))  # which is within what is left, in both directions
+        ways = [(p, q), (q, p)]
+        costs = [
+            np.logaddexp(order * np.log(a) - (order - 1) * np.log(b), order * np.log1p(-a) - (order - 1) * np.log1p(-b))
+            for a, b in ways
+        ]
+        least = q[np.max(costs, axis=0) <= (order - 1) * most / 2].min()
+        by_two_outcomes = np.maximum(by_two_outcomes, p - np.exp(at) * least)
+
+    def mean(of_losses: np.ndarray) -> float:
+        return float(chances @ of_losses / chances.sum()) / delta
+
+    assert mean(by_sum) == pytest.approx(1, rel=1e-3)
+    assert mean(by_two_outcomes) < 1
+    assert 1.12 < mean(np.maximum(by_sum, by_two_outcomes)) < 1.13
+
+
+def test_charges_add_up_over_kinds_repetitions_and_simulated_noise():
+    kinds: list[Event] = [
+        SUM,
+        NoisySumGaussian(200.0, 100, 3, ONE_TEACHER, nonnegative=True),
+        CappedArgmaxGaussian(40.0, 7, 3, ONE_TEACHER),
+        NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER),
+        NoisyBallot(40.0, 3, ONE_TEACHER),
+    ]
+    distances = [(200.0, 400), (200.0, 200), (40.0, 14), (40.0, 2), (40.0, 2)]
+    expected = [shift_mu_squared(sigma, squared) for sigma, squared in distances]
+    assert [mu_squared(kind) for kind in kinds] == expected
+    assert expected[0] == pytest.approx(400 / 200**2, rel=1e-4)
+    assert mu_squared(Composed((Repeated(SUM, 5), kinds[2]))) == pytest.approx(5 * expected[0] + expected[2])
+    assert mu_squared(Repeated(SUM, 0)) == 0
+    limit = GaussianFilter(2.0, 1e-5)
+    cost = limit.cost(SUM)
+    assert cost == math.ceil(cost) >= expected[0] / limit.mu_squared * limit.capacity
+    assert limit.cost(Repeated(Composed((SUM, SUM)), 3)) == 6 * cost
+    assert limit.cost(NoisySumGaussian(200.0, 100, 3, ONE_TEACHER, simulated=True)) == cost
+    assert limit.fitting(SUM, 2 * cost) == (limit.capacity - 2 * cost) // cost
+    with pytest.raises(UnsupportedEventError, match="costs more than any budget allows"):
+        limit.cost(NoisySumGaussian(1.5, 1, 1, ONE_TEACHER))
+
+
+@given(multiplier=st.floats(0.3, 1e6), norm=st.integers(99, 999), times=st.integers(1, 9), delta=st.floats(1e-9, 0.1))
+def test_the_smallest_budget_holds_its_release_and_hardly_more(multiplier, norm, times, delta):
+    event = Repeated(NoisySumGaussian(multiplier * norm, norm**2, 1, ONE_TEACHER), times)
+    limit = GaussianFilter.holding(event, delta)
+    assert limit.cost(event) <= limit.capacity
+    assert limit.epsilon <= epsilon(event, delta).epsilon * (1 + 1e-4) + 1e-8
+
+
+def test_of_sums_it_holds_a_tenth_more_than_a_renyi_filter():
+    assert GaussianFilter.holding(SUM, 1e-5).epsilon < 0.91 * RenyiFilter.holding(SUM, 1e-5).epsilon
+    sigmas = [least_sigma(limit) for limit in (GaussianFilter(0.5, 1e-5), RenyiFilter.suited_to(0.5, 1e-5))]
+    assert 1.08 < sigmas[1] / sigmas[0] < 1.12
+
+
+def least_sigma(limit: GaussianFilter | RenyiFilter) -> float:
+    sigmas = np.geomspace(50, 500, 2000).tolist()
+    return next(s for s in sigmas if limit.cost(NoisySumGaussian(s, 100, 3, ONE_TEACHER)) <= limit.capacity)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER, accounting="gaussian")
+    return tmp_path / "a.ledger"
+
+
+def test_the_file_says_how_the_budget_is_kept(path):
+    ledger = Ledger.open(path)
+    ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    assert (state.accounting, state.order) == ("gaussian", None)
+    assert state.as_dict()["accounting"] == "gaussian"
+    assert "order" not in state.as_dict()
+    assert state.guarantee().order is None
+    assert "Gaussian" in state.guarantee().method
+    assert state.spent == pytest.approx(mu_squared(SUM) / most_shifts(1.0, 1e-5))
+    assert ledger.recall([QUERY]) == {QUERY: (1, 2, 3)}
+    # What is charged is all that is spent: nothing is given back.
+    assert ledger.export()[-1]["refund"] == 0
+    by_order = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=ONE_TEACHER).state().as_dict()
+    assert "accounting" not in by_order
+    assert by_order["order"] > 1
+
+
+def test_the_budget_is_filled_and_never_passed(path):
+    ledger = Ledger.open(path)
+    for number in range(ledger.fitting(SUM)):
+        ledger.settle(ledger.reserve(SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
+    with pytest.raises(BudgetExceededError, match="does not allow 1 more such queries: 0 would still fit"):
+        ledger.reserve(SUM, 1)
+    state = ledger.verify()
+    assert 0 <= state.remaining < ledger.share_of(SUM)
+    assert epsilon(ledger.history().released, 1e-5).epsilon <= 1.0
+    one_more = Composed((ledger.history().released, SUM))
+    assert epsilon(one_more, 1e-5).epsilon > 1.0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ConfidenceCheck(3, 40.0, 10, ONE_TEACHER),
+        NoisyArgmaxLaplace(40.0, 10, ONE_TEACHER),
+        PublicationTest((2**40, 2**30), 1e-6, ONE_TEACHER),
+        SummedNoise(NoisyArgmaxGaussian(400.0, 10, ONE_TEACHER), 3),
+    ],
+)
+def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path):
+    ledger = Ledger.open(path)
+    for asked in (event, Composed((NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER), event))):
+        for call in (ledger.reserve, ledger.require):
+            with pytest.raises(UnsupportedEventError, match=f"Got a {type(event).__name__}; spend it from a ledger"):
+                call(asked, 1)
+    assert ledger.state().entries == 1
+
+
+def test_a_crash_between_reserve_and_settle_wastes_budget_and_releases_nothing(path):
+    Ledger.open(path).share_of(SUM)
+    if (child := os.fork()) == 0:
+        Ledger.open(path).reserve(SUM, 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    ledger = Ledger.open(path)
+    state = ledger.verify()
+    assert (state.unsettled, state.answers) == (1, 0)
+    assert state.spent == pytest.approx(2 * ledger.share_of(SUM), rel=1e-12)
+
+
+def test_a_campaign_of_capped_votes_is_paid_for_once(path):
+    capped = CappedArgmaxGaussian(40.0, 20, 10, ONE_TEACHER)
+    ledger = Ledger.open(path)
+    assert ledger.reserve(capped, 1).grains == GaussianFilter(1.0, 1e-5).cost(capped)
+    assert ledger.verify().spent == pytest.approx(shift_mu_squared(40.0, 40) / most_shifts(1.0, 1e-5))
+
+
+def test_a_rewritten_kind_of_budget_is_found(path):
+    ledger = Ledger.open(path)
+    ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    order = RenyiFilter.suited_to(1.0, 1e-5).order
+    rechained(path, {0: {"accounting": "renyi", "order": order}})
+    with pytest.raises(LedgerTamperedError, match="budget does not hold what its epsilon and delta allow"):
+        Ledger.open(path)
+    rechained(path, {0: {"accounting": "exact"}})
+    with pytest.raises(LedgerTamperedError, match="Entry 0"):
+        Ledger.open(path)
+
+
+def test_an_earlier_version_says_that_it_is_too_old(path, monkeypatch):
+    monkeypatch.setattr("tutelage.ledger.entries.FORMAT", FORMAT - 1)
+    with pytest.raises(
+        LedgerStorageError, match=f"format {FORMAT}; this tutelage reads up to {FORMAT - 1}. Upgrade it"
+    ):
+        Ledger.open(path)
+
+
+def test_a_ledger_of_the_third_format_opens_and_goes_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr("tutelage.ledger.entries.FORMAT", 3)
+        ledger = Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+        ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    assert {entry["format"] for entry in ledger.export()} == {3}
+    assert (ledger.state().accounting, ledger.recall([QUERY])) == ("renyi", {QUERY: (1, 2, 3)})
+    ledger.reserve(SUM, 1)
+    assert ledger.verify().spent == pytest.approx(2 * ledger.share_of(SUM))
+    assert {entry["format"] for entry in ledger.export()} == {3, FORMAT}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"accounting": "exact"}, "`accounting` of the budget must be renyi or gaussian. Got 'exact'"),
+        ({"order": 8.0}, "`order` and `suited_to` of Ledger are for `accounting` renyi"),
+        ({"suited_to": SUM}, "`order` and `suited_to` of Ledger are for `accounting` renyi"),
+        ({"epsilon": 1e-9, "delta": 1e-15}, "must leave room for some noise. Got 1e-09 and 1e-15"),
+        ({"epsilon": 0.0}, "`epsilon` of the budget must be"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_is_refused(changes, said):
+    terms = {"epsilon": 1.0, "delta": 1e-5, "unit": ONE_TEACHER, "accounting": "gaussian"}
+    with pytest.raises(InvalidParameterError, match=said):
+        Ledger.in_memory(**{**terms, **changes})
+
+
+@pytest.mark.parametrize("target", [0.1, 0.5])
+def test_a_fit_uses_up_its_epsilon(target, tmp_path):
+    fitted = model(epsilon=target, ledger=tmp_path / "a.ledger", noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    assert fitted.ledger_.accounting == "gaussian"
+    assert 0.9998 * target <= fitted.epsilon_.epsilon <= target
+    assert 0.9998 * target <= fitted.ledger_.spent <= target
+    Ledger.open(tmp_path / "a.ledger").verify()
+
+
+def test_a_fit_that_leaves_room_makes_a_ledger_for_any_release(tmp_path):
+    some = {"mechanism": NoisySum(30.0), "ledger": tmp_path / "a.ledger", "noise": None}
+    assert model(**some).fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.accounting == "renyi"
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_command_line_makes_and_shows_it(tmp_path):
+    made = ["ledger", "init", "a.ledger", "--epsilon", 1, "--delta", 1e-5, "--neighbours", "row"]
+    result = tutelage(*made, "--accounting", "gaussian", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "gaussian: noisy sums, capped votes and GNMax only" in result.stdout
+    assert "Rényi order" not in result.stdout
+    shown = json.loads(tutelage("ledger", "show", "a.ledger", "--json", cwd=tmp_path).stdout)
+    assert shown["accounting"] == "gaussian"
+    again = tutelage("ledger", "init", "b.ledger", *made[3:], "--accounting", "gaussian", "--order", 5, cwd=tmp_path)
+    assert "`order` and `suited_to`" in refusal(again, again.returncode)
