@@ -32,6 +32,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
+    NoisySumGaussian,
     Repeated,
     SummedNoise,
     event_from_dict,
@@ -44,6 +45,7 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 VOTE = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
 INTERACTIVE = InteractiveCheck(100, 150.0, 10, ONE_TEACHER)
+SUM = NoisySumGaussian(40.0, 4, 3, ONE_TEACHER)
 ORDERS = np.array([1.01, 1.5, 2.0, 8.0, 64.0])
 DIGITS = 50
 
@@ -159,14 +161,14 @@ def test_no_pair_of_small_neighbours_costs_more_than_claimed(classes):
                     assert bounds[0][index] <= bounds[1][index]
 
 
-@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE])
+@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE, SUM])
 @pytest.mark.parametrize("shares", [1, 2, 20])
 def test_it_comes_back_from_its_record(event, shares):
     summed = SummedNoise(event, shares)
     for whole in (summed, Repeated(summed, 7), Composed((summed, VOTE))):
         assert event_from_dict(whole.as_dict()) == whole
     assert summed.unit == event.unit
-    assert summed.classes == event.classes
+    assert summed.variables == {VOTE: 10, CHECK: 1, INTERACTIVE: 1, SUM: 3}[event]
     assert not summed.is_simulated
     assert SummedNoise(replace(event, simulated=True), shares).is_simulated
     assert summed.without_shares() == event == event.without_shares()
@@ -210,7 +212,7 @@ def test_the_shares_have_the_whole_noise_and_no_more(sigma, shares):
     assert Fraction(math.nextafter(share, 0)) ** 2 * shares < Fraction(sigma) ** 2
 
 
-@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE])
+@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE, SUM])
 def test_it_costs_what_whole_noise_does_and_a_trifle(event):
     summed = SummedNoise(event, 4)
     for cost in (rdp, rdp_of_three_outcomes):
