@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, compute, found
 from tutelage.accounting import data_independent
 from tutelage.events import NoisySumGaussian, Repeated, SummedNoise
@@ -406,6 +407,36 @@ def test_the_event_has_the_noise_of_the_honest(members):
     assert epsilon_of_queries(terms, 2, 1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
     assert epsilon_of_queries(terms, 2, 1e-5).epsilon < 12
     assert most_queries(terms) == 1
+
+
+def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(members, tmp_path):
+    """No share of a number passes between them, so that two of them know no more than their own shares."""
+    batch, folder = asked(members), tmp_path / "transcripts"
+    folder.mkdir()
+    cast_by(members, batch)
+    assert all(isinstance(one, Computed) for one in compute(members, batch, transcripts=folder))
+    for name in PARTIES:
+        seen = (folder / name).read_text()
+        assert "elements" not in seen
+        assert "opened" not in seen
+
+
+def documented(row):
+    """Return the numbers of a row of a table of docs/federation.md."""
+    page = (REPOSITORY / "docs" / "federation.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row}")]
+    return [float(cell) for cell in line.split("|")[2:-1]]
+
+
+def test_the_documented_costs_are_those_of_the_terms(members):
+    multipliers = documented("`noise_multiplier` |")
+    assert multipliers == [64, 32, 16, 8, 4, 2]
+    terms = [replace(members.consortium, mechanism=NoisySum(each)) for each in multipliers]
+    found = [epsilon_of_queries(each, TEACHER.rounds, 1e-5).epsilon for each in terms]
+    assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in found]
+    left = [replace(members.consortium, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
+    found = [epsilon_of_queries(each, TEACHER.rounds, 1e-5).epsilon for each in left]
+    assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in found]
 
 
 def test_what_colluders_leave_is_noise_enough_and_shares_for_everybody_are_not(members):

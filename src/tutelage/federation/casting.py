@@ -6,7 +6,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import Matrix
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import features_of_private
+from tutelage.features import features_of_private, require_public_map
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.sums import SumRound, damaged, terms_of_sum
 from tutelage.partition import Shards
@@ -32,7 +32,7 @@ def ballots_of(
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= consortium.n_classes:
         raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {consortium.n_classes - 1}.")
     shards = _people(consortium, len(rows), entity_ids)
-    vectors = features_of_private(asked.features, rows, shards.rows, len(asked.coef))
+    vectors = features_of_private(require_public_map(asked.features, "SumRound"), rows, shards.rows, len(asked.coef))
     if vectors.shape[1] != len(asked.coef):
         raise damaged()
     return teacher.cast(vectors, asked.student.residuals(vectors, labels), shards, asked.radius)

@@ -90,8 +90,8 @@ def added(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """Open integers from additive shares of all computing parties."""
     if len(shares) != PARTIES:
         raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
-    total = sum(decode(share, (prod(shape),)) for share in shares)
-    opened = (total + _BOUND_OF_SUMS) % MODULUS - _BOUND_OF_SUMS
+    first, second, third = (decode(share, (prod(shape),)) for share in shares)
+    opened = (first + second + third + _BOUND_OF_SUMS) % MODULUS - _BOUND_OF_SUMS
     if np.any(opened >= _BOUND_OF_SUMS):
         raise ForgedMessageError("The computing parties' shares open to no sum of ballots. Run the computation again.")
     return opened.astype(np.int64).reshape(shape)
