@@ -245,6 +245,21 @@ def test_a_sum_of_another_length_is_left_out(members):
     assert "must take" in outcomes[0].left_out["hospital-2"]
 
 
+def test_ballots_of_another_round_are_left_out(members):
+    """What was cast over other features, or on another student, is bound to that batch and counts in no other."""
+    first = asked(members)
+    cast_by(members, first)
+    second = members.aggregator().ask(X_PUBLIC, members.mailbox, anew=True).batch
+    cast_by(members, second, [0, 1, 2])
+    shares = members.mailbox.folder / "shares"
+    for party in PARTIES:
+        name = f"hospital-3.to-{party}.sealed"
+        (shares / second.identifier / name).write_bytes((shares / first.identifier / name).read_bytes())
+    outcomes = compute(members, second)
+    assert {one.entities for one in outcomes} == {tuple(NAMES[:3])}
+    assert "hospital-3" in outcomes[0].left_out
+
+
 def test_shares_that_do_not_belong_together_open_nothing(members):
     batch = asked(members)
     cast_by(members, batch)
