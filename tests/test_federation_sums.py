@@ -1,6 +1,7 @@
 """Sums of ballots between hospitals: what is opened, what it costs, and what happens when somebody dies or lies."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -201,6 +202,35 @@ def test_hospitals_may_drop_out_down_to_the_quorum_and_no_further(members):
     noise = (collected.values - plain(members, batch, [0, 1, 3])) / (share_of(members, batch) * math.sqrt(3))
     assert is_normal(noise)
     assert collected.round.people == 3 * PEOPLE
+
+
+def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
+    first = asked(members)
+    cast_by(members, first, [0, 1, 2])
+    compute(members, first)
+    assert members.aggregator().collect_sum(first, members.mailbox).rounds_left == 1
+    second = asked(members)
+    cast_by(members, second)
+    compute(members, second)
+    collected = members.aggregator().collect_sum(second, members.mailbox)
+    assert collected.entities == tuple(NAMES)
+    assert collected.round.people == 3 * PEOPLE
+    spent = [members.ledger(name).state().spent for name in NAMES]
+    assert spent[3] == pytest.approx(spent[0] / 2, rel=1e-6)
+    assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+
+
+def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
+    batch = asked(members)
+    cast_by(members, batch)
+    compute(members, batch)
+    before = members.aggregator().collect_sum(batch, members.mailbox)
+    shutil.rmtree(members.folder / "aggregator" / "opened")
+    with pytest.raises(StaleBatchError, match="not known any more"):
+        asked(members)
+    again = members.aggregator().collect_sum(batch, members.mailbox)
+    np.testing.assert_array_equal(again.values, before.values)
+    np.testing.assert_array_equal(SumRound.of(asked(members), members.consortium).coef, before.round.coef)
 
 
 @pytest.mark.parametrize("killed", [True, "agreeing"])

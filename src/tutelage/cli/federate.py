@@ -317,12 +317,10 @@ def vote(
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
     entity = Entity(member, budget, keys_changed=keys_changed)
     terms = entity.consortium
-    parties = [party.name for party in terms.computing_parties]
     by_sum = terms.teacher is not None
     # Of votes never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many
     # queries. The ballots of a sum are made for the batch here.
-    answered = (lambda each: box.has_answered(each, member.identity.member.name, parties)) if by_sum else None
-    asked = _batch(box, terms, batch, answered)
+    asked = _batch(box, terms, batch, (lambda each: _is_over(terms, box, member, each)) if by_sum else None)
     arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
     if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
         raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
@@ -467,6 +465,12 @@ def _collect_sum(
     )
     if budget is not None:
         typer.echo(budget.state())
+
+
+def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> bool:
+    """Return whether a member has answered a batch, or came too late for it."""
+    found = batch_status(terms, box, batch)
+    return bool(found.computed) or member.identity.member.name in found.answered
 
 
 def _private_rows(path: Path) -> tuple[Any, Any, Any]:

@@ -280,10 +280,9 @@ class ComputingParty:
         missed = set().union(*(each["held"] for each in everyones)) - set(pins)
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
         remembered = [each["begun"] is not None for each in everyones]
-        # Numbers that are only added cannot be too large: whatever an entity sends, no more is opened than the total.
-        compared = isinstance(self._mechanism, SharedMechanism)
-        # What all three remember was found to be small enough before they wrote it down.
-        if compared and not all(remembered):
+        # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
+        # added cannot be too large: whatever an entity sends, the total alone is opened.
+        if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
             large = await self._oversized(session, batch, {name: held[name] for name in pins}, left_out)
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")

@@ -33,7 +33,7 @@ from tutelage.teachers import VectorBallots
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
-_SEED = 0  # of the choice of landmarks, of which nothing depends on
+_SEED = 0  # of the choice of landmarks: any number does
 _KINDS: Mapping[str, type[PublicFeatureMap]] = {
     kind.__name__: kind for kind in (PublicScaling, PublicKernel, PublicProjection, UnitBall)
 }
