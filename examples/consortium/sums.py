@@ -36,7 +36,7 @@ from tutelage.privacy import round_up
 from tutelage.students import load_student
 
 NOISE = 8.1  # lengths of the longest ballot; both rounds together cost ε = 0.9139 at δ = 1e-5
-PEOPLE = 1200  # about; agreed on, so that nobody says how many patients it really has
+PEOPLE = 1200  # about; agreed on, so that no hospital says how many patients it really has
 ROUNDS = 2
 
 TERMS = f"""\
