@@ -67,7 +67,7 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
-    local = terms.get("teachers_per_entity") == 1
+    local = terms.get("teachers_per_entity") == 1 and "teacher" not in terms
     if not local:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
         pairs = zip(PARTIES, addresses, strict=True)
@@ -125,13 +125,17 @@ def compute(members: Members, batch: Batch, **options: Any) -> list[Any]:
     return outcomes
 
 
+_DEATHS: dict[object, tuple[type, str]] = {True: (ComputingParty, "_labels"), "agreeing": (Session, "exchange")}
+
+
 def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]) -> None:
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)
         folder, timeout = options.get("transcripts"), options.get("timeout", BACKSTOP)
         if options.get("killed"):
-            Session.labels = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            where, what = _DEATHS[options["killed"]]
+            setattr(where, what, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
         transcript = None if folder is None else folder / home.name
         pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
     except Exception as error:

@@ -21,6 +21,7 @@ from tutelage.federation import Home, Mailbox, Member
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.mpc import connect
 from tutelage.mechanisms import ConfidentGNMax
+from tutelage.students import load_student
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
@@ -516,7 +517,7 @@ def follow(block: str, folder: Path) -> str:
 
 def test_the_documented_consortium_works_as_it_is_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before, after, _ = blocks("sh")
+    before, after, *_ = blocks("sh")
     for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
         before = before.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
     (tmp_path / "terms.toml").write_text(blocks("toml")[0])
@@ -542,6 +543,87 @@ def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
         np.save(f"{name}/ballots.npy", np.zeros((1, 20), dtype=int))
     assert "20 of 20 labels, by 2 hospitals" in follow(blocks("sh")[2], tmp_path)
     assert json.loads(Path("mail/consortium.json").read_text())["colluding"] == 0
+
+
+def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys, rounds = blocks("sh")[0], blocks("sh")[3]
+    for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
+        keys = keys.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    (tmp_path / "terms.toml").write_text(blocks("toml")[2])
+    X = np.random.default_rng(0).normal(size=(2800, 5))
+    y = (X[:, 0] > 0).astype(int)
+    np.save("rows.npy", X[:400])
+    said = follow(keys, tmp_path)
+    assert "2 rounds cost │ ε = 0.9264 at δ = 1e-05" in said
+    assert "Sent round 1 of 2 as batch" in said
+    for name, start in (("hospital-1", 400), ("hospital-2", 600), ("hospital-3", 800)):
+        own = slice(start, start + 200)
+        np.savez(tmp_path / name / "rows.npz", X=X[own], y=y[own], ids=np.arange(200))
+    said = follow(rounds, tmp_path)
+    assert "Sent the sealed sum of the ballots of one round to left, middle, right." in said
+    assert "Wrote the student of round 1, by 3 hospitals, to student.skops. Run `tutelage federate ask`" in said
+    assert "Wrote the student of round 2, by 3 hospitals, to student.skops. This was the last round." in said
+    # 0.96 on average over the noise, with a standard deviation of 0.02.
+    assert np.mean(load_student(Path("student.skops")).predict(X[1000:]) == y[1000:]) > 0.85
+    ledger = tutelage("ledger", "verify", "registry/ledger", cwd=tmp_path)
+    assert ledger.returncode == 0, ledger.stderr
+    again = tutelage("federate", "ask", "rows.npy", *as_member(tmp_path, "registry"), cwd=tmp_path)
+    assert "Every round was collected before. No query was sent, and nothing was spent." in again.stdout
+
+
+SUM = """
+[teachers]
+estimator = "tutelage.teachers.VectorBallots"
+parameters = {{ rounds = 2 }}
+[people]
+{people}
+[mechanism]
+name = "noisy-sum"
+noise_multiplier = 8.0
+[unit]
+name = "patient"
+neighbours = "silo"
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("VectorBallots", "Ridge"), "must be 'tutelage.teachers.VectorBallots' in the terms of a consortium"),
+        (("rounds = 2", "trees = 2"), "[teachers.parameters] does not fit tutelage.teachers.VectorBallots"),
+        (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
+        (('"noisy-sum"', '"gnmax"'), "must be 'noisy-sum' where people cast a ballot of vectors. Got 'gnmax'"),
+        (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of [mechanism]"),
+        (('[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 8.0', "[mechanism]"), "the members agree on the noise"),
+        (
+            ('[teachers]\nestimator = "tutelage.teachers.VectorBallots"\nparameters = { rounds = 2 }', ""),
+            "[people] is for",
+        ),
+        (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
+        (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
+        (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
+        (("[teachers]", "teachers_per_entity = 5\n[teachers]"), "[people] in place of `teachers_per_entity`"),
+        (('neighbours = "silo"', 'neighbours = "owner"'), "one"),
+    ],
+)
+def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
+    members = []
+    for name in (*HOSPITALS, "aggregator"):
+        role = "aggregator" if name == "aggregator" else "entity"
+        run("keygen", name, "--role", role, "--home", tmp_path / name)
+        members.append(f"{name}/{name}.public.json")
+    for name, port in zip(PARTIES, free_ports(3), strict=True):
+        run("keygen", name, "--role", "computing", "--address", f"127.0.0.1:{port}", "--home", tmp_path / name)
+        members.append(f"{name}/{name}.public.json")
+    terms = SUM.format(people="\n".join(f"{name} = 10" for name in HOSPITALS))
+    assert change[0] in terms
+    text = f"{HEAD}members = {json.dumps(members)}\n{terms.replace(*change)}"
+    (tmp_path / "terms.toml").write_text(text)
+    result = tutelage("federate", "init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")
+    assert message in refusal(result, result.returncode)
+    assert result.returncode in (1, 2)
+    assert not (tmp_path / "mail").exists()
 
 
 def test_every_relation_is_documented():

@@ -12,7 +12,7 @@ from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.partition import refuse_overlap
 
 FOLDER = REPOSITORY / "examples" / "consortium"
-FILES = ("stays", "deal", "hospital", "run")
+FILES = ("stays", "deal", "hospital", "run", "sums")
 
 
 @pytest.fixture
@@ -101,6 +101,25 @@ def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
     assert 300 <= ledger.fitting(event) < 330
 
 
+def test_the_noise_of_the_sums_fits_the_budget(example, tmp_path):
+    from tutelage.events import NoisySumGaussian, Repeated, SummedNoise
+    from tutelage.ledger import Ledger
+    from tutelage.privacy import NeighboringRelation, PrivacyUnit
+    from tutelage.teachers import VectorBallots
+
+    run, sums, norm = example.run, example.sums, VectorBallots().norm
+    unit = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+    ledger = Ledger.create(tmp_path / "ledger.sqlite", epsilon=run.EPSILON, delta=run.DELTA, unit=unit)
+
+    def fits(noise):
+        whole = NoisySumGaussian(noise * sums.ROUNDS**0.5 * norm, norm**2, 2002, unit)
+        event = Repeated(SummedNoise(whole, run.QUORUM - run.COLLUDING), sums.ROUNDS)
+        return ledger.share_of(event) <= run.EPSILON
+
+    assert fits(sums.NOISE)
+    assert not fits(sums.NOISE - 0.1)
+
+
 def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path, monkeypatch):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -119,3 +138,15 @@ def test_the_whole_play(example, tmp_path, data_folder, capsys):
     assert student > 55  # 60.1 on average, with a standard deviation of 0.9
     assert "ε = 0.9911 at δ = 1e-05" in printed
     assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 30
+
+
+@pytest.mark.slow
+def test_the_whole_play_of_sums(example, tmp_path, data_folder, capsys):
+    if not (data_folder / "diabetes130.csv.gz").is_file():
+        pytest.skip("diabetes130.csv.gz is not in TUTELAGE_DATA")
+    example.sums.main(tmp_path)
+    printed = capsys.readouterr().out
+    student = float(printed.split(" %  student")[0].split()[-1])
+    assert student > 57  # 60.5 on average, with a standard deviation of 0.7
+    assert "ε = 0.9139 at δ = 1e-05" in printed
+    assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 60

@@ -10,14 +10,23 @@ from tutelage.exceptions import AsPrintedWarning, InvalidDataError, InvalidParam
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    NoisySum,
+    PermuteAndFlip,
+)
 from tutelage.mechanisms.local import (
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.teachers import VectorBallots
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
 ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002", "[::1]:7003"]
@@ -41,6 +50,14 @@ LOCAL = replace(
     mechanism=KRandomizedResponse(2),
     teachers_per_entity=1,
     colluding=0,
+)
+SUM = replace(
+    SECURE,
+    mechanism=NoisySum(8),
+    teachers_per_entity=1,
+    unit=PATIENTS,
+    teacher=VectorBallots(n_landmarks=50),
+    people=(300, 200, 100, 400, 500),
 )
 LOCAL_MECHANISMS = [KRandomizedResponse(1), TruncatedGeometric(1), LocalGaussian(1)]
 
@@ -113,7 +130,7 @@ def test_the_digest_is_computed_once(monkeypatch):
 
 
 def test_the_digest_covers_every_field():
-    assert set(OTHERS) == {field.name for field in fields(Consortium)}
+    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"teacher", "people"}
     found = {replace(SECURE, **{name: value}).fingerprint for name, value in OTHERS.items()}
     assert len(found | {SECURE.fingerprint}) == len(OTHERS) + 1
     assert len(SECURE.fingerprint) == 64
@@ -248,7 +265,8 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
     ("changes", "why"),
     [
         ({"file": "batch"}, "no complete consortium file"),
-        ({"format": 3}, "format 3"),
+        ({"format": 3}, "no complete consortium file"),
+        ({"format": 4}, "format 4"),
         ({"format": True}, "no complete consortium file"),
         ({"more": 1}, "no complete consortium file"),
         ({"members": {}}, "no complete consortium file"),
@@ -321,3 +339,66 @@ def test_a_damaged_file_never_passes_for_the_same_agreement(data, tmp_path_facto
     except TutelageError:
         return
     assert loaded.fingerprint != SECURE.fingerprint
+
+
+def test_terms_of_a_sum_come_back_from_their_file(tmp_path):
+    SUM.save(tmp_path / "consortium.json")
+    assert Consortium.load(tmp_path / "consortium.json") == SUM
+    assert SUM.format == 3
+    assert SUM.people_of({"hospital1", "hospital3"}) == 600
+
+
+def test_terms_of_votes_keep_the_format_and_the_entries_they_had():
+    assert SECURE.as_dict()["format"] == 2
+    assert not {"teacher", "people"} & set(SECURE.as_dict())
+
+
+def test_the_digest_of_a_sum_covers_what_is_cast_and_how_many_people_cast_it():
+    changes: list[dict[str, Any]] = [
+        {},
+        {"mechanism": NoisySum(9)},
+        {"people": (300, 200, 100, 400, 501)},
+        *({"teacher": VectorBallots(**settings)} for settings in ({"n_landmarks": 50, "rounds": 3}, {"quantile": 0.5})),
+    ]
+    assert len({replace(SUM, **change).fingerprint for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("terms", "changes", "why"),
+    [
+        (SUM, {"teacher": None}, "`teacher` of Consortium must be VectorBallots for a NoisySum. Got a NoneType"),
+        (SUM, {"teacher": "VectorBallots"}, "must be VectorBallots"),
+        (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
+        (SUM, {"people": (1, 1, 1, 1, 0)}, "`people` of Consortium"),
+        (SUM, {"people": (1, 1, 1, 1, 2.5)}, "`people` of Consortium"),
+        (SUM, {"people": (1, 1, 1, 1, 2**27)}, "at most 67108864 per entity"),
+        (SUM, {"teachers_per_entity": 2}, "`teachers_per_entity` of Consortium must be at most 1"),
+        (SUM, {"unit": ONE_ENTITY}, "must be a person or a row for a NoisySum"),
+        (SUM, {"members": (*ENTITIES, AGGREGATOR)}, "must have the role computing 3 times"),
+        (SECURE, {"people": (1, 1, 1, 1, 1)}, "`teacher` and `people` of Consortium are for a NoisySum"),
+        (SECURE, {"teacher": VectorBallots()}, "`teacher` and `people` of Consortium are for a NoisySum"),
+        (SECURE, {"mechanism": NoisySum(8), "teachers_per_entity": 1}, "must be VectorBallots"),
+        (LOCAL, {"people": (1, 1, 1, 1, 1)}, "`teacher` and `people` of Consortium are for a NoisySum"),
+    ],
+)
+def test_settings_of_sums_and_of_votes_are_not_mixed(terms, changes, why):
+    with pytest.raises(InvalidParameterError, match=why):
+        replace(terms, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"teacher": None}, "no complete consortium file"),
+        ({"teacher": {"trees": 3}}, "no complete consortium file"),
+        ({"teacher": {"rounds": 0}}, "rounds"),
+        ({"people": 3}, "no complete consortium file"),
+        ({"format": 2}, "no complete consortium file"),
+        ({"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum|format"),
+    ],
+)
+def test_a_file_of_a_sum_that_says_something_else_is_refused(changes, why, tmp_path):
+    path = tmp_path / "consortium.json"
+    path.write_text(json.dumps({**SUM.as_dict(), **changes}))
+    with pytest.raises((InvalidDataError, InvalidParameterError), match=why):
+        Consortium.load(path)

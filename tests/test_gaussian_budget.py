@@ -239,6 +239,11 @@ def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path
     assert ledger.state().entries == 1
 
 
+def test_a_sum_whose_noise_is_summed_is_refused_too(path):
+    with pytest.raises(UnsupportedEventError, match="Got a SummedNoise; spend it from a ledger"):
+        Ledger.open(path).reserve(SummedNoise(NoisySumGaussian(400.0, 100, 3, ONE_TEACHER), 3), 1)
+
+
 def test_a_crash_between_reserve_and_settle_wastes_budget_and_releases_nothing(path):
     Ledger.open(path).share_of(SUM)
     if (child := os.fork()) == 0:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from scipy import stats
+from scipy import special, stats
 
 from exact import discrete_gaussian_masses, label_probabilities, neighbours
 from tutelage import Ledger, SimulationNoise, VoteHistogram
@@ -32,6 +32,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
+    NoisySumGaussian,
     Repeated,
     SummedNoise,
     event_from_dict,
@@ -44,6 +45,7 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 VOTE = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
 INTERACTIVE = InteractiveCheck(100, 150.0, 10, ONE_TEACHER)
+SUM = NoisySumGaussian(40.0, 4, 3, ONE_TEACHER)
 ORDERS = np.array([1.01, 1.5, 2.0, 8.0, 64.0])
 DIGITS = 50
 
@@ -159,14 +161,14 @@ def test_no_pair_of_small_neighbours_costs_more_than_claimed(classes):
                     assert bounds[0][index] <= bounds[1][index]
 
 
-@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE])
+@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE, SUM])
 @pytest.mark.parametrize("shares", [1, 2, 20])
 def test_it_comes_back_from_its_record(event, shares):
     summed = SummedNoise(event, shares)
     for whole in (summed, Repeated(summed, 7), Composed((summed, VOTE))):
         assert event_from_dict(whole.as_dict()) == whole
     assert summed.unit == event.unit
-    assert summed.classes == event.classes
+    assert summed.variables == {VOTE: 10, CHECK: 1, INTERACTIVE: 1, SUM: 3}[event]
     assert not summed.is_simulated
     assert SummedNoise(replace(event, simulated=True), shares).is_simulated
     assert summed.without_shares() == event == event.without_shares()
@@ -210,7 +212,7 @@ def test_the_shares_have_the_whole_noise_and_no_more(sigma, shares):
     assert Fraction(math.nextafter(share, 0)) ** 2 * shares < Fraction(sigma) ** 2
 
 
-@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE])
+@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE, SUM])
 def test_it_costs_what_whole_noise_does_and_a_trifle(event):
     summed = SummedNoise(event, 4)
     for cost in (rdp, rdp_of_three_outcomes):
@@ -244,6 +246,7 @@ def test_exact_composition_is_used_and_surcharged(monkeypatch):
     monkeypatch.setattr(data_independent.summed_noise, "log_ratio", lambda sigma, shares: 1e-4)
     assert log_distance(narrow) == pytest.approx(1e-3)
     assert log_distance(SummedNoise(CHECK, 2)) == pytest.approx(1e-4)
+    assert log_distance(SummedNoise(SUM, 2)) == pytest.approx(3e-4)
     for part in ("_by_renyi", "_by_three_outcomes"):
         empty = (math.inf, "", None) if part == "_by_renyi" else []
         monkeypatch.setattr(data_independent, part, lambda *_, empty=empty: empty)
@@ -373,3 +376,50 @@ def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_th
     measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))  # λ/2σ² at λ = 2
     assert measured > 1.6 * claimed
     assert right < 1.04 * claimed  # five standard errors
+
+
+# All moves between two ballots of norm 1 with two whole numbers, up to symmetry.
+MOVES = [(1, 0), (2, 0), (1, 1)]
+
+
+def hockey_stick(law: np.ndarray, move: tuple[int, int], loss: float) -> float:
+    """Return the δ at which a sum of two numbers under noise of this law and one that is moved are (loss, δ)-close."""
+
+    def shifted(steps: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.pad(law, (steps, 0)), np.pad(law, (0, steps))
+
+    (p, q), (r, s) = shifted(move[0]), shifted(move[1])
+    return float(np.maximum(np.outer(p, r) - np.exp(loss) * np.outer(q, s), 0).sum())
+
+
+def test_no_two_ballots_of_a_sum_under_summed_noise_cost_more_than_claimed():
+    """Brute force, four narrow shares: Rényi divergence and δ of all moves, and a planted bound that is too small."""
+    share = discrete_gaussian_masses(2.0, 20)
+    law = share
+    for _ in range(3):
+        law = np.convolve(law, share)
+    event = NoisySumGaussian(4.0, 1, 2, ONE_TEACHER)
+    claimed, cost = epsilon(SummedNoise(event, 4), 1e-3), rdp(SummedNoise(event, 4), ORDERS).values
+    deltas = [hockey_stick(law, move, claimed.epsilon) for move in MOVES]
+    assert 0.2e-3 < max(deltas) <= 1e-3
+    for index, order in enumerate(ORDERS[:4]):
+        by_one, by_two = (
+            special.logsumexp(order * np.log(law[k:]) + (1 - order) * np.log(law[:-k])) / (order - 1) for k in (1, 2)
+        )
+        worst = max(by_two, 2 * by_one)
+        assert worst <= cost[index] * (1 + 1e-9)
+        assert worst > 0.99 * cost[index]
+    planted = epsilon(SummedNoise(replace(event, nonnegative=True), 4), 1e-3)
+    assert max(hockey_stick(law, move, planted.epsilon) for move in MOVES) > 1e-3
+
+
+def test_a_ledger_keeps_a_sum_under_summed_noise_and_refuses_one_of_another_length(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    summed = SummedNoise(SUM, 8)
+    (query,) = ledger.query_hashes({}, np.zeros((1, 1)))
+    reservation = ledger.reserve(summed, 1)
+    with pytest.raises(LedgerError, match="another length"):
+        ledger.settle(reservation, {query: (1, 2)}, summed)
+    ledger.settle(reservation, {query: (1, -2, 10**12)}, summed)
+    assert Ledger.open(tmp_path / "ledger").recall([query]) == {query: (1, -2, 10**12)}
+    ledger.verify()

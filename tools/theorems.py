@@ -82,6 +82,7 @@ THEOREMS = {
         ("Cost of summed noise", "accounting.summed_noise:log_distance"),
         ("What is left if fewer are honest", "federation.costs:epsilon_if_fewer_honest"),
         ("What two computing parties see", "federation.costs:epsilon_for_two_computing_parties"),
+        ("What two computing parties see of a sum", "federation.sharing:added"),
         ("Bits of the comparisons", "federation.costs:bit_length"),
     ],
     "smooth_sensitivity.md": [

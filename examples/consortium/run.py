@@ -86,14 +86,14 @@ def main(folder: Path) -> None:
     print(f"Everything lies in {folder}.")
 
 
-def assemble(folder: Path, mailbox: Path) -> None:
+def assemble(folder: Path, mailbox: Path, agreed: str = TERMS) -> None:
     """Make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget."""
     addresses = free_addresses(len(PARTIES))
     roles = dict.fromkeys(HOSPITALS, ("entity",)) | {AGGREGATOR: ("aggregator",)}
     roles |= {name: ("computing", "--address", address) for name, address in zip(PARTIES, addresses, strict=True)}
     for name, role in roles.items():
         here("federate", "keygen", name, "--home", folder / name, "--role", *role)
-    (folder / "terms.toml").write_text(TERMS)
+    (folder / "terms.toml").write_text(agreed)
     terms = json.loads(here("federate", "init", folder / "terms.toml", "--mailbox", mailbox, "--json"))
     for name in roles:
         # Where members are strangers, they read the fingerprint to each other by another way than the shared folder.

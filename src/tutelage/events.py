@@ -35,7 +35,7 @@ from tutelage._internal.validation import (
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit
 
-LEAST_SHARE = 2.0  # σ, in votes, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
+LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
@@ -340,7 +340,7 @@ PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish a
 
 
 Check = ConfidenceCheck | InteractiveCheck
-Summable = NoisyArgmaxGaussian | Check  # what may have its noise from several owners
+Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
 
 
 def _is_summable(event: object) -> bool:
@@ -357,11 +357,11 @@ class SummedNoise(Event):
 
     Parameters
     ----------
-    event : NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck
+    event : NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian
         What was done; its σ is that of the whole noise of the owners who are counted.
     shares : int
         Owners h who are counted: as many as are certain to add a share and to tell it to nobody. Each draws discrete
-        Gaussians with parameter σ/√h, at least 2 votes: the sum of narrower ones would differ from one Gaussian.
+        Gaussians with parameter σ/√h, at least 2: the sum of narrower ones would differ from one Gaussian.
     """
 
     event: Summable
@@ -370,8 +370,8 @@ class SummedNoise(Event):
     def __post_init__(self) -> None:
         if not _is_summable(self.event):
             raise InvalidParameterError(
-                "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck or InteractiveCheck. "
-                f"Got a {type(self.event).__name__}."
+                "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or "
+                f"NoisySumGaussian. Got a {type(self.event).__name__}."
             )
         object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
         if self.shares > _MOST_SHARES:
@@ -379,13 +379,13 @@ class SummedNoise(Event):
         least = LEAST_SHARE * sqrt(self.shares)
         if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
             raise InvalidParameterError(
-                f"`event` of SummedNoise must have a sigma of at least {LEAST_SHARE:g} votes times the root of its "
+                f"`event` of SummedNoise must have a sigma of at least {LEAST_SHARE:g} times the root of its "
                 f"shares, {least:.6g}. Got {self.event.sigma:g}; take more noise or fewer shares."
             )
 
     @property
     def sigma_of_share(self) -> float:
-        """Parameter of one share's noise, in votes: the least double whose square is at least σ²/shares."""
+        """Parameter of one share's noise: the least double whose square is at least σ²/shares."""
         whole = Fraction(self.event.sigma) ** 2
         share = nextafter(self.event.sigma / sqrt(self.shares), 0)
         while Fraction(share) ** 2 * self.shares < whole:
@@ -393,9 +393,15 @@ class SummedNoise(Event):
         return share
 
     @property
-    def classes(self) -> int:
-        """Number of counts m."""
-        return self.event.classes
+    def variables(self) -> int:
+        """Number of noise variables: one per class of an answer, one per number of a sum, one in all of a check."""
+        match self.event:
+            case NoisyArgmaxGaussian(classes=classes):
+                return classes
+            case NoisySumGaussian(dimension=dimension):
+                return dimension
+            case _:
+                return 1
 
     @property
     def unit(self) -> PrivacyUnit:

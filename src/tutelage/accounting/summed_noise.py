@@ -8,7 +8,7 @@ from math import exp, inf, nextafter, pi
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale
-from tutelage.events import Event, NoisyArgmaxGaussian, SummedNoise
+from tutelage.events import Event, SummedNoise
 
 _UPWARD = 4.001  # for 4, covers the higher terms of the series and the rounding of the exponentials
 LEAST_SIGMA = 1.0  # of one share: below it the higher terms are not covered
@@ -32,8 +32,7 @@ def log_distance(event: Event) -> float:
     """Return how far one release is at most from the same with its noise drawn whole, as a log ratio of chances."""
     if not isinstance(event, SummedNoise):
         return 0.0
-    variables = event.classes if isinstance(event.event, NoisyArgmaxGaussian) else 1
-    return variables * log_ratio(event.sigma_of_share, event.shares)
+    return event.variables * log_ratio(event.sigma_of_share, event.shares)
 
 
 def renyi_surcharge(distance: float, orders: FloatArray) -> FloatArray:

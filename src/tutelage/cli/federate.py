@@ -2,10 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -16,7 +16,7 @@ from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbours, unit_of
-from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.mechanisms import read_mechanism, read_sum
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.settings import OneOf, check_entries, read_settings
 from tutelage.cli.text import AsJson, plain_console, print_json, printable, verb_group
@@ -32,6 +32,7 @@ from tutelage.federation import (
     Mailbox,
     Member,
     Role,
+    SumRound,
 )
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed, member_name
@@ -40,9 +41,13 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder, LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
 from tutelage.privacy import round_up
+from tutelage.students import save_student
+from tutelage.teachers import VectorBallots
 
 _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
-_OPTIONAL = {"teachers_per_entity": int, "colluding": int}
+_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "people": dict}
+_TEACHERS = {"estimator": str, "parameters": dict}
+_VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
 _UNIT = {"neighbours": Annotated[str, OneOf(Neighbours)], "name": str}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
@@ -51,21 +56,52 @@ def read_terms(path: Path) -> Consortium:
     """Return the consortium that a settings file describes; member files are relative to it."""
     found = read_settings(path)
     check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
-    members, unit = found["members"], found["unit"]
-    if not all(isinstance(name, str) for name in members):
+    files, unit = found["members"], found["unit"]
+    if not all(isinstance(name, str) for name in files):
         raise ConfigError("`members` in the terms must be a list of public key files.")
-    answers = read_mechanism(found["mechanism"], FEDERATED)
+    teacher = _read_teacher(found)
+    answers = read_mechanism(found["mechanism"], FEDERATED) if teacher is None else read_sum(found["mechanism"])
+    if answers is None:
+        raise ConfigError("[mechanism] must have `name` and `noise_multiplier`: the members agree on the noise.")
     check_entries(unit, _UNIT, ["neighbours"], "[unit]")
+    members = tuple(Member.load(path.parent / name) for name in files)
+    entities = [member.name for member in members if member.role is Role.ENTITY]
+    people = found.get("people", {})
+    if people:
+        check_entries(people, dict.fromkeys(entities, int), entities, "[people]")
     return Consortium(
         name=found["name"],
-        members=tuple(Member.load(path.parent / name) for name in members),
+        members=members,
         n_classes=found["classes"],
         mechanism=answers,
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
         colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
         unit=unit_of(Neighbours(unit["neighbours"]), unit.get("name")),
+        teacher=teacher,
+        people=tuple(people[name] for name in entities) if people else (),
     )
+
+
+def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
+    """Return what people cast under terms of a sum; None under terms of votes."""
+    if "teachers" not in terms:
+        if "people" in terms:
+            raise ConfigError(f"[people] is for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
+        return None
+    table = terms["teachers"]
+    check_entries(table, _TEACHERS, ["estimator"], "[teachers]")
+    if table["estimator"] != _VECTORS:
+        raise ConfigError(
+            f"`estimator` in [teachers] must be {_VECTORS!r} in the terms of a consortium. Got {table['estimator']!r}; "
+            "for votes leave [teachers] out: each hospital chooses its own."
+        )
+    if "teachers_per_entity" in terms or "people" not in terms:
+        raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {_VECTORS}.")
+    try:
+        return VectorBallots(**table.get("parameters", {}))
+    except TypeError as error:
+        raise ConfigError(f"[teachers.parameters] does not fit {_VECTORS}: {error}.") from None
 
 
 def describe(consortium: Consortium) -> None:
@@ -77,8 +113,17 @@ def describe(consortium: Consortium) -> None:
     table.add_row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
-    cost = epsilon_of_queries(consortium, _SHOWN_QUERIES, _SHOWN_DELTA)
-    table.add_row(f"{_SHOWN_QUERIES} queries cost", f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
+    teacher = consortium.teacher
+    queries = _SHOWN_QUERIES if teacher is None else teacher.rounds
+    if teacher is not None:
+        numbers = [
+            f"{entity.name} {number:,}" for entity, number in zip(consortium.entities, consortium.people, strict=True)
+        ]
+        table.add_row("people", Text(f"about {sum(consortium.people):,}: {listed(numbers)}"))
+        table.add_row("ballots", repr(teacher))
+    cost = epsilon_of_queries(consortium, queries, _SHOWN_DELTA)
+    what = f"{queries} {'queries' if teacher is None else 'rounds'} cost"
+    table.add_row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
     typer.echo("members, each with the fingerprint that `keygen` printed")
     for member in consortium.members:
@@ -214,7 +259,8 @@ def ask(
 ) -> None:
     """Send a signed batch of public rows to the members (aggregator).
 
-    Rows that were labeled before are left out.
+    Rows that were labeled before are left out. Under terms of a sum, this sends the next round: a public map that is
+    learned from the rows, and the student so far.
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
     with _paid_once(budget):
@@ -223,7 +269,14 @@ def ask(
     if as_json:
         print_json({**found, "ledger": budget and budget.state().as_dict()})
     elif asked.batch is None:
-        typer.echo("Every row was labeled before. No query was sent, and nothing was spent.")
+        done = "Every row was labeled" if aggregator.consortium.teacher is None else "Every round was collected"
+        typer.echo(f"{done} before. No query was sent, and nothing was spent.")
+    elif aggregator.consortium.teacher is not None:
+        number = SumRound.of(asked.batch, aggregator.consortium).number
+        typer.echo(
+            f"Sent round {number + 1} of {aggregator.consortium.teacher.rounds} as batch {asked.batch.identifier}."
+        )
+        typer.echo(budget.state() if budget is not None else "")
     else:
         typer.echo(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         if budget is not None:
@@ -233,7 +286,12 @@ def ask(
 @federate.command()
 def vote(
     ballots: Annotated[
-        Path, typer.Argument(help="Private ballots (npy or npz, teachers x queries of the batch).", show_default=False)
+        Path,
+        typer.Argument(
+            help="Private ballots (npy or npz, teachers x queries of the batch). Under terms of a sum, private rows: "
+            "an npz file with X, y (class indices) and ids (whose row it is).",
+            show_default=False,
+        ),
     ],
     home: HomeOption,
     mailbox: MailboxOption,
@@ -258,17 +316,25 @@ def vote(
     """
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
     entity = Entity(member, budget, keys_changed=keys_changed)
-    # Never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many queries.
-    asked = _batch(box, entity.consortium, batch, None)
+    terms = entity.consortium
+    by_sum = terms.teacher is not None
+    # Of votes never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many
+    # queries. The ballots of a sum are made for the batch here.
+    asked = _batch(box, terms, batch, (lambda each: _is_over(terms, box, member, each)) if by_sum else None)
     arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
     if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
         raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
-    votes = read_array(ballots, array, "ballots")
-    with _paid_once(budget):
-        cast = entity.vote(asked, votes, box)
+    if by_sum:
+        X, y, ids = _private_rows(ballots)
+        with _paid_once(budget):
+            cast = entity.cast(asked, X, y, box, entity_ids=ids)
+    else:
+        votes = read_array(ballots, array, "ballots")
+        with _paid_once(budget):
+            cast = entity.vote(asked, votes, box)
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
         print_json({**found, "repeated": cast.repeated, "ledger": budget.state().as_dict()})
@@ -277,8 +343,11 @@ def vote(
         typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
     limit = "" if cast.queries == asked.n_queries else "; the budget has no room for more"
     to = ", ".join(sorted(cast.envelopes))
-    typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
-    typer.echo(f"The votes are for batch {asked.identifier}.")
+    if by_sum:
+        typer.echo(f"Sent the sealed sum of the ballots of one round to {to}.")
+    else:
+        typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
+    typer.echo(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.")
     typer.echo(budget.state())
 
 
@@ -325,16 +394,18 @@ def compute(
         print_json({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent})
         return
     _print_left_out(done.left_out)
-    typer.echo(
-        f"Sent the labels of {done.queries:,} queries by {len(done.entities)} hospitals, in shares, to the aggregator."
-    )
+    what = f"labels of {done.queries:,} queries by" if party.consortium.teacher is None else "sum of the ballots of"
+    typer.echo(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
 
 
 @federate.command()
 def collect(
     home: HomeOption,
     mailbox: MailboxOption,
-    output: Annotated[Path, typer.Option(help="npz file for the labels and their rows.")],
+    output: Annotated[
+        Path,
+        typer.Option(help="npz file for the labels and their rows; under terms of a sum, skops file for the student."),
+    ],
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the consortium, as given to `ask`. The local model needs no ledger.")
     ] = None,
@@ -348,13 +419,18 @@ def collect(
 
     Repeating the command gives the same labels and spends nothing.
     """
-    if output.suffix.lower() != ".npz":
-        raise ConfigError(f"--output must end in .npz: it holds the labels and the rows they are of. Got {output}.")
-    check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
+    by_sum = aggregator.consortium.teacher is not None
+    suffix, held = (".skops", "student") if by_sum else (".npz", "labels and the rows they are of")
+    if output.suffix.lower() != suffix:
+        raise ConfigError(f"--output must end in {suffix}: it holds the {held}. Got {output}.")
+    check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
     if decoder is not None and not aggregator.consortium.is_local:
         raise ConfigError("--decoder is for the local model. Leave it out.")
     asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
+    if by_sum:
+        _collect_sum(aggregator, budget, asked, box, output, as_json=as_json)
+        return
     with _paid_once(budget):
         found = aggregator.collect(asked, box, decoder=decoder)
         with written_whole(output) as part:
@@ -369,6 +445,40 @@ def collect(
     typer.echo(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
     if budget is not None:
         typer.echo(budget.state())
+
+
+def _collect_sum(
+    aggregator: Aggregator, budget: Ledger | None, asked: Batch, box: Mailbox, output: Path, *, as_json: bool
+) -> None:
+    with _paid_once(budget):
+        found = aggregator.collect_sum(asked, box)
+        with written_whole(output) as part:
+            save_student(found.round.classifier, part)
+    if as_json:
+        counts = {"batch": asked.identifier, "round": found.round.number, "rounds_left": found.rounds_left}
+        whose = {"entities": found.entities, "student": str(output)}
+        print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
+        return
+    left = "This was the last round." if not found.rounds_left else "Run `tutelage federate ask` for the next round."
+    typer.echo(
+        f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {output}. {left}"
+    )
+    if budget is not None:
+        typer.echo(budget.state())
+
+
+def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> bool:
+    """Return whether a member has answered a batch, or came too late for it."""
+    found = batch_status(terms, box, batch)
+    return bool(found.computed) or member.identity.member.name in found.answered
+
+
+def _private_rows(path: Path) -> tuple[Any, Any, Any]:
+    """Return private rows, class indices, and whose row it is or None."""
+    arrays = read_arrays(path)
+    if not {"X", "y"} <= set(arrays):
+        raise ConfigError(f"{path} must hold the arrays X and y, and ids where the terms protect people.")
+    return arrays["X"], arrays["y"], arrays.get("ids")
 
 
 @federate.command()

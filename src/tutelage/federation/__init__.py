@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tutelage.federation.aggregator import Aggregator as Aggregator
     from tutelage.federation.aggregator import Asked as Asked
     from tutelage.federation.aggregator import Collected as Collected
+    from tutelage.federation.aggregator import CollectedSum as CollectedSum
     from tutelage.federation.batches import Batch as Batch
     from tutelage.federation.computing_party import Computed as Computed
     from tutelage.federation.computing_party import ComputingParty as ComputingParty
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from tutelage.federation.keys import Member as Member
     from tutelage.federation.keys import Role as Role
     from tutelage.federation.mailbox import Mailbox as Mailbox
+    from tutelage.federation.sums import SumRound as SumRound
 
 _NAMES = {
-    "aggregator": ("Aggregator", "Asked", "Collected"),
+    "aggregator": ("Aggregator", "Asked", "Collected", "CollectedSum"),
     "batches": ("Batch",),
     "computing_party": ("Computed", "ComputingParty"),
     "consortium": ("Consortium",),
@@ -31,6 +33,7 @@ _NAMES = {
     "home": ("Home",),
     "keys": ("Identity", "Member", "Role"),
     "mailbox": ("Mailbox",),
+    "sums": ("SumRound",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,6 +1,7 @@
 """The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, final
 
@@ -18,21 +19,24 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import charges
-from tutelage.federation.batches import Batch, read_reports
+from tutelage.federation.batches import Batch, hash_of_rows, plain_rows, read_reports
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import event_of_query, require_size
+from tutelage.federation.costs import event_of_query, event_of_round, require_size
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
-from tutelage.federation.sharing import recombine
+from tutelage.federation.sharing import added, recombine
+from tutelage.federation.sums import SumRound, terms_of_sum
 from tutelage.ledger import Ledger
+from tutelage.ledger.entries import canonical
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.mechanisms.local import Decoder, LocalMechanism, decode
 
 _ASKED = "asked"
 _BATCH = "batch"
+_OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a sum is kept
 
 
 class Asked(NamedTuple):
@@ -41,9 +45,9 @@ class Asked(NamedTuple):
     Parameters
     ----------
     batch : Batch or None
-        What was announced; None where every row had been answered before.
+        What was announced; None where every row had been answered before, or every round of a sum is collected.
     new : int
-        How many of the rows it holds.
+        How many of the rows it holds; of a sum, 1 for a round.
     """
 
     batch: Batch | None
@@ -66,6 +70,27 @@ class Collected(NamedTuple):
     labels: IntArray
     entities: tuple[str, ...]
     left_out: dict[str, str]
+
+
+class CollectedSum(NamedTuple):
+    """The outcome of a round of a sum; public.
+
+    Parameters
+    ----------
+    values : integer array of shape (classes, numbers)
+        The noisy sum of all ballots.
+    entities : tuple of str
+        Whose ballots are in it.
+    round : SumRound
+        What follows: its `classifier` is the student so far.
+    rounds_left : int
+        How many rounds are still to be asked; after the last one the student is final.
+    """
+
+    values: IntArray
+    entities: tuple[str, ...]
+    round: SumRound
+    rounds_left: int
 
 
 @final
@@ -125,18 +150,46 @@ class Aggregator:
             If the rows are no plain array, or more than can be computed at once; if the mailbox cannot take the batch,
             or holds it already and it was paid from another ledger.
         """
+        if self._consortium.teacher is not None:
+            return self._ask_round(rows, mailbox, anew=anew)
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
             return Asked(None, 0)
         require_size(self._consortium, len(asked))
         if self._ledger is not None and anew:
             self._ledger.require(event_of_query(self._consortium), len(asked))  # before another batch takes its place
-        batch = self._kept(Batch.make(self._home.identity, self._consortium, asked), anew=anew)
+        draft = Batch.make(self._home.identity, self._consortium, asked)
+        return self._announced(self._kept(draft.query_hash, lambda: draft, anew=anew), mailbox)
+
+    def _announced(self, batch: Batch, mailbox: Mailbox) -> Asked:
         if self._ledger is not None and self._reserved(batch) is None:
             mailbox.require_room_for_batch(batch)
             charges.reserve(self._ledger, self._consortium, batch, self._member, batch.n_queries)
         mailbox.put_batch(batch)
         return Asked(batch, batch.n_queries)
+
+    def _ask_round(self, rows: npt.ArrayLike, mailbox: Mailbox, *, anew: bool) -> Asked:
+        """Announce the first round of a sum over the features of these rows that is not collected yet."""
+        terms, (_, teacher) = self._consortium, terms_of_sum(self._consortium)
+        require_size(terms, 1)
+        plain, before = plain_rows(rows), None
+        for number in range(teacher.rounds):
+            name = f"{hash_of_rows(plain)}-{number}"
+            kept = self._earlier(name)
+            if kept and self.is_collected(kept[-1]):
+                before = kept[-1]
+                continue
+            if self._ledger is not None and (anew or not kept):
+                self._ledger.require(event_of_query(terms), teacher.rounds - number)  # nothing is begun in vain
+            batch = self._kept(name, lambda earlier=before: self._draft(plain, earlier), anew=anew)
+            return self._announced(batch, mailbox)
+        return Asked(None, 0)
+
+    def _draft(self, rows: npt.NDArray[Any], before: Batch | None) -> Batch:
+        """Return the round that follows a collected one, or the first."""
+        terms = self._consortium
+        asked = SumRound.first(terms, rows) if before is None else self._following(before)
+        return Batch.make(self._home.identity, terms, asked.to_row())
 
     def collect(self, batch: Batch, mailbox: Mailbox, *, decoder: Decoder | None = None) -> Collected:
         """Return the labels of a batch: recombined from the computing parties' shares, or decoded from ballots.
@@ -155,11 +208,53 @@ class Aggregator:
         ForgedMessageError
             If an answer is not what its sender signed, or the shares do not fit each other.
         """
+        if self._consortium.teacher is not None:
+            raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
         if isinstance(self._consortium.mechanism, LocalMechanism):
             return self._decoded(self._consortium.mechanism, batch, mailbox, decoder)
         if decoder is not None:
             raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
         return self._recombined(batch, mailbox)
+
+    def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
+        """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far.
+
+        Parameters
+        ----------
+        batch, mailbox : Batch and Mailbox
+            The round, and where the answers lie.
+
+        Raises
+        ------
+        FederationError
+            If the terms are about votes.
+        QuorumError
+            If a computing party has not answered.
+        ForgedMessageError
+            If an answer is not what its sender signed.
+        """
+        _, teacher = terms_of_sum(self._consortium)
+        asked = SumRound.of(batch, self._consortium)
+        shape = asked.coef.T.shape
+        opened, entities = self._opened_together(batch, mailbox, lambda shares: added(shares, shape))
+        self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
+        event = event_of_round(self._consortium, opened.size)
+        self._settle(batch, [tuple(opened.ravel().tolist())], event)
+        following = self._following(batch)
+        return CollectedSum(self._values(batch, shape), entities, following, teacher.rounds - following.number)
+
+    def _following(self, batch: Batch) -> SumRound:
+        """Return what follows a collected round."""
+        kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
+        if kept is None:
+            raise StaleBatchError(
+                f"Whose ballots are in batch {batch.identifier} is not known any more. Collect it again."
+            )
+        asked = SumRound.of(batch, self._consortium)
+        return asked.after(self._values(batch, asked.coef.T.shape), json.loads(kept[_ENTITIES]), self._consortium)
+
+    def _values(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
+        return np.array(self._remembered(batch)[0], dtype=np.int64).reshape(shape)
 
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self._ledger and charges.reserved(self._ledger, self._consortium, batch, self._member)
@@ -169,15 +264,19 @@ class Aggregator:
         reservation = self._reserved(batch)
         return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
 
-    def _kept(self, draft: Batch, *, anew: bool) -> Batch:
-        """Return the last batch of the draft's rows, so that asking again after a crash announces and pays for that."""
-        earlier = []
-        while (kept := self._home.kept(_ASKED, f"{draft.query_hash}-{len(earlier)}", [_BATCH])) is not None:
-            earlier.append(Batch.from_bytes(kept[_BATCH], self._consortium))
+    def _kept(self, name: str, draft: Callable[[], Batch], *, anew: bool) -> Batch:
+        """Return the last batch of that name, so that asking again after a crash announces and pays for that."""
+        earlier = self._earlier(name)
         if earlier and not anew:
             return earlier[-1]
-        kept = self._home.keep(_ASKED, f"{draft.query_hash}-{len(earlier)}", {_BATCH: draft.to_bytes()})
+        kept = self._home.keep(_ASKED, f"{name}-{len(earlier)}", {_BATCH: draft().to_bytes()})
         return Batch.from_bytes(kept[_BATCH], self._consortium)
+
+    def _earlier(self, name: str) -> list[Batch]:
+        found: list[Batch] = []
+        while (kept := self._home.kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
+            found.append(Batch.from_bytes(kept[_BATCH], self._consortium))
+        return found
 
     def _unanswered(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if rows.ndim == 0 or len(rows) == 0:
@@ -191,21 +290,39 @@ class Aggregator:
                 fresh.setdefault(query, place)
         return rows[list(fresh.values())]
 
+    def _queries_of(self, ledger: Ledger, batch: Batch) -> list[bytes]:
+        """Return what the ledger knows the queries by; of a round, whose row is long, the hash stands for the row."""
+        if self._consortium.teacher is None:
+            return self._hashes(ledger, batch.rows)
+        return self._hashes(ledger, np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis])
+
     def _hashes(self, ledger: Ledger, rows: npt.NDArray[Any]) -> list[bytes]:
         return ledger.query_hashes({"consortium": self._consortium.fingerprint}, rows)
 
     def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:
+        def labels(shares: Sequence[bytes]) -> IntArray:
+            opened = recombine(shares, (batch.n_queries,))
+            if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
+                raise ForgedMessageError("The computing parties' shares make no labels. Let them compute it again.")
+            return opened - 1
+
+        found, entities = self._opened_together(batch, mailbox, labels)
+        happened = self._happened(len(found), int(np.sum(found != ABSTAIN)))
+        self._settle(batch, [(label,) for label in found.tolist()], happened)
+        remembered = [labels[0] for labels in self._remembered(batch)]
+        return Collected(np.array(remembered, dtype=np.int64), entities, {})
+
+    def _opened_together(
+        self, batch: Batch, mailbox: Mailbox, opening: Callable[[Sequence[bytes]], IntArray]
+    ) -> tuple[IntArray, tuple[str, ...]]:
+        """Return what the parties' shares open to, and whose answers are in it."""
         contradiction = None
         for answers in self._whole_runs(batch, mailbox):
             shares = [answers[party.name].share for party in self._consortium.computing_parties]
             try:
-                opened = recombine(shares, (batch.n_queries,))
-                if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
-                    raise ForgedMessageError("The computing parties' shares make no labels. Let them compute it again.")
+                return opening(shares), next(iter(answers.values())).entities
             except ForgedMessageError as error:
                 contradiction = error
-                continue
-            return Collected(self._settled(batch, opened - 1), next(iter(answers.values())).entities, {})
         if contradiction is not None:
             raise contradiction
         parties = [party.name for party in self._consortium.computing_parties]
@@ -235,17 +352,22 @@ class Aggregator:
                     found.append(_Answer.read(party.name, unseal(me, party, header, envelope)))
         return found
 
-    def _settled(self, batch: Batch, labels: IntArray) -> IntArray:
-        """Return the labels that count, with the ledger charged for what was answered."""
+    def _settle(self, batch: Batch, answers: Sequence[tuple[int, ...]], happened: Event) -> None:
+        """Charge the ledger for what was answered, once."""
         ledger, reservation = self._ledger, self._reserved(batch)
         if ledger is None or reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
-        hashes = self._hashes(ledger, batch.rows)
         if not ledger.is_settled(reservation):
-            answers = {query: (label,) for query, label in zip(hashes, labels.tolist(), strict=True)}
-            ledger.settle(reservation, answers, self._happened(len(labels), int(np.sum(labels != ABSTAIN))))
-        remembered = ledger.recall(hashes)
-        return np.array([remembered[query][0] for query in hashes], dtype=np.int64)
+            hashes = self._queries_of(ledger, batch)
+            ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), happened)
+
+    def _remembered(self, batch: Batch) -> list[tuple[int, ...]]:
+        """Return the answers that count."""
+        if self._ledger is None:
+            return []
+        hashes = self._queries_of(self._ledger, batch)
+        remembered = self._ledger.recall(hashes)
+        return [remembered[query] for query in hashes]
 
     def _happened(self, queries: int, answered: int) -> Event:
         """Return a check for every query, and an answer for those that passed it, or for all."""

@@ -82,8 +82,8 @@ class Batch:
                 f"`identity` of Batch.make must be that of the aggregator, {consortium.aggregator.name}. "
                 f"Got that of {identity.member.name}."
             )
-        plain = _plain(rows)
-        identifier, query_hash = secrets.token_hex(16), _hash_of(plain)
+        plain = plain_rows(rows)
+        identifier, query_hash = secrets.token_hex(16), hash_of_rows(plain)
         signature = identity.sign(_signed(_header(consortium.fingerprint, identifier, plain, query_hash)))
         return cls(consortium.fingerprint, identifier, plain, query_hash, signature.hex())
 
@@ -115,7 +115,7 @@ class Batch:
             found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])
         except (KeyError, InvalidParameterError):
             raise damaged from None
-        if found.to_bytes() != data or found.query_hash != _hash_of(rows):
+        if found.to_bytes() != data or found.query_hash != hash_of_rows(rows):
             raise damaged
         signed = _signed(_header(found.consortium, found.identifier, rows, found.query_hash))
         if not consortium.aggregator.has_signed(signed, bytes.fromhex(found.signature)):
@@ -132,7 +132,7 @@ class Batch:
         return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
 
 
-def _plain(rows: npt.ArrayLike) -> npt.NDArray[Any]:
+def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return the rows as a read-only array in C order, little-endian, that nobody else holds."""
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
@@ -151,7 +151,8 @@ def _plain(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     return plain
 
 
-def _hash_of(plain: npt.NDArray[Any]) -> str:
+def hash_of_rows(plain: npt.NDArray[Any]) -> str:
+    """Return the SHA-256 of the type, shape and bytes of plain rows, 64 hexadecimal digits."""
     about = canonical({"dtype": plain.dtype.str, "shape": list(plain.shape)}).encode()
     return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
 

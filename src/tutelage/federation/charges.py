@@ -1,10 +1,12 @@
 """Whose ledger pays for a batch, and under which name: no member's vote is ever charged to another member's ledger."""
 
+from tutelage.events import Event
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import event_of_query
+from tutelage.federation.costs import event_of_query, event_of_round
 from tutelage.federation.keys import Member
+from tutelage.federation.sums import numbers_in
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 
@@ -38,8 +40,14 @@ def reserved(ledger: Ledger, consortium: Consortium, batch: Batch, member: Membe
 
 def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member, queries: int) -> Reservation:
     """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-    event, name = event_of_query(consortium), f"{_name(consortium, batch)}/{owner_name(member)}"
-    return ledger.reserve(event, queries, batch=name)
+    name = f"{_name(consortium, batch)}/{owner_name(member)}"
+    return ledger.reserve(_event_of(consortium, batch), queries, batch=name)
+
+
+def _event_of(consortium: Consortium, batch: Batch) -> Event:
+    if consortium.teacher is None:
+        return event_of_query(consortium)
+    return event_of_round(consortium, numbers_in(batch))
 
 
 def _name(consortium: Consortium, batch: Batch) -> str:

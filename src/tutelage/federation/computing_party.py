@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from tutelage.federation.home import Home
 from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import MODULUS, PARTIES, SPLIT_NAME_BYTES, decode
+from tutelage.federation.sharing import MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
+from tutelage.federation.sums import numbers_in
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import ConfidentGNMax
+from tutelage.mechanisms import ConfidentGNMax, NoisySum
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
@@ -37,7 +38,7 @@ class EntityShares(NamedTuple):
     """One entity's shares as one party holds them; private to it."""
 
     split: str
-    blocks: Any  # object array (blocks, queries, classes) of residues
+    blocks: Any  # object array (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
     digest: str
 
 
@@ -102,6 +103,11 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
     return begun[0]
 
 
+def _read(payload: bytes, shape: tuple[int, int, int]) -> EntityShares:
+    digest = hashlib.sha256(payload).hexdigest()
+    return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape), digest)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -133,6 +139,9 @@ class ComputingParty:
     send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
     parties that pool what they have learn the noised totals (docs/federation.md says what that is worth).
 
+    Under terms of a sum nothing is compared: each party adds its shares of the ballots that all three agreed on, and
+    sends the aggregator its share of the total. Any two of them together still have uniform numbers.
+
     Parameters
     ----------
     home : Home
@@ -143,7 +152,7 @@ class ComputingParty:
         self._home = home
         self._consortium = home.consortium_as(Role.COMPUTING)
         mechanism = self._consortium.mechanism
-        if not isinstance(mechanism, SharedMechanism):
+        if not isinstance(mechanism, SharedMechanism | NoisySum):
             raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")
         self._mechanism = mechanism
         names = [party.name for party in self._consortium.computing_parties]
@@ -165,6 +174,8 @@ class ComputingParty:
         transcript: Path | None = None,
     ) -> Computed:
         """Compute the labels of a batch with the two other parties, and send the aggregator this party's share of them.
+
+        Under terms of a sum they are the total of the ballots of one round.
 
         The first computation of a batch fixes whose votes are in it; every later one uses the same shares, so that
         a batch has one outcome however often it is tried.
@@ -234,21 +245,22 @@ class ComputingParty:
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
         held, left_out, me = {}, {}, self._home.identity
+        shape = self._shape(batch)
         for entity in self._consortium.entities:
             header = Header.of(self._consortium, batch, Kind.SHARES, entity.name, me.member.name)
             try:
                 envelope = mailbox.shares(batch, entity.name, me.member.name)
                 if envelope is not None:
-                    held[entity.name] = self._read(unseal(me, entity, header, envelope), batch.n_queries)
+                    held[entity.name] = _read(unseal(me, entity, header, envelope), shape)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
         return held, left_out
 
-    def _read(self, payload: bytes, queries: int) -> EntityShares:
-        blocks = 2 if isinstance(self._mechanism, ConfidentGNMax) else 1
-        shape = (blocks, queries, self._consortium.n_classes)
-        digest = hashlib.sha256(payload).hexdigest()
-        return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape), digest)
+    def _shape(self, batch: Batch) -> tuple[int, int, int]:
+        """Return the shape of what an entity shares."""
+        if isinstance(self._mechanism, NoisySum):
+            return 1, 1, numbers_in(batch)
+        return 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self._consortium.n_classes
 
     async def _agree(
         self,
@@ -268,7 +280,9 @@ class ComputingParty:
         missed = set().union(*(each["held"] for each in everyones)) - set(pins)
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
         remembered = [each["begun"] is not None for each in everyones]
-        if not all(remembered):  # what all three remember was found to be small enough before they wrote it down
+        # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
+        # added cannot be too large: whatever an entity sends, the total alone is opened.
+        if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
             large = await self._oversized(session, batch, {name: held[name] for name in pins}, left_out)
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
@@ -291,7 +305,11 @@ class ComputingParty:
         terms.require_quorum(held, left_out)
         vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
         bound = projection_bound(
-            self._mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries
+            cast("SharedMechanism", self._mechanism),
+            terms.honest,
+            terms.teachers_per_entity,
+            terms.n_classes,
+            batch.n_queries,
         )
         tested = zip(held, await session.oversized(vectors, bound), strict=True)
         large = {name for name, too_large in tested if too_large}
@@ -301,6 +319,8 @@ class ComputingParty:
 
     async def _labels(self, session: Session, blocks: list[Any]) -> bytes:
         terms, totals = self._consortium, np.stack(blocks).sum(axis=0) % MODULUS
+        if isinstance(self._mechanism, NoisySum):
+            return encode(totals)
         entities, teachers, queries = len(terms.entities), terms.teachers_per_entity, totals.shape[1]
         bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes, queries)
         if not isinstance(self._mechanism, ConfidentGNMax):

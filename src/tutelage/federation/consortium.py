@@ -4,7 +4,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, final
@@ -24,17 +24,23 @@ from tutelage.federation.keys import Member, Role
 from tutelage.federation.sharing import PARTIES
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import ConfidentGNMax, GNMax
+from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
 from tutelage.privacy import KEY, ONE_ENTITY, NeighboringRelation, PrivacyUnit, former_name
+from tutelage.teachers import VectorBallots
 
 _FORMAT = 2  # 1 stored the name of a relation in place of its code
+_FORMAT_OF_SUMS, _OF_SUMS = 3, {"teacher", "people"}  # with what is agreed on sums of ballots
 _MOST_CLASSES = 2**20
 _MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
 
-FederatedMechanism = GNMax | ConfidentGNMax | LocalMechanism
-_BY_NAME: dict[str, type[FederatedMechanism]] = {entry.kind.__name__: entry.kind for entry in FEDERATED.values()}
+_MOST_PEOPLE = 2**26  # of one hospital: sums of their ballots are exact
+
+FederatedMechanism = GNMax | ConfidentGNMax | NoisySum | LocalMechanism
+_BY_NAME: dict[str, type[FederatedMechanism]] = {
+    kind.__name__: kind for kind in (*(entry.kind for entry in FEDERATED.values()), NoisySum)
+}
 
 
 @final
@@ -50,11 +56,11 @@ class Consortium:
         Two or more entities, one aggregator and, for a secure mechanism, three computing parties in party order.
     n_classes : int
         Number of classes.
-    mechanism : GNMax, ConfidentGNMax or a local mechanism
-        How a query is answered. Noise is in votes of the whole consortium for the first two, in an entity's own vote
-        for a local one.
+    mechanism : GNMax, ConfidentGNMax, NoisySum or a local mechanism
+        How a query is answered. Noise is in votes of the whole consortium for the first two, in lengths of the longest
+        ballot for a sum, in an entity's own vote for a local one.
     teachers_per_entity : int
-        The most ballots that one entity casts per query; 1 for a local mechanism.
+        The most ballots that one entity casts per query; 1 for a local mechanism and for a sum.
     quorum : int
         Entities that must answer a batch before anything of it is opened.
     colluding : int
@@ -63,10 +69,16 @@ class Consortium:
         mechanism, where every entity's noise protects it whatever the others do.
     unit : PrivacyUnit
         Whose change moves one ballot of one entity.
+    teacher : VectorBallots, optional
+        What every person casts, for a sum only.
+    people : tuple of int, optional
+        About how many people each entity has, in the order of the entities, for a sum only. These numbers are public:
+        where the number of people is private, each entity agrees on a round one. They scale the student and protect
+        nobody.
     identifier : str
         32 hexadecimal digits. Default: random.
     format : int
-        Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint.
+        Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint. 3 for a sum.
     """
 
     name: str
@@ -77,11 +89,16 @@ class Consortium:
     quorum: int
     colluding: int
     unit: PrivacyUnit
+    teacher: VectorBallots | None = None
+    people: tuple[int, ...] = ()
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
     format: int = _FORMAT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
+        object.__setattr__(self, "people", tuple(self.people))
+        if isinstance(self.mechanism, NoisySum):
+            object.__setattr__(self, "format", _FORMAT_OF_SUMS)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
         if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
@@ -91,6 +108,7 @@ class Consortium:
         _check_mechanism(self.mechanism)
         self._check_numbers()
         self._check_roles()
+        self._check_ballots()
 
     @property
     def entities(self) -> tuple[Member, ...]:
@@ -116,6 +134,10 @@ class Consortium:
     def is_local(self) -> bool:
         """Whether each entity perturbs its own vote and nothing is computed on shares."""
         return isinstance(self.mechanism, LocalMechanism)
+
+    def people_of(self, entities: Collection[str]) -> int:
+        """Return about how many people these entities have together."""
+        return sum(number for entity, number in zip(self.entities, self.people, strict=True) if entity.name in entities)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -143,6 +165,7 @@ class Consortium:
             "quorum": self.quorum,
             "colluding": self.colluding,
             "unit": self.unit.as_dict() | ({KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}),
+            **({} if self.teacher is None else {"teacher": asdict(self.teacher), "people": list(self.people)}),
         }
 
     def require_unit(self, ledger: Ledger) -> None:
@@ -178,24 +201,31 @@ class Consortium:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
-        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", _FORMAT, damaged, (1,))
-        if set(content) != set(cls.__dataclass_fields__) or not isinstance(content["members"], list):
+        document = read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT)
+        content = parse(document, "consortium", _FORMAT_OF_SUMS, damaged, (1, _FORMAT))
+        of_sums = _OF_SUMS if content["format"] == _FORMAT_OF_SUMS else set()
+        if set(content) != set(cls.__dataclass_fields__) - _OF_SUMS | of_sums:
+            raise damaged
+        if not all(isinstance(content[name], list) for name in {"members", "people"} & set(content)):
             raise damaged
         members = tuple(Member.from_dict(member) for member in content.pop("members"))
         mechanism = _mechanism_from(content.pop("mechanism"), damaged)
         unit = PrivacyUnit.from_dict(content.pop("unit"), str(path))
+        if of_sums:
+            content["teacher"] = _teacher_from(content["teacher"], damaged)
         return cls(**content, members=members, mechanism=mechanism, unit=unit)
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)
 
     def _check_numbers(self) -> None:
+        of_sums = isinstance(self.mechanism, NoisySum)
         checks = (
             ("n_classes", 2, _MOST_CLASSES),
-            ("teachers_per_entity", 1, 1 if self.is_local else _MOST_TEACHERS),
+            ("teachers_per_entity", 1, 1 if self.is_local or of_sums else _MOST_TEACHERS),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, 0 if self.is_local else len(self.entities)),
-            ("format", 1, _FORMAT),
+            ("format", 1, _FORMAT_OF_SUMS if of_sums else _FORMAT),
         )
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")
@@ -228,6 +258,28 @@ class Consortium:
                     f"{wanted} times. Got {found}."
                 )
 
+    def _check_ballots(self) -> None:
+        if not isinstance(self.mechanism, NoisySum):
+            if self.teacher is not None or self.people:
+                raise InvalidParameterError("`teacher` and `people` of Consortium are for a NoisySum. Leave them out.")
+            return
+        if not isinstance(self.teacher, VectorBallots):
+            raise InvalidParameterError(
+                f"`teacher` of Consortium must be VectorBallots for a NoisySum. Got a {type(self.teacher).__name__}."
+            )
+        if len(self.people) != len(self.entities):
+            raise InvalidParameterError(
+                f"`people` of Consortium must hold one number per entity, {len(self.entities)}. Got {len(self.people)}."
+            )
+        for number in self.people:
+            if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
+                raise InvalidParameterError(f"`people` of Consortium must be at most {_MOST_PEOPLE} per entity.")
+        if self.unit == ONE_ENTITY:
+            raise InvalidParameterError(
+                "`unit` of Consortium must be a person or a row for a NoisySum: one entity's whole data cast a ballot "
+                "for each of its people."
+            )
+
 
 def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
@@ -258,6 +310,13 @@ def _check_mechanism(mechanism: object) -> None:
         "InteractiveGNMax": " No member has a student's predictions to check the shared votes against.",
     }.get(kind, "")
     raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{why}")
+
+
+def _teacher_from(content: object, damaged: InvalidDataError) -> VectorBallots:
+    try:
+        return VectorBallots(**content)  # type: ignore[arg-type]
+    except TypeError:
+        raise damaged from None
 
 
 def _mechanism_from(content: object, damaged: InvalidDataError) -> FederatedMechanism:

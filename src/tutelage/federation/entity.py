@@ -1,23 +1,27 @@
 """The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
 
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
+from tutelage.ballots import BallotSum
 from tutelage.events import Repeated
-from tutelage.exceptions import InvalidDataError, StaleBatchError
+from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
+from tutelage.federation.casting import ballots_of
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import SharedMechanism, event_of_query, require_size, share_sigmas
+from tutelage.federation.costs import SharedMechanism, event_of_query, event_of_round, require_size, share_sigmas
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
+from tutelage.federation.sums import SumRound, terms_of_sum
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import LocalMechanism
@@ -117,20 +121,74 @@ class Entity:
             voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
+        return self._answer(batch, mailbox, lambda queries: self._payloads(checked, queries))
+
+    def cast(
+        self,
+        batch: Batch,
+        X: Matrix,
+        y: npt.ArrayLike,
+        mailbox: Mailbox,
+        *,
+        entity_ids: npt.ArrayLike | None = None,
+    ) -> Vote:
+        """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
+
+        Parameters
+        ----------
+        batch : Batch
+            The round, as the aggregator announced it.
+        X : array of shape (rows, columns)
+            Private rows, in the columns of the public ones.
+        y : integer array of shape (rows,)
+            Class index of each row.
+        mailbox : Mailbox
+            Where the envelopes go, once they are stored and paid for.
+        entity_ids : array of shape (rows,), optional
+            Whose row it is. It must be given where the terms protect people, and left out where they protect rows.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the entity's own budget does not allow this round and all rounds that are left. Nothing was spent.
+        FederationError
+            If the terms are about votes. Nothing was spent.
+        InvalidDataError
+            If the rows do not fit the round, or the mailbox cannot take the ballots. Nothing was spent.
+        ForgedMessageError
+            If the batch holds no round that fits the terms. Nothing was spent.
+        StaleBatchError
+            As for `vote`.
+        """
+        terms = self._consortium
+        _, teacher = terms_of_sum(terms)
+        self._require_current(batch)
+        asked = SumRound.of(batch, terms)
+        ballots = ballots_of(terms, asked, X, y, entity_ids)
+        left = teacher.rounds - asked.number
+        return self._answer(batch, mailbox, lambda _: self._shares_of_sum(ballots), rounds=left)
+
+    def _answer(
+        self, batch: Batch, mailbox: Mailbox, payloads: Callable[[int], list[bytes]], *, rounds: int = 0
+    ) -> Vote:
+        """Pay for a batch once, store what is sent for it before it leaves, and send it.
+
+        Of a sum, the budget must have room for so many `rounds`, though one is paid for.
+        """
         name, recipients = f"{batch.identifier}-{batch.query_hash[:32]}", self._recipients()
         stored = self._home.kept(_VOTES, name, recipients)
         repeated = stored is not None
         if stored is None:
-            reservation = self._reserved(batch, mailbox)
+            reservation = self._reserved(batch, mailbox, rounds)
             if self._ledger.is_settled(reservation):
                 raise StaleBatchError(
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            made = self._sealed(batch, checked, reservation.queries)
+            made = self._sealed(batch, payloads(reservation.queries))
             stored = self._home.keep(_VOTES, name, made)
             repeated = stored != made  # another process was faster
-        reservation = self._reserved(batch, mailbox)
+        reservation = self._reserved(batch, mailbox, rounds)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for recipient, envelope in stored.items():
@@ -140,9 +198,14 @@ class Entity:
                 mailbox.put_shares(batch, self._member.name, recipient, envelope)
         return Vote(stored, reservation.queries, repeated)
 
-    def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
+    def _require_current(self, batch: Batch) -> None:
         if batch.consortium != self._consortium.fingerprint:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self._consortium.name!r} as it stands now.")
+
+    def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
+        if self._consortium.teacher is not None:
+            raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
+        self._require_current(batch)
         require_size(self._consortium, batch.n_queries)
         found = np.asarray(ballots)
         most = self._consortium.teachers_per_entity
@@ -164,12 +227,14 @@ class Entity:
         terms = self._consortium
         return tuple(member.name for member in ((terms.aggregator,) if terms.is_local else terms.computing_parties))
 
-    def _reserved(self, batch: Batch, mailbox: Mailbox) -> Reservation:
+    def _reserved(self, batch: Batch, mailbox: Mailbox, rounds: int) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit."""
         known = charges.reserved(self._ledger, self._consortium, batch, self._member)
         if known is not None:
             return known
         self._require_in_time(batch, mailbox)
+        if rounds:
+            self._ledger.require(event_of_query(self._consortium), rounds)
         queries = batch.n_queries
         if self._consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
             queries = min(queries, max(1, self._ledger.fitting(event_of_query(self._consortium))))
@@ -187,14 +252,9 @@ class Entity:
         parties = [] if self._consortium.is_local else self._recipients()
         mailbox.require_room_for_answer(batch, self._member.name, parties)
 
-    def _sealed(self, batch: Batch, ballots: IntArray, queries: int) -> dict[str, bytes]:
+    def _sealed(self, batch: Batch, payloads: list[bytes]) -> dict[str, bytes]:
         terms = self._consortium
-        if isinstance(terms.mechanism, LocalMechanism):
-            payloads = {terms.aggregator.name: self._local_reports(terms.mechanism, ballots, queries)}
-            kind = Kind.BALLOTS
-        else:
-            shares = self._shares(terms.mechanism, ballots)
-            payloads, kind = dict(zip(self._recipients(), shares, strict=True)), Kind.SHARES
+        kind = Kind.BALLOTS if terms.is_local else Kind.SHARES
         return {
             recipient: seal(
                 self._home.identity,
@@ -202,12 +262,16 @@ class Entity:
                 Header.of(terms, batch, kind, self._member.name, recipient),
                 payload,
             )
-            for recipient, payload in payloads.items()
+            for recipient, payload in zip(self._recipients(), payloads, strict=True)
         }
 
-    def _local_reports(self, mechanism: LocalMechanism, ballots: IntArray, queries: int) -> bytes:
-        reports = mechanism.perturb(ballots[:, :queries], self._consortium.n_classes, SystemNoise())
-        return write_reports(reports[0])
+    def _payloads(self, ballots: IntArray, queries: int) -> list[bytes]:
+        """Return what each recipient gets of votes."""
+        mechanism = self._consortium.mechanism
+        if isinstance(mechanism, LocalMechanism):
+            reports = mechanism.perturb(ballots[:, :queries], self._consortium.n_classes, SystemNoise())
+            return [write_reports(reports[0])]
+        return self._shares(cast("SharedMechanism", mechanism), ballots)
 
     def _shares(self, mechanism: SharedMechanism, ballots: IntArray) -> list[bytes]:
         """Return one party's payload each: the name of this splitting, then its shares of every block."""
@@ -217,5 +281,16 @@ class Entity:
         blocks = [counts + noise.discrete_gaussian(vote, counts.shape)]
         # One draw per query, the same for every class: the check compares the largest count plus one noise.
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
-        name = secrets.token_bytes(SPLIT_NAME_BYTES)
-        return [name + shares for shares in split(np.stack(blocks))]
+        return _named(split(np.stack(blocks)))
+
+    def _shares_of_sum(self, ballots: BallotSum) -> list[bytes]:
+        """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers."""
+        sigma = event_of_round(self._consortium, ballots.totals.size).sigma_of_share
+        noised = ballots.totals + SystemNoise().discrete_gaussian(sigma, ballots.totals.shape)
+        return _named(split(noised, summed=True))
+
+
+def _named(shares: tuple[bytes, bytes, bytes]) -> list[bytes]:
+    """Return the shares of one splitting, each after the name of the splitting."""
+    name = secrets.token_bytes(SPLIT_NAME_BYTES)
+    return [name + share for share in shares]

@@ -101,7 +101,9 @@ class Mailbox:
 
         Files of any other kind or name, and files longer than shares of this batch can be, are skipped.
         """
-        most = ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
+        # One query may be a round of a sum: its row has a 64-bit weight for each number of the sum.
+        numbers = batch.n_queries if batch.n_queries > 1 else batch.rows.nbytes // 8
+        most = ELEMENT_BYTES * numbers + _BESIDE_LABELS
         folder = self.folder / "labels" / batch.identifier
         for found in _matches(folder, rf"{re.escape(_named(party))}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
             about = (folder / found[0]).lstat()

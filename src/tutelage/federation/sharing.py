@@ -20,14 +20,17 @@ PARTIES = 3
 MOST_BITS = 26  # of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p
 SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
 _BOUND = 2**40
+_BOUND_OF_SUMS = 2**62  # what 64-bit integers hold; sums over a million entities stay below p
 _TOP = 2**25 - 1  # the bits of an element from the 65th on
 _ELEMENT = np.dtype([("low", "<u8"), ("high", "<u4")])
 
 ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
 
 
-def split(values: IntArray) -> tuple[bytes, bytes, bytes]:
+def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, bytes]:
     """Split each integer into three additive shares mod p; any two of them are uniform and say nothing about it.
+
+    Integers that are only ever `summed`, and not compared, may have 62 bits in place of 40.
 
     Notes
     -----
@@ -36,8 +39,10 @@ def split(values: IntArray) -> tuple[bytes, bytes, bytes]:
     values = np.asarray(values)
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidDataError(f"Values to be shared must be an array of integers. Got dtype {values.dtype}.")
-    if values.size and (int(values.min()) <= -_BOUND or int(values.max()) >= _BOUND):
-        raise InvalidDataError("Values to be shared must lie strictly between -2^40 and 2^40.")
+    bound = _BOUND_OF_SUMS if summed else _BOUND
+    if values.size and (int(values.min()) <= -bound or int(values.max()) >= bound):
+        power = bound.bit_length() - 1
+        raise InvalidDataError(f"Values to be shared must lie strictly between -2^{power} and 2^{power}.")
     first, second = _uniform_elements(values.size), _uniform_elements(values.size)
     third = values.ravel().astype(object) - _elements(first) - _elements(second)
     return first.tobytes(), second.tobytes(), encode(third)
@@ -78,6 +83,17 @@ def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     opened = (2 * first - second + _BOUND) % MODULUS - _BOUND
     if np.any(opened >= _BOUND):
         raise ForgedMessageError("The computing parties' shares open to no small integer. Run the computation again.")
+    return opened.astype(np.int64).reshape(shape)
+
+
+def added(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
+    """Open integers from additive shares of all computing parties."""
+    if len(shares) != PARTIES:
+        raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
+    first, second, third = (decode(share, (prod(shape),)) for share in shares)
+    opened = (first + second + third + _BOUND_OF_SUMS) % MODULUS - _BOUND_OF_SUMS
+    if np.any(opened >= _BOUND_OF_SUMS):
+        raise ForgedMessageError("The computing parties' shares open to no sum of ballots. Run the computation again.")
     return opened.astype(np.int64).reshape(shape)
 
 

@@ -40,7 +40,8 @@ class Vector(NamedTuple):
 def vector_of(event: Event) -> Vector | None:
     """Return the form of an answer, or None for labels; sums and labels in one answer are refused."""
     parts = event.flatten()
-    sums = [(kind.dimension, times) for kind, times in parts if isinstance(kind, NoisySumGaussian)]
+    kinds = [(part.event.without_shares(), part.times) for part in parts]
+    sums = [(kind.dimension, times) for kind, times in kinds if isinstance(kind, NoisySumGaussian)]
     if sums and len(sums) < len(parts):
         raise UnsupportedEventError("A batch must consist of noisy sums only, or of none. Reserve two batches.")
     numbers = sum(dimension * times for dimension, times in sums)

@@ -1,0 +1,168 @@
+"""How fast hospitals and three computing parties, each party a process of its own over TLS on one machine, add ballots.
+
+    python benchmarks/sums.py [--hospitals 10]
+
+The map is made up, so that the sum has as many numbers as are to be measured; each hospital has a thousand people.
+`hospital` is one of them: ballots, noise, shares, seals and its ledger. `parties` is from the start of three processes
+that have loaded everything until the last has sealed its share of the total, connecting included. `opening` is the
+aggregator: the total and its ledger.
+"""
+
+import argparse
+import multiprocessing
+import os
+import platform
+import socket
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from sklearn.pipeline import make_pipeline
+
+from tutelage.features import PublicKernel, PublicProjection, UnitBall
+from tutelage.federation import (
+    Aggregator,
+    Batch,
+    ComputingParty,
+    Consortium,
+    Entity,
+    Home,
+    Identity,
+    Mailbox,
+    Role,
+    SumRound,
+)
+from tutelage.federation.charges import reserve
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.teachers import VectorBallots
+
+SIZES = (2, 400), (10, 1_000), (100, 1_000)  # classes, and numbers for each
+PARTIES, PEOPLE, COLUMNS, LANDMARKS = ("left", "middle", "right"), 1_000, 5, 10
+UNIT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+
+
+def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Consortium:
+    """Make keys, terms and ledgers of everybody."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in PARTIES]
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    identities = [Identity.generate(f"hospital-{number}", Role.ENTITY) for number in range(hospitals)]
+    identities += [Identity.generate(*each) for each in zip(PARTIES, [Role.COMPUTING] * 3, addresses, strict=True)]
+    identities.append(Identity.generate("registry", Role.AGGREGATOR))
+    terms = Consortium(
+        name="benchmark",
+        members=tuple(identity.member for identity in identities),
+        n_classes=classes,
+        mechanism=NoisySum(8.0),
+        teachers_per_entity=1,
+        quorum=hospitals,
+        colluding=1,
+        unit=UNIT,
+        teacher=VectorBallots(n_landmarks=numbers, rounds=1),
+        people=(PEOPLE,) * hospitals,
+    )
+    for identity in identities:
+        home = folder / identity.member.name
+        home.mkdir()
+        identity.save(home)
+        Home(home).join(terms, terms.fingerprint)
+        if identity.member.role is not Role.COMPUTING:
+            Ledger.create(home / "ledger", epsilon=2.0, delta=1e-5, unit=UNIT)
+    return terms
+
+
+def announced(folder: Path, terms: Consortium, numbers: int) -> Batch:
+    """Announce a round of a made-up map, paid by the aggregator."""
+    rng = np.random.default_rng(0)
+    features = make_pipeline(
+        PublicKernel(np.zeros(COLUMNS), 1.0, rng.integers(-9, 9, (LANDMARKS, COLUMNS)).astype(float), 1.0),
+        PublicProjection(np.zeros(LANDMARKS), rng.random((LANDMARKS, numbers - 1)), 1.0),
+        UnitBall(1.0),
+    )
+    seen = features.transform(rng.random((2, COLUMNS)))
+    first = SumRound(features, seen, (), np.zeros((numbers, terms.n_classes)), 1.0, 0)
+    home = Home(folder / "registry")
+    batch = Batch.make(home.identity, terms, first.to_row())
+    reserve(Ledger.open(folder / "registry" / "ledger"), terms, batch, home.identity.member, 1)
+    Mailbox(folder / "mail").put_batch(batch)
+    return batch
+
+
+def party(pipe: Connection, home: Path, mail: Path, identifier: str) -> None:
+    """Be one party, once told to begin, and say how long it took and what it sent."""
+    computing, mailbox = ComputingParty(Home(home)), Mailbox(mail)
+    batch = mailbox.batch(identifier, computing.consortium)
+    pipe.send("ready")
+    pipe.recv()
+    start = time.perf_counter()
+    done = computing.compute(batch, mailbox, timeout=120.0)
+    pipe.send((time.perf_counter() - start, done.bytes_sent))
+
+
+def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
+    """Play one round, and return what each part of it took."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        terms, mailbox = assembled(folder, hospitals, classes, numbers), Mailbox(folder / "mail")
+        batch = announced(folder, terms, numbers)
+        casting = []
+        for number in range(hospitals):
+            rng, home = np.random.default_rng(number), folder / f"hospital-{number}"
+            rows, labels, ids = rng.random((PEOPLE, COLUMNS)), rng.integers(0, classes, PEOPLE), np.arange(PEOPLE)
+            start = time.perf_counter()
+            Entity(Home(home), Ledger.open(home / "ledger")).cast(batch, rows, labels, mailbox, entity_ids=ids)
+            casting.append(time.perf_counter() - start)
+        seconds, sent = compute(folder, batch)
+        start = time.perf_counter()
+        aggregator = Aggregator(Home(folder / "registry"), Ledger.open(folder / "registry" / "ledger"))
+        values = aggregator.collect_sum(batch, mailbox).values
+        opening = time.perf_counter() - start
+        envelope = mailbox.shares(batch, "hospital-0", "left") or b""
+    total = classes * numbers
+    if values.size != total:
+        raise SystemExit("The sum has another size.")
+    shown = np.median(casting), seconds, opening
+    sizes = f"{len(envelope) / total:.0f}", f"{sent / total:.1f}"
+    return [f"{classes} x {numbers:,}", *(f"{each:.2f}" for each in shown), f"{total / seconds:,.0f}", *sizes]
+
+
+def compute(folder: Path, batch: Batch) -> tuple[float, int]:
+    """Let three processes add the shares; return the seconds of the slowest, and what one sent to the others."""
+    spawn, pipes = multiprocessing.get_context("spawn"), []
+    for name in PARTIES:
+        here, there = spawn.Pipe()
+        arguments = there, folder / name, folder / "mail", batch.identifier
+        spawn.Process(target=party, args=arguments).start()
+        pipes.append(here)
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send("begin")
+    found = [pipe.recv() for pipe in pipes]
+    return max(seconds for seconds, _ in found), found[0][1]
+
+
+def main() -> None:
+    """Measure every size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hospitals", type=int, default=10)
+    options = parser.parse_args()
+    machine = f"3 processes on {os.cpu_count()} cores, Python {platform.python_version()}"
+    table = Table(title=f"{options.hospitals} hospitals, {machine}", title_justify="left")
+    headings = "classes x numbers", "hospital, s", "parties, s", "opening, s", "numbers per second"
+    for heading in (*headings, "bytes sealed a number", "bytes between parties a number"):
+        table.add_column(heading, justify="right")
+    for classes, numbers in SIZES:
+        table.add_row(*measured(options.hospitals, classes, numbers))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

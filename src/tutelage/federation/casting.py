@@ -1,0 +1,50 @@
+"""Private rows of one entity to the sum of the ballots of its people, for one round."""
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import Matrix
+from tutelage.ballots import BallotSum
+from tutelage.exceptions import InvalidDataError
+from tutelage.features import features_of_private, require_public_map
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.sums import SumRound, damaged, terms_of_sum
+from tutelage.partition import Shards
+from tutelage.privacy import NeighboringRelation
+
+_OF_PEOPLE = (
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
+)
+
+
+def ballots_of(
+    consortium: Consortium, asked: SumRound, X: Matrix, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
+) -> BallotSum:
+    """Return the private sum of the ballots of one entity's people, as `Entity.cast` describes them."""
+    _, teacher = terms_of_sum(consortium)
+    rows, labels = np.asarray(X), np.asarray(y)
+    if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
+        raise InvalidDataError(
+            f"`X` must be private rows of shape (rows, columns), and `y` one class index for each. Got shapes "
+            f"{rows.shape} and {labels.shape}."
+        )
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= consortium.n_classes:
+        raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {consortium.n_classes - 1}.")
+    shards = _people(consortium, len(rows), entity_ids)
+    vectors = features_of_private(require_public_map(asked.features, "SumRound"), rows, shards.rows, len(asked.coef))
+    if vectors.shape[1] != len(asked.coef):
+        raise damaged()
+    return teacher.cast(vectors, asked.student.residuals(vectors, labels), shards, asked.radius)
+
+
+def _people(consortium: Consortium, rows: int, entity_ids: npt.ArrayLike | None) -> Shards:
+    """Return whose row it is; the terms say whether that must be told."""
+    relation, unit = consortium.unit.neighboring, consortium.unit.name
+    if entity_ids is not None and relation is NeighboringRelation.CHANGE_ONE_ROW:
+        raise InvalidDataError("`entity_ids` must be left out: the terms protect the contents of one row.")
+    if entity_ids is None and relation in _OF_PEOPLE:
+        raise InvalidDataError(f"`entity_ids` must say whose row it is: the terms protect one {unit}.")
+    if entity_ids is not None and len(np.asarray(entity_ids)) != rows:
+        raise InvalidDataError(f"`entity_ids` must hold one id for each of the {rows} rows.")
+    return Shards.of_single_people(rows, entity_ids, name=unit)

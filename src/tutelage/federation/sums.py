@@ -1,0 +1,246 @@
+"""A round of a sum of ballots: the public map and the student so far, as the aggregator sends them to every hospital.
+
+A round travels as a batch of one query, whose row is the bytes of the round. So all hospitals have the same features,
+bit by bit, and every message is bound to them by the hash of the batch.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from math import prod, sqrt
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.exceptions import FederationError, ForgedMessageError
+from tutelage.features import (
+    PublicFeatureMap,
+    PublicKernel,
+    PublicProjection,
+    PublicScaling,
+    UnitBall,
+)
+from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.costs import event_of_round
+from tutelage.federation.documents import parse
+from tutelage.ledger.entries import canonical
+from tutelage.mechanisms import NoisySum
+from tutelage.students import Moments, NoisySumClassifier
+from tutelage.teachers import VectorBallots
+
+_FORMAT = 1
+_MOST_HEADER_BYTES = 2**16
+_SEED = 0  # of the choice of landmarks: any number does
+_KINDS: Mapping[str, type[PublicFeatureMap]] = {
+    kind.__name__: kind for kind in (PublicScaling, PublicKernel, PublicProjection, UnitBall)
+}
+
+
+def terms_of_sum(consortium: Consortium) -> tuple[NoisySum, VectorBallots]:
+    """Return what terms say of a sum; terms of votes are refused."""
+    if not isinstance(consortium.mechanism, NoisySum) or consortium.teacher is None:
+        raise FederationError(f"The terms of {consortium.name!r} are about votes, and not about sums of ballots.")
+    return consortium.mechanism, consortium.teacher
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SumRound:
+    """What every person is asked to cast: the features of each row times what the student so far gets wrong; public.
+
+    Parameters
+    ----------
+    features : Pipeline
+        The map from rows to vectors of length at most one, learned from public rows.
+    seen : array of shape (public rows, numbers)
+        The public rows through it.
+    earlier : tuple of Moments
+        What was opened in the rounds before.
+    coef : array of shape (numbers, classes)
+        Weights of the student of these rounds.
+    radius : float
+        Longest product of features and error that is cast as it is.
+    people : int
+        About how many people cast ballots in the earlier round with the fewest; 0 in the first round.
+    """
+
+    features: Pipeline = field(repr=False)
+    seen: FloatArray = field(repr=False)
+    earlier: tuple[Moments, ...] = field(repr=False)
+    coef: FloatArray = field(repr=False)
+    radius: float
+    people: int
+
+    @classmethod
+    def first(cls, consortium: Consortium, X_public: Matrix) -> Self:
+        """Return the first round, whose map is learned from public rows.
+
+        Parameters
+        ----------
+        consortium : Consortium
+            Terms of a sum.
+        X_public : array of shape (public rows, columns)
+            Public rows of numbers.
+        """
+        mechanism, teacher = terms_of_sum(consortium)
+        features = teacher.features(
+            X_public,
+            n_classes=consortium.n_classes,
+            n_people=sum(consortium.people),
+            noise_multiplier=mechanism.noise_multiplier,
+            seed=_SEED,
+        )
+        return cls._following(features, features.transform(X_public), (), consortium.n_classes, 0)
+
+    @classmethod
+    def _following(
+        cls, features: Pipeline, seen: FloatArray, earlier: tuple[Moments, ...], n_classes: int, people: int
+    ) -> Self:
+        student = NoisySumClassifier().fit_moments(seen, earlier, n_rows=max(people, 1), classes=np.arange(n_classes))
+        return cls(features, seen, earlier, student.coef_, student.radius(seen), people)
+
+    @property
+    def number(self) -> int:
+        """Number of the round, from 0 on."""
+        return len(self.earlier)
+
+    @property
+    def student(self) -> NoisySumClassifier:
+        """The classifier so far, over features; its classes are class indices."""
+        student = NoisySumClassifier()
+        student.coef_, student.n_features_in_ = self.coef, len(self.coef)
+        student.classes_ = np.arange(self.coef.shape[1])
+        return student
+
+    @property
+    def classifier(self) -> Pipeline:
+        """The classifier so far, over rows; it may be published."""
+        return Pipeline([*self.features.steps, ("classifier", self.student)])
+
+    def after(self, total: IntArray, entities: Collection[str], consortium: Consortium) -> "SumRound":
+        """Return the next round, or after the last one the final student: post-processing of what was opened.
+
+        Parameters
+        ----------
+        total : integer array of shape (classes, numbers)
+            The noisy sum of this round.
+        entities : collection of str
+            Whose ballots are in it.
+        consortium : Consortium
+            The terms.
+        """
+        _, teacher = terms_of_sum(consortium)
+        people = consortium.people_of(entities)
+        unit = teacher.unit(self.radius) * people
+        # Every entity that answered added a share of the noise, also those that are not counted on.
+        noise = event_of_round(consortium, total.size).sigma_of_share * sqrt(len(entities))
+        earlier = (*self.earlier, Moments(total / unit, noise / unit, self.radius))
+        fewest = min(people, self.people or people)
+        return self._following(self.features, self.seen, earlier, consortium.n_classes, fewest)
+
+    def to_row(self) -> npt.NDArray[np.uint8]:
+        """Return the round as one row of bytes: a line of JSON, then plain 64-bit floats."""
+        arrays = self._arrays()
+        header = {
+            "file": "round",
+            "format": _FORMAT,
+            "people": self.people,
+            "maps": [type(step).__name__ for _, step in self.features.steps],
+            "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
+        }
+        body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
+        return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
+
+    @classmethod
+    def of(cls, batch: Batch, consortium: Consortium) -> Self:
+        """Return the round that a batch asks, after checking that it is one under these terms.
+
+        Raises
+        ------
+        ForgedMessageError
+            If the aggregator signed something else.
+        """
+        terms_of_sum(consortium)
+        header, arrays = _read(batch)
+        try:
+            found = cls._from(header, arrays)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise damaged() from None
+        found._require_fit(consortium)
+        return found
+
+    @classmethod
+    def _from(cls, header: dict[str, Any], arrays: dict[str, FloatArray]) -> Self:
+        maps = []
+        for place, name in enumerate(header["maps"]):
+            names = [each.name for each in fields(_KINDS[name])]  # type: ignore[arg-type]
+            found = (arrays[f"map {place} {each}"] for each in names)
+            maps.append(_KINDS[name](*(array if array.ndim else float(array) for array in found)))
+        rounds = range(len([name for name in arrays if name.endswith(" values")]))
+        parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
+        earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
+        features, radius, people = make_pipeline(*maps), float(arrays["radius"]), int(header["people"])
+        return cls(features, arrays["seen"], earlier, arrays["coef"], radius, people)
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
+        for number, moments in enumerate(self.earlier):
+            found |= {f"round {number} {name}": value for name, value in moments._asdict().items()}
+        for place, (_, step) in enumerate(self.features.steps):
+            found |= {f"map {place} {each.name}": getattr(step, each.name) for each in fields(step)}
+        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+    def _require_fit(self, consortium: Consortium) -> None:
+        _, teacher = terms_of_sum(consortium)
+        numbers, classes = self.coef.shape if self.coef.ndim == 2 else (0, 0)
+        fits = classes == consortium.n_classes and 0 < numbers <= teacher.n_landmarks + 1
+        fits &= self.seen.ndim == 2 and self.seen.shape[1] == numbers and len(self.seen) > 0
+        fits &= all(moments.values.shape == (classes, numbers) for moments in self.earlier)
+        if not fits or not self.radius > 0 or self.number >= teacher.rounds:
+            raise damaged()
+
+
+def numbers_in(batch: Batch) -> int:
+    """Return how many numbers the sum of a round has, classes times features."""
+    _, arrays = _read(batch)
+    if "coef" not in arrays:
+        raise damaged()
+    return arrays["coef"].size
+
+
+def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    """Return the header of a round and its arrays, which are found to be finite."""
+    if batch.rows.shape[0] != 1 or batch.rows.dtype != np.uint8 or batch.rows.ndim != 2:
+        raise damaged()
+    data = batch.rows.tobytes()
+    line = data[:_MOST_HEADER_BYTES].partition(b"\n")[0]
+    header = parse(line, "round", _FORMAT, damaged())
+    body, arrays, start = data[len(line) + 1 :], {}, 0
+    for name, shape in _shapes(header):
+        stop = start + 8 * prod(shape)
+        if stop > len(body):
+            raise damaged()
+        arrays[name] = np.frombuffer(body[start:stop], dtype="<f8").astype(np.float64).reshape(shape)
+        start = stop
+    if start != len(body) or not all(np.isfinite(array).all() for array in arrays.values()):
+        raise damaged()
+    return header, arrays
+
+
+def _shapes(header: dict[str, Any]) -> list[tuple[str, list[int]]]:
+    found = header.get("arrays")
+    if not isinstance(found, list):
+        raise damaged()
+    for entry in found:
+        sound = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], list)
+        if not sound or not all(type(length) is int and length > 0 for length in entry[1]):
+            raise damaged()
+    return [(name, shape) for name, shape in found]
+
+
+def damaged() -> ForgedMessageError:
+    """Return the error of a batch that holds something else than a round."""
+    return ForgedMessageError("A batch holds no round of a sum in the form in which this version writes it.")

@@ -1,0 +1,519 @@
+"""Sums of ballots between hospitals: what is opened, what it costs, and what happens when somebody dies or lies."""
+
+import math
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import REPOSITORY
+from consortia import PARTIES, PATIENT, Computing, compute, found
+from tutelage.accounting import data_independent
+from tutelage.events import NoisySumGaussian, Repeated, SummedNoise
+from tutelage.exceptions import (
+    BudgetExceededError,
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    PartyLostError,
+    QuorumError,
+    StaleBatchError,
+)
+from tutelage.federation import Batch, Computed, Entity, SumRound
+from tutelage.federation.casting import ballots_of
+from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
+from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
+from tutelage.federation.sums import numbers_in
+from tutelage.labeling.sums import SumCampaign
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import GNMax, NoisySum
+from tutelage.noise import SimulationNoise
+from tutelage.partition import Shards
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import Moments
+from tutelage.teachers import VectorBallots
+
+ENTITIES, ROWS, PEOPLE, CLASSES = 4, 400, 267, 10  # two classes occur
+MULTIPLIER = 1.0
+NAMES = [f"hospital-{number}" for number in range(ENTITIES)]
+TEACHER = VectorBallots(n_landmarks=40)
+ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+TERMS = {"teachers_per_entity": 1, "teacher": TEACHER, "people": (PEOPLE,) * ENTITIES, "n_classes": CLASSES}
+
+
+def people(seed, rows=ROWS):
+    """Return rows, classes and ids; every second person has two rows."""
+    X = np.random.default_rng(seed).normal(size=(rows, 4))
+    return X, (X[:, 0] + X[:, 1] > 0).astype(int), np.arange(rows) * 2 // 3
+
+
+X_PUBLIC, Y_PUBLIC, _ = people(99, 300)
+
+
+def agreed(folder, multiplier=MULTIPLIER, epsilon=40.0, **terms):
+    return found(folder, NoisySum(multiplier), entities=ENTITIES, epsilon=epsilon, **TERMS | terms)
+
+
+@pytest.fixture
+def members(tmp_path):
+    return agreed(tmp_path)
+
+
+def asked(members):
+    batch = members.aggregator().ask(X_PUBLIC, members.mailbox).batch
+    assert batch is not None
+    return batch
+
+
+def cast(members, batch, number):
+    X, y, ids = people(number)
+    return members.entity(NAMES[number]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+
+
+def cast_by(members, batch, numbers: Iterable[int] = range(ENTITIES)):
+    for number in numbers:
+        cast(members, batch, number)
+
+
+def played(members):
+    """Play one round, and return what was collected."""
+    batch = asked(members)
+    cast_by(members, batch)
+    compute(members, batch)
+    return members.aggregator().collect_sum(batch, members.mailbox)
+
+
+def plain(members, batch, numbers: Iterable[int] = range(ENTITIES)) -> np.ndarray:
+    """Return the sum of the ballots without noise, as nobody in the consortium ever sees it."""
+    terms, rounds = members.consortium, SumRound.of(batch, members.consortium)
+    return np.sum([ballots_of(terms, rounds, *people(number)).totals for number in numbers], axis=0)
+
+
+def sent(members, batch, name):
+    """Return what all three computing parties together would open of one hospital."""
+    payloads = []
+    for party in members.consortium.computing_parties:
+        header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
+        envelope = members.mailbox.shares(batch, name, party.name)
+        payloads.append(unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope))
+    assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
+    return added([payload[SPLIT_NAME_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
+
+
+def share_of(members, batch):
+    return event_of_round(members.consortium, numbers_in(batch)).sigma_of_share
+
+
+def is_normal(values):
+    """Whether the mean square of standardized noise is that of σ = 1, up to 4.5 standard errors."""
+    return abs(np.mean(np.square(values)) - 1) < 4.5 * math.sqrt(2 / np.size(values))
+
+
+def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
+    identifiers, collected = set(), None
+    for number in range(2):
+        batch = asked(members)
+        assert SumRound.of(batch, members.consortium).number == number
+        assert asked(members).identifier == batch.identifier
+        cast_by(members, batch)
+        outcomes = compute(members, batch)
+        assert all(isinstance(one, Computed) for one in outcomes), outcomes
+        collected = members.aggregator().collect_sum(batch, members.mailbox)
+        assert collected.entities == tuple(NAMES)
+        assert collected.rounds_left == 1 - number
+        # Four hospitals add a share each, where three are counted on.
+        noise = (collected.values - plain(members, batch)) / (share_of(members, batch) * math.sqrt(ENTITIES))
+        assert is_normal(noise)
+        assert not is_normal(noise * 2)
+        assert not is_normal(noise / 2)
+        again = members.aggregator().collect_sum(batch, members.mailbox)
+        np.testing.assert_array_equal(again.values, collected.values)
+        identifiers.add(batch.identifier)
+    assert collected is not None
+    assert len(identifiers) == 2
+    assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+    state = members.ledger("aggregator").state()
+    assert members.aggregator().ask(X_PUBLIC, members.mailbox).batch is None
+    assert members.ledger("aggregator").state() == state
+    whole = Repeated(event_of_round(members.consortium, collected.values.size), 2)
+    for name in ("aggregator", "hospital-0"):
+        ledger = members.ledger(name)
+        assert ledger.state().unsettled == 0
+        assert ledger.state().spent == pytest.approx(ledger.share_of(whole), rel=1e-6)
+        ledger.verify()
+    kinds = [entry["kind"] for entry in members.ledger("aggregator").export()]
+    assert kinds == ["opened", *["reserved", "answered"] * 2]
+
+
+def test_the_student_is_that_of_one_owner_who_has_all_rows(members, tmp_path):
+    """The same ballots, and noise of the same width, in one place: the same accuracy, up to what noise does to it."""
+    played(members)
+    collected = played(members)
+    X, y, ids = (np.concatenate(parts) for parts in zip(*(people(number) for number in range(ENTITIES)), strict=True))
+    ids = ids + 1000 * np.repeat(np.arange(ENTITIES), ROWS)
+    shards = Shards.of_single_people(len(X), ids, name="patient")
+    ledger = Ledger.in_memory(epsilon=40.0, delta=1e-5, unit=shards.unit)
+    central = SumCampaign(TEACHER, shards, np.arange(CLASSES), SimulationNoise(0), "sick").release(
+        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y, seed=0
+    )
+    X_test, y_test, _ = people(5, 3000)
+    ours, theirs = (
+        np.mean(student.predict(X_test) == y_test) for student in (collected.round.classifier, central.student)
+    )
+    assert ours > 0.9
+    assert abs(ours - theirs) < 0.03
+
+
+def test_what_leaves_a_hospital_has_its_share_of_the_noise(members):
+    batch = asked(members)
+    cast(members, batch, 0)
+    noise = (sent(members, batch, NAMES[0]) - plain(members, batch, [0])) / share_of(members, batch)
+    assert is_normal(noise)
+    expected = MULTIPLIER * math.sqrt(TEACHER.rounds) * TEACHER.norm / math.sqrt(members.consortium.honest)
+    assert share_of(members, batch) == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_one_party_and_even_two_hold_is_uniform(members):
+    batch = asked(members)
+    cast(members, batch, 0)
+    shares = []
+    for party in members.consortium.computing_parties[:2]:
+        header = Header.of(members.consortium, batch, Kind.SHARES, NAMES[0], party.name)
+        envelope = members.mailbox.shares(batch, NAMES[0], party.name)
+        payload = unseal(members.home(party.name).identity, members.consortium.member(NAMES[0]), header, envelope)
+        shares.append(decode(payload[SPLIT_NAME_BYTES:], (numbers_in(batch),)))
+    both = np.concatenate([*shares, (shares[0] + shares[1]) % MODULUS]) / MODULUS
+    assert abs(np.mean(both.astype(float)) - 0.5) < 4.5 * math.sqrt(1 / 12 / (2 * len(shares[0])))
+    assert np.unique(both.astype(float)).size == both.size
+
+
+def test_hospitals_may_drop_out_down_to_the_quorum_and_no_further(members):
+    batch = asked(members)
+    cast_by(members, batch, [0, 1])
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, QuorumError) for one in outcomes), outcomes
+    cast(members, batch, 3)
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    with pytest.raises(StaleBatchError, match="computed already, without hospital-2"):
+        cast(members, batch, 2)
+    collected = members.aggregator().collect_sum(batch, members.mailbox)
+    assert collected.entities == ("hospital-0", "hospital-1", "hospital-3")
+    noise = (collected.values - plain(members, batch, [0, 1, 3])) / (share_of(members, batch) * math.sqrt(3))
+    assert is_normal(noise)
+    assert collected.round.people == 3 * PEOPLE
+
+
+def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
+    first = asked(members)
+    cast_by(members, first, [0, 1, 2])
+    compute(members, first)
+    assert members.aggregator().collect_sum(first, members.mailbox).rounds_left == 1
+    second = asked(members)
+    cast_by(members, second)
+    compute(members, second)
+    collected = members.aggregator().collect_sum(second, members.mailbox)
+    assert collected.entities == tuple(NAMES)
+    assert collected.round.people == 3 * PEOPLE
+    spent = [members.ledger(name).state().spent for name in NAMES]
+    assert spent[3] == pytest.approx(spent[0] / 2, rel=1e-6)
+    assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+
+
+def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
+    batch = asked(members)
+    cast_by(members, batch)
+    compute(members, batch)
+    before = members.aggregator().collect_sum(batch, members.mailbox)
+    shutil.rmtree(members.folder / "aggregator" / "opened")
+    with pytest.raises(StaleBatchError, match="not known any more"):
+        asked(members)
+    again = members.aggregator().collect_sum(batch, members.mailbox)
+    np.testing.assert_array_equal(again.values, before.values)
+    np.testing.assert_array_equal(SumRound.of(asked(members), members.consortium).coef, before.round.coef)
+
+
+@pytest.mark.parametrize("killed", [True, "agreeing"])
+def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(killed, members):
+    batch = asked(members)
+    cast_by(members, batch)
+    running = [Computing(members, name, batch, killed=killed if name == "right" else False) for name in PARTIES]
+    for party in running[:2]:
+        with pytest.raises(PartyLostError):
+            party.outcome()
+    with pytest.raises(QuorumError):
+        members.aggregator().collect_sum(batch, members.mailbox)
+    spent = [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])]
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    before = members.aggregator().collect_sum(batch, members.mailbox)
+    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
+    assert [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])] == spent
+
+
+def test_a_hospital_pays_once_and_sends_the_same_again(members):
+    batch = asked(members)
+    first = cast(members, batch, 0)
+    spent = members.ledger(NAMES[0]).state().spent
+    assert spent > 0
+    again = cast(members, batch, 0)
+    assert again.repeated
+    assert again.envelopes == first.envelopes
+    assert members.ledger(NAMES[0]).state().spent == spent
+
+
+def test_a_sum_of_another_length_is_left_out(members):
+    batch = asked(members)
+    cast_by(members, batch)
+    identity = members.home("hospital-2").identity
+    for party, share in zip(members.consortium.computing_parties, split(np.arange(5)), strict=True):
+        header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-2", party.name)
+        place = members.mailbox.folder / "shares" / batch.identifier / f"hospital-2.to-{party.name}.sealed"
+        place.write_bytes(seal(identity, party, header, bytes(SPLIT_NAME_BYTES) + share))
+    outcomes = compute(members, batch)
+    assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-3")}
+    assert "must take" in outcomes[0].left_out["hospital-2"]
+
+
+def test_ballots_of_another_round_are_left_out(members):
+    """What was cast over other features, or on another student, is bound to that batch and counts in no other."""
+    first = asked(members)
+    cast_by(members, first)
+    second = members.aggregator().ask(X_PUBLIC, members.mailbox, anew=True).batch
+    cast_by(members, second, [0, 1, 2])
+    shares = members.mailbox.folder / "shares"
+    for party in PARTIES:
+        name = f"hospital-3.to-{party}.sealed"
+        (shares / second.identifier / name).write_bytes((shares / first.identifier / name).read_bytes())
+    outcomes = compute(members, second)
+    assert {one.entities for one in outcomes} == {tuple(NAMES[:3])}
+    assert "hospital-3" in outcomes[0].left_out
+
+
+def test_shares_that_do_not_belong_together_open_nothing(members):
+    batch = asked(members)
+    cast_by(members, batch)
+    compute(members, batch)
+    party, aggregator = members.home("middle").identity, members.consortium.aggregator
+    header = Header.of(members.consortium, batch, Kind.LABELS, "middle", aggregator.name)
+    (place,) = (members.mailbox.folder / "labels" / batch.identifier).glob("middle.*")
+    head = unseal(members.home("aggregator").identity, party.member, header, place.read_bytes()).partition(b"\n")[0]
+    false = split(np.zeros(numbers_in(batch), dtype=np.int64))[0]
+    place.write_bytes(seal(party, aggregator, header, head + b"\n" + false))
+    with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
+        members.aggregator().collect_sum(batch, members.mailbox)
+
+
+NOTHING_SPENT = {
+    "other columns": (lambda X, y, ids: (X[:, :3], y, ids), "The feature map raised"),
+    "no rows": (lambda X, y, ids: (X[:0], y[:0], ids[:0]), "`X` must be private rows"),
+    "fewer labels": (lambda X, y, ids: (X, y[:-1], ids), "one class index for each"),
+    "names of classes": (lambda X, y, ids: (X, y.astype(str), ids), "`y` must hold class indices"),
+    "another class": (lambda X, y, ids: (X, y + 9, ids), "from 0 to 9"),
+    "nobody's rows": (
+        lambda X, y, ids: (X, y, None),
+        "`entity_ids` must say whose row it is: the terms protect one pat",
+    ),
+    "fewer ids": (lambda X, y, ids: (X, y, ids[:-1]), "one id for each of the 400 rows"),
+    "missing values": (lambda X, y, ids: (np.where(X > 2, np.nan, X), y, ids), "The feature map raised"),
+}
+
+
+@pytest.mark.parametrize("what", NOTHING_SPENT)
+def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members):
+    change, message = NOTHING_SPENT[what]
+    X, y, ids = change(*people(0))
+    with pytest.raises(InvalidDataError, match=message):
+        members.entity(NAMES[0]).cast(asked(members), X, y, members.mailbox, entity_ids=ids)
+    assert members.ledger(NAMES[0]).state().spent == 0
+
+
+def test_terms_of_rows_take_no_ids(tmp_path):
+    members = agreed(tmp_path, unit=ROW)
+    batch, (X, y, ids) = asked(members), people(0)
+    with pytest.raises(InvalidDataError, match="must be left out: the terms protect the contents of one row"):
+        members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert not members.entity(NAMES[0]).cast(batch, X, y, members.mailbox).repeated
+
+
+def test_a_budget_without_room_for_all_rounds_refuses_the_first(tmp_path):
+    """Of a sum in two rounds, one is worth little: nothing is begun that cannot be ended."""
+    members = agreed(tmp_path)
+    one = epsilon_of_queries(members.consortium, 1, 1e-5).epsilon
+    two = epsilon_of_queries(members.consortium, 2, 1e-5).epsilon
+    batch, (X, y, ids) = asked(members), people(0)
+    small = Ledger.in_memory(epsilon=(one + two) / 2, delta=1e-5, unit=PATIENT)
+    with pytest.raises(BudgetExceededError):
+        Entity(members.home(NAMES[0]), small).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert small.state().spent == 0
+    (members.folder / "aggregator" / "ledger").unlink()
+    Ledger.create(members.folder / "aggregator" / "ledger", epsilon=(one + two) / 2, delta=1e-5, unit=PATIENT)
+    with pytest.raises(BudgetExceededError):
+        members.aggregator().ask(X_PUBLIC + 1, members.mailbox)
+    assert members.mailbox.batch_identifiers() == [batch.identifier]
+
+
+def test_a_ledger_of_another_unit_is_refused(members):
+    ledger = Ledger.in_memory(epsilon=9, delta=1e-5, unit=ROW)
+    with pytest.raises(LedgerMismatchError):
+        Entity(members.home(NAMES[0]), ledger)
+
+
+def test_votes_and_sums_are_not_mixed(members, tmp_path):
+    batch, (X, y, ids) = asked(members), people(0)
+    with pytest.raises(FederationError, match="about sums of ballots"):
+        members.entity(NAMES[0]).vote(batch, np.zeros((1, 1), dtype=int), members.mailbox)
+    with pytest.raises(FederationError, match="Use `collect_sum`"):
+        members.aggregator().collect(batch, members.mailbox)
+    (tmp_path / "votes").mkdir()
+    votes = found(tmp_path / "votes", GNMax(8.0))
+    counted = votes.ask(5)
+    with pytest.raises(FederationError, match="are about votes"):
+        votes.entity(NAMES[0]).cast(counted, X, y, votes.mailbox, entity_ids=ids)
+    with pytest.raises(FederationError, match="are about votes"):
+        votes.aggregator().collect_sum(counted, votes.mailbox)
+    with pytest.raises(InvalidParameterError, match="must have a NoisySum"):
+        event_of_round(votes.consortium, 10)
+
+
+def test_a_batch_of_other_terms_is_refused(members, tmp_path):
+    (tmp_path / "others").mkdir()
+    others = agreed(tmp_path / "others", multiplier=9.0)
+    batch, (X, y, ids) = asked(others), people(0)
+    with pytest.raises(StaleBatchError, match="is not for"):
+        members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+
+
+def test_a_round_comes_back_from_its_batch(members):
+    batch = asked(members)
+    first = SumRound.of(batch, members.consortium)
+    assert first.earlier == ()
+    total = plain(members, batch)
+    second = first.after(total, NAMES, members.consortium)
+    packed = Batch.make(members.home("aggregator").identity, members.consortium, second.to_row())
+    read = SumRound.of(packed, members.consortium)
+    assert (read.number, read.people, read.radius) == (1, ENTITIES * PEOPLE, second.radius)
+    np.testing.assert_array_equal(read.coef, second.coef)
+    np.testing.assert_array_equal(read.features.transform(X_PUBLIC), first.seen)
+    np.testing.assert_array_equal(read.earlier[0].values, second.earlier[0].values)
+    np.testing.assert_array_equal(read.to_row(), second.to_row())
+    assert np.mean(read.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+
+
+def test_fewer_hospitals_scale_the_sum_by_their_people(members):
+    first = SumRound.of(asked(members), members.consortium)
+    total = np.ones(first.coef.T.shape, dtype=np.int64) * 10**9
+    some, everybody = (first.after(total, names, members.consortium) for names in (NAMES[:2], NAMES))
+    assert some.people * 2 == everybody.people
+    assert some.earlier[0].values == pytest.approx(2 * everybody.earlier[0].values)
+    assert some.earlier[0].noise == pytest.approx(math.sqrt(2) * everybody.earlier[0].noise)
+
+
+def damaged_rounds(members):
+    first = SumRound.of(asked(members), members.consortium)
+    row, (numbers, _) = first.to_row(), first.coef.shape
+    moments = Moments(np.zeros((CLASSES, numbers)), 1.0, 1.0)
+    yield "cut short", row[:, :-8]
+    yield "longer", np.concatenate([row, row[:, :8]], axis=1)
+    yield "no bytes", row.astype(np.int64)
+    yield "two rows", np.repeat(row, 2, axis=0)
+    yield "no header", row[:, 100:]
+    yield "an unknown map", np.frombuffer(row.tobytes().replace(b"PublicKernel", b"PublicXernel"), np.uint8)[None]
+    yield "another file", np.frombuffer(row.tobytes().replace(b'"round"', b'"rouns"'), np.uint8)[None]
+    yield (
+        "a shape of nothing",
+        np.frombuffer(row.tobytes().replace(b'["radius",[]]', b'["radius",[0]]'), np.uint8)[None],
+    )
+    yield "more classes", replace(first, coef=np.zeros((numbers, CLASSES + 1))).to_row()
+    yield "more numbers", replace(first, coef=np.zeros((TEACHER.n_landmarks + 2, CLASSES))).to_row()
+    yield "not finite", replace(first, coef=np.full((numbers, CLASSES), np.nan)).to_row()
+    yield "no radius", replace(first, radius=0.0).to_row()
+    yield "a round too many", replace(first, earlier=(moments, moments)).to_row()
+    yield "sums of another shape", replace(first, earlier=(moments._replace(values=np.zeros((3, 3))),)).to_row()
+
+
+def test_a_batch_that_holds_no_round_is_refused_before_anything_is_spent(members):
+    identity, (X, y, ids) = members.home("aggregator").identity, people(0)
+    for what, row in damaged_rounds(members):
+        batch = Batch.make(identity, members.consortium, row)
+        with pytest.raises(ForgedMessageError, match="no round of a sum"):
+            members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+        assert members.ledger(NAMES[0]).state().spent == 0, what
+
+
+def test_the_event_has_the_noise_of_the_honest(members):
+    terms = members.consortium
+    event = event_of_round(terms, 82)
+    assert isinstance(event, SummedNoise)
+    assert (event.shares, event.variables, event.unit) == (2, 82, PATIENT)
+    assert event.event == NoisySumGaussian(MULTIPLIER * math.sqrt(2) * TEACHER.norm, TEACHER.norm**2, 82, PATIENT)
+    # Two rounds cost what one sum with the terms' noise does.
+    one = data_independent.epsilon(NoisySumGaussian(MULTIPLIER * TEACHER.norm, TEACHER.norm**2, 82, PATIENT), 1e-5)
+    assert epsilon_of_queries(terms, 2, 1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
+    assert epsilon_of_queries(terms, 2, 1e-5).epsilon < 12
+    assert most_queries(terms) == 1
+
+
+def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(members, tmp_path):
+    """No share of a number passes between them, so that two of them know no more than their own shares."""
+    batch, folder = asked(members), tmp_path / "transcripts"
+    folder.mkdir()
+    cast_by(members, batch)
+    assert all(isinstance(one, Computed) for one in compute(members, batch, transcripts=folder))
+    for name in PARTIES:
+        seen = (folder / name).read_text()
+        assert "elements" not in seen
+        assert "opened" not in seen
+
+
+def documented(row):
+    """Return the numbers of a row of a table of docs/federation.md."""
+    page = (REPOSITORY / "docs" / "federation.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row}")]
+    return [float(cell) for cell in line.split("|")[2:-1]]
+
+
+def test_the_documented_costs_are_those_of_the_terms(members):
+    multipliers = documented("`noise_multiplier` |")
+    assert multipliers == [64, 32, 16, 8, 4, 2]
+    terms = [replace(members.consortium, mechanism=NoisySum(each)) for each in multipliers]
+    found = [epsilon_of_queries(each, TEACHER.rounds, 1e-5).epsilon for each in terms]
+    assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in found]
+    left = [replace(members.consortium, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
+    found = [epsilon_of_queries(each, TEACHER.rounds, 1e-5).epsilon for each in left]
+    assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in found]
+
+
+def test_what_colluders_leave_is_noise_enough_and_shares_for_everybody_are_not(members):
+    """Seeded. A colluder subtracts its own share. Planted fault: shares that are sized for all who answer."""
+    event = event_of_round(members.consortium, 20_000)
+
+    def left(shares):
+        sigma = replace(event, shares=shares).sigma_of_share
+        drawn = SimulationNoise(3).discrete_gaussian(sigma, (3, 20_000))  # of a quorum of 3, one colludes
+        return (drawn.sum(axis=0) - drawn[2]) / event.event.sigma
+
+    assert is_normal(left(members.consortium.honest))
+    assert not is_normal(left(members.consortium.quorum))
+
+
+@given(st.lists(st.lists(st.integers(-(2**61), 2**61), min_size=3, max_size=3), min_size=1, max_size=3))
+def test_additive_shares_of_several_open_to_their_sum_alone(values):
+    parts = [split(np.array(value), summed=True) for value in values]
+    totals = [encode(np.sum([decode(share, (3,)) for share in shares], axis=0)) for shares in zip(*parts, strict=True)]
+    expected = [sum(column) for column in zip(*values, strict=True)]
+    if max(map(abs, expected)) < 2**62:
+        assert added(totals, (3,)).tolist() == expected
+
+
+def test_opening_a_sum_takes_three_shares():
+    with pytest.raises(ForgedMessageError, match="Got 2"):
+        added(split(np.arange(3), summed=True)[:2], (3,))
+    with pytest.raises(InvalidDataError, match=r"between -2\^62 and 2\^62"):
+        split(np.array([2**62]), summed=True)
