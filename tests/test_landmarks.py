@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicKernel, PublicRows, UnitBall, ballot_features, check_row_by_row
-from tutelage.features.landmarks import _off_grid, water_filling
+from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _off_grid, water_filling
 
 
 def public(n=300, columns=5, seed=0):
@@ -24,7 +24,7 @@ def test_shares_are_those_of_reverse_water_filling(spread, variance):
     shares = water_filling(spread, variance)
     assert_allclose(shares.sum(), 1)
     assert np.all(shares >= 0)
-    prior = 0.3 * spread**1.1 / (spread**1.1).sum()
+    prior = _EXPLAINED * spread**_POWER / (spread**_POWER).sum()
     # The minimum of Σ 1/(1/τ² + h/v) on the simplex: equal gains where there is a share, smaller ones elsewhere.
     gain = 1 / (1 / prior + shares / variance)
     told = shares > 1e-9
@@ -57,17 +57,16 @@ def test_a_row_has_the_same_vector_whatever_is_beside_it():
     assert np.array_equal(features.transform(many)[[0, 700, 1499]], alone)
 
 
-def test_the_kernel_is_half_nearness_and_half_direction():
+def test_the_kernel_is_partly_nearness_and_partly_direction():
     rows = public()
     kernel = PublicKernel.learn(rows, 40)
     X, center = rows.values[:7], rows.values.mean(axis=0)
     landmarks = _off_grid(kernel)
     squared = ((X[:, None] - landmarks) ** 2).sum(axis=2)
     size = np.median(((landmarks - center) ** 2).sum(axis=1))
-    near = (np.exp(-squared / (2 * kernel.distance**2)) + np.exp(-squared / (8 * kernel.distance**2))) / 2
-    assert_allclose(
-        kernel.transform(X), near / 2 + (X - center) @ (landmarks - center).T / size / 2, rtol=1e-4, atol=1e-6
-    )
+    near = np.mean([np.exp(-squared / (2 * (scale * kernel.distance) ** 2)) for scale in _SCALES], axis=0)
+    direction = (X - center) @ (landmarks - center).T / size
+    assert_allclose(kernel.transform(X), (1 - _LINEAR) * near + _LINEAR * direction, rtol=1e-4, atol=1e-6)
 
 
 def test_landmarks_come_from_the_public_rows():

@@ -27,14 +27,14 @@ from tutelage.features.rowwise import (
     squared_distances,
 )
 
-_SCALES = (1.0, 2.0)  # bandwidths, in medians of public distances
-_LINEAR = 0.5  # weight of the inner product beside them
+_SCALES = (0.5, 1.0, 2.0)  # bandwidths, in medians of public distances
+_LINEAR = 0.4  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
-_ROWS_PER_FEATURE = 5  # public rows that the spread along one direction is estimated from, at least
+_ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
 _SAMPLE = 1000  # public rows between which the median distance is taken
 # What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
-_EXPLAINED, _POWER = 0.3, 1.1
+_EXPLAINED, _POWER = 0.3, 0.8
 
 
 @final
@@ -42,8 +42,8 @@ _EXPLAINED, _POWER = 0.3, 1.1
 class PublicKernel(PublicFeatureMap):
     """How alike a row is to each of some public rows, the landmarks; made by `learn`.
 
-    The kernel is half a mean of Gaussians of several bandwidths and half the inner product: near rows count by nearness
-    and far ones by direction. A value further out than the public rows is moved to their edge.
+    The kernel is a mean of Gaussians of several bandwidths and of the inner product: near rows count by nearness and
+    far ones by direction. A value further out than the public rows is moved to their edge.
 
     Parameters
     ----------
