@@ -161,7 +161,7 @@ def test_the_student_is_that_of_one_owner_who_has_all_rows(members, tmp_path):
     shards = Shards.of_single_people(len(X), ids, name="patient")
     ledger = Ledger.in_memory(epsilon=40.0, delta=1e-5, unit=shards.unit)
     central = SumCampaign(TEACHER, shards, np.arange(CLASSES), SimulationNoise(0), "sick").release(
-        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y, seed=0
+        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y
     )
     X_test, y_test, _ = people(5, 3000)
     ours, theirs = (

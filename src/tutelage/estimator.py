@@ -444,7 +444,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
         rows_seen = Rows(asked, private, targets[keep])
         if isinstance(run.teacher, VectorBallots):
-            asking = self._sum(run, run.teacher, budget, rows_seen, shards, seed)
+            asking = self._sum(run, run.teacher, budget, rows_seen, shards)
         else:
             queries = Queries.chosen_by(
                 run.selector, public, seen, self.n_queries or len(public), self.rounds, of_student
@@ -700,15 +700,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         fills = run.mechanism is None or self.ledger is None or self.epsilon is None
         return Accounting.GAUSSIAN if fills and isinstance(run.teacher, VectorBallots) else Accounting.RENYI
 
-    def _sum(
-        self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards, seed: int
-    ) -> AskingSum:
+    def _sum(self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
         campaign = SumCampaign(teacher, shards, self.classes_, run.noise, self.question)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(budget.least_noise(lambda noise: campaign.most(NoisySum(noise))))
-        return AskingSum(campaign=campaign, mechanism=mechanism, rows=rows, seed=seed)
+        return AskingSum(campaign=campaign, mechanism=mechanism, rows=rows)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
         """Set what was released and what it cost, and return it."""
@@ -743,12 +741,27 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         by_itself = data_independent.epsilon(most, self.delta)
         self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
-            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.drawn_)
+            said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:
                 said += f" {FEW_VOTES_LEFT}"
             warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
         if repeated is not None:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)
+
+    def _from_memory(self) -> str:
+        """Return a sentence about what was released before this fit, if it uses any of that."""
+        if self.remembered_ == 0:
+            return ""
+        if isinstance(self.mechanism_, NoisySum):
+            return (
+                " The sums were released before. This fit returned them at no cost, and did not use its private rows "
+                "or labels. For another label column pass another `question`."
+            )
+        which = f"{self.remembered_:,} of its queries" if self.drawn_ else "All its queries"
+        return (
+            f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did "
+            "not vote on them. For labels from these rows, ask about other public rows, or another `question`."
+        )
 
     def _count_fit(self, one: Event, budget: FitBudget, queries: int, *, simulated: bool) -> Spent | None:
         """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
@@ -814,18 +827,7 @@ def _continued(before: LedgerState, after: LedgerState, release: Release) -> str
     before_it, by_it = _upward(before.spent), _upward(release.cost)
     return (
         f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: {before_it} was spent "
-        f"before it, {by_it} by it, and {-round_up(-after.remaining):.12g} remains."
-    )
-
-
-def _from_memory(remembered: int, drawn: int) -> str:
-    """Return a sentence about queries that were answered before this fit, if there are any."""
-    if remembered == 0:
-        return ""
-    which = f"{remembered:,} of its queries" if drawn else "All its queries"
-    return (
-        f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
-        "vote on them. For labels from these rows, ask about other public rows, or another `question`."
+        f"before it, {by_it} by it, and {-round_up(-after.remaining) + 0.0:.12g} remains."
     )
 
 

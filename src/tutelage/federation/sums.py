@@ -33,7 +33,6 @@ from tutelage.teachers import VectorBallots
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
-_SEED = 0  # of the choice of landmarks: any number does
 _KINDS: Mapping[str, type[PublicFeatureMap]] = {
     kind.__name__: kind for kind in (PublicScaling, PublicKernel, PublicProjection, UnitBall)
 }
@@ -91,7 +90,6 @@ class SumRound:
             n_classes=consortium.n_classes,
             n_people=sum(consortium.people),
             noise_multiplier=mechanism.noise_multiplier,
-            seed=_SEED,
         )
         return cls._following(features, features.transform(X_public), (), consortium.n_classes, 0)
 

@@ -91,7 +91,7 @@ class FitBudget:
         target = self.epsilon or _DEFAULT_EPSILON
         if isinstance(self.ledger, Ledger):
             ledger = self.ledger
-        elif self.ledger is None or self._is_new:
+        elif self._is_new:
             ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit, accounting=self.accounting)
         else:
             ledger = Ledger.open(self.ledger)
@@ -112,12 +112,11 @@ class FitBudget:
             Whether a new ledger without an `epsilon` has the one that the noise was chosen by.
         """
         default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
-        epsilon = None if self.ledger is None else self.epsilon or default
         terms = LedgerTerms(
             where=self.ledger,
             event=event,
             queries=queries,
-            epsilon=epsilon,
+            epsilon=self.epsilon or default,
             delta=self.delta,
             unit=self.unit,
             accounting=self.accounting,
@@ -132,8 +131,8 @@ class FitBudget:
 
     @property
     def _is_new(self) -> bool:
-        """Whether a ledger is named whose file is yet to be made."""
-        return isinstance(self.ledger, str | os.PathLike) and not Path(self.ledger).exists()
+        """Whether the ledger is yet to be made."""
+        return not isinstance(self.ledger, Ledger) and (self.ledger is None or not Path(self.ledger).exists())
 
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
@@ -332,14 +331,11 @@ class AskingSum:
         How their sum is released.
     rows : Rows
         What they are cast from.
-    seed : int
-        Of the choice of landmarks.
     """
 
     campaign: SumCampaign
     mechanism: NoisySum
     rows: Rows
-    seed: int
     n_queries: int = 1
 
     def one(self, unit: PrivacyUnit) -> Event:
@@ -354,7 +350,7 @@ class AskingSum:
     def release(self, ledger: Ledger, prepared: None) -> FitRelease:  # noqa: ARG002  there is nothing to prepare
         """Spend, draw and return the labels that the student gives."""
         rows = self.rows
-        released = self.campaign.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels, seed=self.seed)
+        released = self.campaign.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels)
         labels = np.searchsorted(self.campaign.classes, released.student.predict(rows.asked))
         of_all, n_rows = np.arange(len(rows.asked)), len(rows.asked)
         n_drawn = n_rows if released.reservations else 0

@@ -144,9 +144,7 @@ class SumCampaign:
         one = NoisySumGaussian(sigma, norm**2, numbers, unit or self.shards.unit, self.noise.simulated)
         return Repeated(one, self.teacher.rounds)
 
-    def release(
-        self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray, *, seed: int
-    ) -> ReleasedVectors:
+    def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
 
         Parameters
@@ -159,8 +157,6 @@ class SumCampaign:
             Public and private rows.
         y : integer array of shape (private rows,)
             Class index of each private row.
-        seed : int
-            Of the choice of landmarks.
 
         Raises
         ------
@@ -174,7 +170,6 @@ class SumCampaign:
             n_classes=len(self.classes),
             n_people=n_people,
             noise_multiplier=mechanism.noise_multiplier,
-            seed=seed,
         )
         vectors_of = require_public_map(features, "SumCampaign")
         check_row_by_row(vectors_of, X_public)

@@ -57,9 +57,7 @@ class VectorBallots:
         number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
         integer_at_least(self.rounds, 1, "rounds", "VectorBallots")
 
-    def features(
-        self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float, seed: int
-    ) -> Pipeline:
+    def features(self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
 
         Parameters
@@ -70,8 +68,6 @@ class VectorBallots:
             How many classes there are, and how many people, or about how many where that is private.
         noise_multiplier : float
             σ of the noise on the sum, in lengths of the longest ballot.
-        seed : int
-            Of the choice of landmarks.
         """
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
@@ -80,9 +76,7 @@ class VectorBallots:
         scales = [PublicScaling.learn(public)] if _is_uneven(X_public) else []
         for scale in scales:
             public = public.through(scale)
-        features = ballot_features(
-            public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile, seed=seed
-        )
+        features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
         return make_pipeline(*scales, *(step for _, step in features.steps))
 
     def cast(self, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float) -> BallotSum:
