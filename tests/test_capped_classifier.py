@@ -23,6 +23,7 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.labeling import require_room
+from tutelage.labeling.fits import People, Rows
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -198,6 +199,24 @@ def test_a_second_fit_has_the_same_labels_at_no_cost(path):
     assert np.array_equal(first.release_.labels, again.release_.labels)
     assert (again.release_.cost, again.drawn_, again.remembered_, again.ballots_) == (0.0, 0, 400, ())
     assert Ledger.open(path).verify().spent == first.ledger_.spent
+
+
+@pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 1), (0.3, 20), (1.0, 5), (3.0, 5)])
+def test_the_same_fit_finds_the_same_noise_again(path, epsilon, cap):
+    some = {"X": PRIVATE[:300], "y": LABELS[:300], "public": PUBLIC[:40], "teacher": NearestQueries(cap), "noise": None}
+    first = fitted(epsilon=epsilon, ledger=path, **some)
+    with pytest.warns(BudgetContinuedWarning):
+        again = fitted(epsilon=epsilon, ledger=path, **some)
+    assert again.mechanism_ == first.mechanism_
+    assert again.ledger_.spent == first.ledger_.spent > 0.999 * epsilon
+
+
+def test_no_text_shows_rows_or_the_number_of_people():
+    shards = Shards.of_single_people(4, IDS[:4], name="patient_id")
+    assert "n_shards=<hidden>" in repr(shards)
+    rows = Rows(PUBLIC[:2], PRIVATE[:2], LABELS[:2])
+    people = People(PRIVATE[:2], LABELS[:2], IDS[:2], None, PRIVATE[:2])
+    assert (repr(rows), repr(people)) == ("Rows(<private rows hidden>)", "People(<private rows hidden>)")
 
 
 def test_a_new_ledger_keeps_its_budget_by_order(path):

@@ -112,6 +112,13 @@ def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(tmp_p
     assert Ledger.open(ledger).state().spent == spent
 
 
+def test_public_rows_that_only_look_the_same_to_the_ballots_are_another_sum(tmp_path):
+    ledger, mirror = tmp_path / "private.ledger", np.array([-1.0, 1, 1, 1])
+    model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC * mirror)
+
+
 def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(tmp_path):
     ids = np.arange(len(PRIVATE))
     ledger = tmp_path / "private.ledger"

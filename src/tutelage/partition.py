@@ -141,7 +141,8 @@ class Shards:
         return np.split(order, ends[:-1])
 
     def __repr__(self) -> str:
-        return f"Shards(<assignment hidden>, n_shards={self.n_shards}, unit={self.unit.name!r})"
+        shards = self.n_shards if self.people is None else "<hidden>"  # it is how many people there are
+        return f"Shards(<assignment hidden>, n_shards={shards}, unit={self.unit.name!r})"
 
 
 def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None:

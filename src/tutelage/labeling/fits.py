@@ -40,6 +40,9 @@ class People(NamedTuple):
     silos: npt.NDArray[Any] | None
     whole_rows: npt.NDArray[Any]
 
+    def __repr__(self) -> str:
+        return "People(<private rows hidden>)"
+
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         if self.entity_ids is None:
@@ -120,6 +123,7 @@ class FitBudget:
             delta=self.delta,
             unit=self.unit,
             accounting=self.accounting,
+            suited=not default,  # the noise was found at the other order, and the same fit must find the same again
         )
         ledger = terms.existing_or_trial()
         self._bind(ledger)
@@ -145,6 +149,9 @@ class Rows(NamedTuple):
     asked: Matrix
     private: Matrix
     labels: IntArray  # class index of each private row
+
+    def __repr__(self) -> str:
+        return "Rows(<private rows hidden>)"
 
 
 class Queries(NamedTuple):

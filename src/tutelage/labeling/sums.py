@@ -176,7 +176,7 @@ class SumCampaign:
         seen = vectors_of.transform(X_public)
         vectors = features_of_private(vectors_of, X, self.shards.rows, seen.shape[1])
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
-        of_round, about = self._of_round(mechanism), [*self._about, n_people, data_digest(seen).hex()]
+        of_round, about = self._of_round(mechanism), [*self._about, n_people, data_digest(X_public, seen).hex()]
         rounds, ballots, parts = list[Moments](), list[BallotSum](), [] if count is None else [count]
         for _ in range(self.teacher.rounds):
             radius = student.radius(seen)

@@ -29,6 +29,8 @@ class LedgerTerms:
         Whom it protects.
     accounting : Accounting
         How a new ledger keeps its limit.
+    suited : bool
+        Whether the Rényi order of a new ledger with this `epsilon` suits the event; otherwise it suits Gaussian noise.
     """
 
     where: str | os.PathLike[str] | Ledger | None
@@ -38,6 +40,7 @@ class LedgerTerms:
     delta: float
     unit: PrivacyUnit
     accounting: Accounting = Accounting.RENYI
+    suited: bool = True
 
     def existing_or_trial(self) -> Ledger:
         """Return the ledger, or where there is none yet one in memory, to find out whether a batch fits.
@@ -73,7 +76,7 @@ class LedgerTerms:
             return kind.holding(of_queries(self.event, self.queries), self.delta)
         if gaussian:
             return GaussianFilter(self.epsilon, self.delta)
-        return RenyiFilter.suited_to(self.epsilon, self.delta, self.event)
+        return RenyiFilter.suited_to(self.epsilon, self.delta, self.event if self.suited else None)
 
     def _checked(self, ledger: Ledger) -> Ledger:
         for name, wanted, found in (("epsilon", self.epsilon, ledger.epsilon), ("delta", self.delta, ledger.delta)):
