@@ -84,7 +84,7 @@ def read_terms(path: Path) -> Consortium:
 
 
 def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
-    """Return what people cast under terms of a sum; None under terms of votes."""
+    """Return what people cast for sums of ballots; None for votes."""
     if "teachers" not in terms:
         if "people" in terms:
             raise ConfigError(f"[people] is for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
@@ -259,7 +259,7 @@ def ask(
 ) -> None:
     """Send a signed batch of public rows to the members (aggregator).
 
-    Rows that were labeled before are left out. Under terms of a sum, this sends the next round: a public map that is
+    Rows that were labeled before are left out. For sums of ballots, this sends the next round: a public map that is
     learned from the rows, and the student so far.
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
@@ -288,7 +288,7 @@ def vote(
     ballots: Annotated[
         Path,
         typer.Argument(
-            help="Private ballots (npy or npz, teachers x queries of the batch). Under terms of a sum, private rows: "
+            help="Private ballots (npy or npz, teachers x queries of the batch). For sums of ballots, private rows: "
             "an npz file with X, y (class indices) and ids (whose row it is).",
             show_default=False,
         ),
@@ -404,7 +404,7 @@ def collect(
     mailbox: MailboxOption,
     output: Annotated[
         Path,
-        typer.Option(help="npz file for the labels and their rows; under terms of a sum, skops file for the student."),
+        typer.Option(help="npz file for the labels and their rows. For sums of ballots, skops file for the student."),
     ],
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the consortium, as given to `ask`. The local model needs no ledger.")

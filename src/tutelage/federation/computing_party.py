@@ -139,7 +139,7 @@ class ComputingParty:
     send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
     parties that pool what they have learn the noised totals (docs/federation.md says what that is worth).
 
-    Under terms of a sum nothing is compared: each party adds its shares of the ballots that all three agreed on, and
+    For sums of ballots nothing is compared: each party adds its shares of the ballots that all three agreed on, and
     sends the aggregator its share of the total. Any two of them together still have uniform numbers.
 
     Parameters
@@ -175,7 +175,7 @@ class ComputingParty:
     ) -> Computed:
         """Compute the labels of a batch with the two other parties, and send the aggregator this party's share of them.
 
-        Under terms of a sum they are the total of the ballots of one round.
+        For sums of ballots they are the total of the ballots of one round.
 
         The first computation of a batch fixes whose votes are in it; every later one uses the same shares, so that
         a batch has one outcome however often it is tried.

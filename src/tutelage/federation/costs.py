@@ -125,7 +125,7 @@ def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 def event_of_query(consortium: Consortium) -> Event:
     """Return the most that one query under these terms is; every ledger of the consortium is charged this.
 
-    Under terms of a sum a query is a round.
+    For sums of ballots a query is a round.
     """
     mechanism = consortium.mechanism
     if isinstance(mechanism, NoisySum):
