@@ -214,7 +214,7 @@ class ComputingParty:
         async def body(session: Session) -> tuple[Computed, str, bytes] | FederationError:
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
-                labels = await self._labels(session, [held[name].blocks for name in entities])
+                labels = await self._result(session, [held[name].blocks for name in entities])
             except PartyLostError:
                 raise
             except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
@@ -258,7 +258,7 @@ class ComputingParty:
 
     def _shape(self, batch: Batch) -> tuple[int, int, int]:
         """Return the shape of what an entity shares."""
-        if isinstance(self._mechanism, NoisySum):
+        if self._consortium.is_sum:
             return 1, 1, numbers_in(batch)
         return 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self._consortium.n_classes
 
@@ -317,7 +317,7 @@ class ComputingParty:
         left_out |= dict.fromkeys(large, reason)
         return large
 
-    async def _labels(self, session: Session, blocks: list[Any]) -> bytes:
+    async def _result(self, session: Session, blocks: list[Any]) -> bytes:
         terms, totals = self._consortium, np.stack(blocks).sum(axis=0) % MODULUS
         if isinstance(self._mechanism, NoisySum):
             return encode(totals)
