@@ -7,8 +7,8 @@ from tutelage._internal.typing import Matrix
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private, require_public_map
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.sums import SumRound, damaged, terms_of_sum
+from tutelage.federation.consortium import Consortium, terms_of_sum
+from tutelage.federation.sums import SumRound, damaged
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
 
