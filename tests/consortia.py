@@ -125,7 +125,7 @@ def compute(members: Members, batch: Batch, **options: Any) -> list[Any]:
     return outcomes
 
 
-_DEATHS: dict[object, tuple[type, str]] = {True: (ComputingParty, "_labels"), "agreeing": (Session, "exchange")}
+_DEATHS: dict[object, tuple[type, str]] = {True: (ComputingParty, "_result"), "agreeing": (Session, "exchange")}
 
 
 def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]) -> None:

@@ -108,6 +108,7 @@ def test_a_sum_is_written_for_its_owner_alone(tmp_path):
     save_sums(rounds, tmp_path / "sum.npz")
     assert (tmp_path / "sum.npz").stat().st_mode & 0o777 == 0o600
     with np.load(tmp_path / "sum.npz") as stored:
+        assert stored["format"] == 1
         assert stored["totals"].tolist() == [[[1, -1]], [[0, 3]]]
         assert stored["norm_squared"].tolist() == ["2", "2"]
 
@@ -152,7 +153,7 @@ def test_opposite_vectors_come_as_far_apart_as_the_bound_says():
 
 def test_a_ballot_within_the_radius_is_cast_as_it_is():
     ballots = VectorBallots().cast(0.5 * ROW, LEFT, Shards.of_single_people(1), 1.0)
-    assert_allclose(ballots.totals / VectorBallots().unit(1.0), 0.5 * LEFT.T @ ROW, atol=1e-4)
+    assert_allclose(ballots.totals / VectorBallots().scale(1.0), 0.5 * LEFT.T @ ROW, atol=1e-4)
 
 
 @pytest.mark.parametrize("often", [2, 50, 5000])

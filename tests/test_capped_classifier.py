@@ -72,13 +72,14 @@ def test_it_learns_nearly_as_much_as_a_model_without_privacy():
     assert np.mean(scores) < 0.5
 
 
-@pytest.mark.parametrize("epsilon", [None, 1.0, 4.0])
-def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
-    found = fitted(epsilon=epsilon)
+@pytest.mark.parametrize("cap", [CAP, 200])
+@pytest.mark.parametrize("epsilon", [None, 0.3, 1.0, 4.0])
+def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
+    found = fitted(epsilon=epsilon, teacher=NearestQueries(cap))
     target = epsilon or 1.0
     assert 0.97 * target < found.epsilon_.epsilon <= target
-    assert found.mechanism_.cap == CAP
-    less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=True)
+    assert found.mechanism_.cap == cap
+    less = CappedGNMax(found.mechanism_.sigma * 0.9998, cap).event_of_one(3, ROW, simulated=True)
     limit = RenyiFilter.suited_to(target, DELTA)
     assert limit.cost(less) > limit.capacity >= limit.cost(found.release_.event)
 
@@ -252,7 +253,7 @@ def test_other_features_ask_about_the_same_rows(path):
 @pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:1]])
 def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, public):
     monkeypatch.setattr(NearestQueries, "fit", None)
-    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+    with pytest.raises(BudgetExceededError, match="has no room for this release"):
         fitted(noise=None, ledger=path, mechanism=CappedGNMax(1.0, CAP), public=public)
     assert not path.exists()
 

@@ -175,7 +175,7 @@ def test_settings_that_mean_nothing_are_refused_in_one_sentence(folder, sections
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
     configure(folder, more=CAPPED.format(0.5, 15))
     result = tutelage("run", "config.toml", cwd=folder)
-    assert "0 would still fit" in refusal(result, result.returncode)
+    assert "has no room for this release" in refusal(result, result.returncode)
     assert not (folder / "private.csv.ledger").exists()
 
 

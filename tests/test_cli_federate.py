@@ -477,7 +477,7 @@ def test_a_full_budget_is_one_sentence_and_sends_nothing(tmp_path):
     asked = batch_of(run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail, "--json"))
     votes = tmp_path / HOSPITALS[0] / "ballots.npy"
     result = tutelage("federate", "vote", votes, *as_member(tmp_path, HOSPITALS[0]), "--batch", asked)
-    assert "does not allow 1 more such queries" in refusal(result, 1)
+    assert "has no room for this release" in refusal(result, 1)
     assert len(list((mail / "ballots").rglob("*.sealed"))) == 1
 
 

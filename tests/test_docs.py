@@ -191,10 +191,6 @@ def test_the_documented_teachers_work():
     assert names["by_hand"].transform(digits.X_test[:2]).shape == (2, 32)
     assert model.fit(digits.X_train[:600], digits.y_train[:600], X_public=digits.X_test).release_.answered.all()
     assert names["labels"].tolist() == [1, 0]
-    people = names["people"]
-    assert people.epsilon_.epsilon <= 1.0
-    assert np.mean(people.release_.labels == digits.y_test[:200]) > 0.8
-    assert people.score(digits.X_test[200:], digits.y_test[200:]) > 0.9
     assert str(names["forests"].epsilon_).startswith("ε = ")
 
 

@@ -19,7 +19,6 @@ from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
     InvalidDataError,
-    InvalidParameterError,
     LedgerMismatchError,
     PartyLostError,
     QuorumError,
@@ -31,7 +30,7 @@ from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_q
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
 from tutelage.federation.sums import numbers_in
-from tutelage.labeling.sums import SumCampaign
+from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.noise import SimulationNoise
@@ -160,8 +159,8 @@ def test_the_student_is_that_of_one_owner_who_has_all_rows(members, tmp_path):
     ids = ids + 1000 * np.repeat(np.arange(ENTITIES), ROWS)
     shards = Shards.of_single_people(len(X), ids, name="patient")
     ledger = Ledger.in_memory(epsilon=40.0, delta=1e-5, unit=shards.unit)
-    central = SumCampaign(TEACHER, shards, np.arange(CLASSES), SimulationNoise(0), "sick").release(
-        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y, seed=0
+    central = BallotRounds(TEACHER, shards, np.arange(CLASSES), SimulationNoise(0), "sick").release(
+        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y
     )
     X_test, y_test, _ = people(5, 3000)
     ours, theirs = (
@@ -378,7 +377,7 @@ def test_votes_and_sums_are_not_mixed(members, tmp_path):
         votes.entity(NAMES[0]).cast(counted, X, y, votes.mailbox, entity_ids=ids)
     with pytest.raises(FederationError, match="are about votes"):
         votes.aggregator().collect_sum(counted, votes.mailbox)
-    with pytest.raises(InvalidParameterError, match="must have a NoisySum"):
+    with pytest.raises(FederationError, match="are about votes"):
         event_of_round(votes.consortium, 10)
 
 

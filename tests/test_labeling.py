@@ -194,7 +194,7 @@ def test_a_batch_that_does_not_fit_is_refused_before_teachers_vote():
         session.ask(rows)
     assert teachers.voted_on == []
     session.ask(rows[:room])
-    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+    with pytest.raises(BudgetExceededError, match="has no room for this release"):
         session.ask(rows)
     assert session.ask(rows[:room]).cost == 0
 

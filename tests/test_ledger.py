@@ -106,7 +106,7 @@ def test_a_batch_is_reserved_whole_or_not_at_all(ledger):
     assert ledger.state().spent == 0
     ledger.reserve(ANSWER, room)
     assert ledger.fitting(ANSWER) == 0
-    with pytest.raises(BudgetExceededError, match="0 would still fit"):
+    with pytest.raises(BudgetExceededError, match="has no room for this release"):
         ledger.reserve(ANSWER, 1)
 
 

@@ -52,7 +52,7 @@ RUN_BY = {
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/students.md": ("test_docs.py", {"python": 3}),
-    "docs/teachers.md": ("test_docs.py", {"python": 7}),
+    "docs/teachers.md": ("test_docs.py", {"python": 6}),
 }
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
 

@@ -88,7 +88,7 @@ def save_sums(sums: Sequence[BallotSum], path: str | os.PathLike[str]) -> None:
     with open_private(Path(path)) as file:
         np.savez_compressed(
             file,
-            ballots=np.int64(2),  # 1 held the first round only
+            format=np.int64(1),
             totals=np.stack([one.totals for one in sums]),
             norm_squared=np.array([str(one.norm_squared) for one in sums]),
             unit=np.array([unit.name, unit.neighboring.value]),

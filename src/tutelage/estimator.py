@@ -38,7 +38,7 @@ from tutelage.labeling.fits import (
     Rows,
 )
 from tutelage.labeling.refits import REFITS, Spent
-from tutelage.labeling.sums import SumCampaign
+from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
@@ -444,7 +444,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
         rows_seen = Rows(asked, private, targets[keep])
         if isinstance(run.teacher, VectorBallots):
-            asking = self._sum(run, run.teacher, budget, rows_seen, shards, seed)
+            asking = self._sum(run, run.teacher, budget, rows_seen, shards)
         else:
             queries = Queries.chosen_by(
                 run.selector, public, seen, self.n_queries or len(public), self.rounds, of_student
@@ -503,6 +503,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_together(self, run: Resolved) -> None:
         """Refuse parameters that do not go together."""
+        if self.ledger is None and self.data_changed:
+            raise InvalidParameterError(
+                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
+            )
         if not isinstance(run.teacher, VectorBallots) and (
             isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
         ):
@@ -517,10 +521,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
                 "another mechanism."
             )
-        elif self.ledger is None and (self.epsilon is not None or self.data_changed):
-            raise InvalidParameterError(
-                "`epsilon` and `data_changed` of PATEClassifier are about a ledger; name its file in `ledger`."
-            )
+        elif self.ledger is None and self.epsilon is not None:
+            raise InvalidParameterError("`epsilon` of PATEClassifier is about a ledger; name its file in `ledger`.")
         if self.checkpoints is not None and self.random_state is None:
             raise InvalidParameterError(
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
@@ -556,10 +558,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             )
         if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
             raise InvalidParameterError("`epsilon` and `mechanism` both say how much noise there is. Pass one of them.")
-        if self.ledger is None and self.data_changed:
-            raise InvalidParameterError(
-                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-            )
         unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
         given = [name for name, default in unused.items() if getattr(self, name) != default]
         if given:
@@ -686,13 +684,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             mechanism=capped(budget.least_noise(event_of)) if by_budget else run.mechanism_for(shards.n_shards),
             noise=run.noise,
             queries=queries,
-            then=run.selector,
+            later_selector=run.selector,
             student=run.student,
             shards=shards,
             classes=self.classes_,
             question=self.question,
             voters=voters,
-            campaign=by_people,
+            capped_by_ledger=by_people,
         )
 
     def _accounting_of_new(self, run: Resolved) -> Accounting:
@@ -700,24 +698,25 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         fills = run.mechanism is None or self.ledger is None or self.epsilon is None
         return Accounting.GAUSSIAN if fills and isinstance(run.teacher, VectorBallots) else Accounting.RENYI
 
-    def _sum(
-        self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards, seed: int
-    ) -> AskingSum:
+    def _sum(self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
-        campaign = SumCampaign(teacher, shards, self.classes_, run.noise, self.question)
+        rounds = BallotRounds(teacher, shards, self.classes_, run.noise, self.question)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
-            mechanism = NoisySum(budget.least_noise(lambda noise: campaign.most(NoisySum(noise))))
-        return AskingSum(campaign=campaign, mechanism=mechanism, rows=rows, seed=seed)
+            mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))
+        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, rows=rows)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
         """Set what was released and what it cost, and return it."""
-        one, by_budget = asking.one(budget.unit), run.mechanism is None and isinstance(run.teacher, SinglePeople)
+        one, by_budget = (
+            asking.event_of_one(budget.unit),
+            run.mechanism is None and isinstance(run.teacher, SinglePeople),
+        )
         most = of_queries(one, asking.n_queries)
-        ledger, prepared = budget.opened(one, asking.n_queries, asking.prepare, noise_by_budget=by_budget)
+        ledger, release = budget.opened(one, asking.n_queries, asking.prepare, noise_by_budget=by_budget)
         before = ledger.state()
-        repeated = self._count_fit(asking.one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
-        made = asking.release(ledger, prepared)
+        repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
+        made = release(ledger)
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
         self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
@@ -743,12 +742,27 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         by_itself = data_independent.epsilon(most, self.delta)
         self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
         if before.spent > 0:
-            said = _continued(before, self.ledger_, self.release_) + _from_memory(self.remembered_, self.drawn_)
+            said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:
                 said += f" {FEW_VOTES_LEFT}"
             warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
         if repeated is not None:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)
+
+    def _from_memory(self) -> str:
+        """Return a sentence about what was released before this fit, if it uses any of that."""
+        if self.remembered_ == 0:
+            return ""
+        if isinstance(self.mechanism_, NoisySum):
+            return (
+                " The sums were released before. This fit returned them at no cost, and did not use its private rows "
+                "or labels. For another label column pass another `question`."
+            )
+        which = f"{self.remembered_:,} of its queries" if self.drawn_ else "All its queries"
+        return (
+            f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did "
+            "not vote on them. For labels from these rows, ask about other public rows, or another `question`."
+        )
 
     def _count_fit(self, one: Event, budget: FitBudget, queries: int, *, simulated: bool) -> Spent | None:
         """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
@@ -814,18 +828,7 @@ def _continued(before: LedgerState, after: LedgerState, release: Release) -> str
     before_it, by_it = _upward(before.spent), _upward(release.cost)
     return (
         f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: {before_it} was spent "
-        f"before it, {by_it} by it, and {-round_up(-after.remaining):.12g} remains."
-    )
-
-
-def _from_memory(remembered: int, drawn: int) -> str:
-    """Return a sentence about queries that were answered before this fit, if there are any."""
-    if remembered == 0:
-        return ""
-    which = f"{remembered:,} of its queries" if drawn else "All its queries"
-    return (
-        f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did not "
-        "vote on them. For labels from these rows, ask about other public rows, or another `question`."
+        f"before it, {by_it} by it, and {-round_up(-after.remaining) + 0.0:.12g} remains."
     )
 
 

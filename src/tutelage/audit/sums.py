@@ -206,7 +206,7 @@ def check_votes(model: PATEClassifier, private: PrivateRows, X_public: npt.Array
 def _checked_moves(
     totals: Callable[[Matrix, Any, Any], IntArray],
     length: Callable[[IntArray], float],
-    unit: str,
+    measured_in: str,
     private: PrivateRows,
     entities: int,
 ) -> Checked:
@@ -214,16 +214,16 @@ def _checked_moves(
     before = totals(private.X, private.y, private.entity_ids)
     if not np.array_equal(before, totals(private.X, private.y, private.entity_ids)):
         return _not_repeatable()
-    furthest = {True: 0.0, False: 0.0}
+    furthest = {"changed": 0.0, "removed": 0.0}
     for change, rows, labels, ids in changes_of_one(private.X, private.y, private.entity_ids, entities):
-        removed = change == REMOVED
+        kind = "removed" if change == REMOVED else "changed"
         moved = max(length(of_round) for of_round in totals(rows, labels, ids) - before)
-        furthest[removed] = max(furthest[removed], moved)
-    passed = furthest[True] <= 1 and furthest[False] <= 2
+        furthest[kind] = max(furthest[kind], moved)
+    passed = furthest["changed"] <= 2 and furthest["removed"] <= 1
     rounds = "1 round" if len(before) == 1 else f"{len(before)} rounds"
     reason = (
-        f"In {rounds} one person moved the sum by up to {furthest[False]:.3f} {unit} when changed, of 2 allowed, and "
-        f"by up to {furthest[True]:.3f} when removed, of 1 allowed."
+        f"In {rounds} one person moved the sum by up to {furthest['changed']:.3f} {measured_in} when changed, of 2 "
+        f"allowed, and by up to {furthest['removed']:.3f} when removed, of 1 allowed."
     )
     if not passed:
         reason += " Features of one row depend on others, or a person casts several ballots: do not release with it."
@@ -243,9 +243,9 @@ def _few(private: PrivateRows) -> PrivateRows:
 def _students(model: Any, X_public: npt.ArrayLike) -> list[tuple[NoisySumClassifier, float]]:
     """Return the student that each round starts from, and where it shortens ballots, by the released outcomes alone."""
     seen, moments, found = _vectors(model, X_public), model.moments_, []
-    for told in range(len(moments)):
+    for number in range(len(moments)):
         student = NoisySumClassifier().fit_moments(
-            seen, moments[:told], n_rows=model.n_teachers_, classes=model.classes_
+            seen, moments[:number], n_rows=model.n_teachers_, classes=model.classes_
         )
         found.append((student, student.radius(seen)))
     return found

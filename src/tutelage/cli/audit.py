@@ -58,8 +58,12 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
+    epsilon, existing = _budget_of_noise(settings)
     # No ledger, for nothing is released.
-    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=_epsilon_of_noise(settings))
+    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
+    if existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
+        few: Any = tried_on_few(model, private, pool, ledger=existing)
+        model.set_params(mechanism=few.mechanism_, epsilon=None)
     found = _of_pipeline(
         settings,
         model,
@@ -77,21 +81,15 @@ def audit(
         raise typer.Exit(_FAILED)
 
 
-def _epsilon_of_noise(settings: RunConfig) -> float | None:
-    """Return the budget that the noise of a run would follow from, if it would and the budget is known."""
+def _budget_of_noise(settings: RunConfig) -> tuple[float | None, Ledger | None]:
+    """Return the ε that the noise of a run would follow from, and the whole budget of its ledger in memory, if any."""
     if not settings.by_people or settings.mechanism is not None:
-        return None
-    existing = _budget_of_noise(settings)
-    return settings.privacy.epsilon if existing is None else existing.epsilon
-
-
-def _budget_of_noise(settings: RunConfig) -> Ledger | None:
-    """Return the whole budget of the ledger of a run in memory, if the noise would follow from it."""
-    if not settings.by_people or settings.mechanism is not None or not settings.ledger.exists():
-        return None
+        return None, None
+    if not settings.ledger.exists():
+        return settings.privacy.epsilon, None
     state = Ledger.open(settings.ledger, read_only=True).state()
     kept = {"order": state.order, "accounting": state.accounting}
-    return Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
+    return state.budget, Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
 
 
 def _of_pipeline(
@@ -112,7 +110,7 @@ def _of_pipeline(
         return [*noise, *rows, check_ballots(model, private, pool, entities=entities)]
     if settings.by_people:
         ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
-        mechanism: Any = tried_on_few(model, private, pool, ledger=_budget_of_noise(settings)).mechanism_
+        mechanism: Any = tried_on_few(model, private, pool).mechanism_
         noise = check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws)
         return [*noise, *rows, check_votes(model, private, pool, entities=entities)]
     teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))

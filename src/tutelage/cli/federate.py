@@ -84,7 +84,7 @@ def read_terms(path: Path) -> Consortium:
 
 
 def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
-    """Return what people cast under terms of a sum; None under terms of votes."""
+    """Return what people cast for sums of ballots; None for votes."""
     if "teachers" not in terms:
         if "people" in terms:
             raise ConfigError(f"[people] is for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
@@ -259,7 +259,7 @@ def ask(
 ) -> None:
     """Send a signed batch of public rows to the members (aggregator).
 
-    Rows that were labeled before are left out. Under terms of a sum, this sends the next round: a public map that is
+    Rows that were labeled before are left out. For sums of ballots, this sends the next round: a public map that is
     learned from the rows, and the student so far.
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
@@ -269,7 +269,7 @@ def ask(
     if as_json:
         print_json({**found, "ledger": budget and budget.state().as_dict()})
     elif asked.batch is None:
-        done = "Every row was labeled" if aggregator.consortium.teacher is None else "Every round was collected"
+        done = "Every round was collected" if aggregator.consortium.is_sum else "Every row was labeled"
         typer.echo(f"{done} before. No query was sent, and nothing was spent.")
     elif aggregator.consortium.teacher is not None:
         number = SumRound.of(asked.batch, aggregator.consortium).number
@@ -288,7 +288,7 @@ def vote(
     ballots: Annotated[
         Path,
         typer.Argument(
-            help="Private ballots (npy or npz, teachers x queries of the batch). Under terms of a sum, private rows: "
+            help="Private ballots (npy or npz, teachers x queries of the batch). For sums of ballots, private rows: "
             "an npz file with X, y (class indices) and ids (whose row it is).",
             show_default=False,
         ),
@@ -317,7 +317,7 @@ def vote(
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
     entity = Entity(member, budget, keys_changed=keys_changed)
     terms = entity.consortium
-    by_sum = terms.teacher is not None
+    by_sum = terms.is_sum
     # Of votes never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many
     # queries. The ballots of a sum are made for the batch here.
     asked = _batch(box, terms, batch, (lambda each: _is_over(terms, box, member, each)) if by_sum else None)
@@ -394,7 +394,7 @@ def compute(
         print_json({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent})
         return
     _print_left_out(done.left_out)
-    what = f"labels of {done.queries:,} queries by" if party.consortium.teacher is None else "sum of the ballots of"
+    what = "sum of the ballots of" if party.consortium.is_sum else f"labels of {done.queries:,} queries by"
     typer.echo(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
 
 
@@ -404,7 +404,7 @@ def collect(
     mailbox: MailboxOption,
     output: Annotated[
         Path,
-        typer.Option(help="npz file for the labels and their rows; under terms of a sum, skops file for the student."),
+        typer.Option(help="npz file for the labels and their rows. For sums of ballots, skops file for the student."),
     ],
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger of the consortium, as given to `ask`. The local model needs no ledger.")
@@ -420,7 +420,7 @@ def collect(
     Repeating the command gives the same labels and spends nothing.
     """
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
-    by_sum = aggregator.consortium.teacher is not None
+    by_sum = aggregator.consortium.is_sum
     suffix, held = (".skops", "student") if by_sum else (".npz", "labels and the rows they are of")
     if output.suffix.lower() != suffix:
         raise ConfigError(f"--output must end in {suffix}: it holds the {held}. Got {output}.")

@@ -75,7 +75,7 @@ def init(
     ] = None,
     accounting: Annotated[
         Accounting,
-        typer.Option(help="gaussian: noisy sums, capped votes and GNMax only. About a tenth more sums fit."),
+        typer.Option(help="gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit."),
     ] = Accounting.RENYI,
     as_json: AsJson = False,
 ) -> None:

@@ -167,9 +167,8 @@ def ballot_features(
 ) -> Pipeline:
     """Return the public map from rows to vectors of length at most one that suit a sum with so much noise.
 
-    A noisy sum has the same noise in every direction, so each direction is stretched by what it is likely to tell: the
-    spread of the public rows along it is the prior, and water is filled in until the noise allows no more. With much
-    noise a few directions remain, with little nearly all.
+    A noisy sum has the same noise in every direction. Directions get shares of the ballot's length by reverse
+    water-filling, with the spread of the public rows as the prior. With much noise only a few directions remain.
 
     Parameters
     ----------

@@ -20,14 +20,14 @@ from tutelage.exceptions import (
 )
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows, read_reports
-from tutelage.federation.consortium import Consortium
+from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import event_of_query, event_of_round, require_size
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import added, recombine
-from tutelage.federation.sums import SumRound, terms_of_sum
+from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.ledger.ledger import Reservation
@@ -150,7 +150,7 @@ class Aggregator:
             If the rows are no plain array, or more than can be computed at once; if the mailbox cannot take the batch,
             or holds it already and it was paid from another ledger.
         """
-        if self._consortium.teacher is not None:
+        if self._consortium.is_sum:
             return self._ask_round(rows, mailbox, anew=anew)
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
@@ -208,7 +208,7 @@ class Aggregator:
         ForgedMessageError
             If an answer is not what its sender signed, or the shares do not fit each other.
         """
-        if self._consortium.teacher is not None:
+        if self._consortium.is_sum:
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
         if isinstance(self._consortium.mechanism, LocalMechanism):
             return self._decoded(self._consortium.mechanism, batch, mailbox, decoder)
@@ -292,7 +292,7 @@ class Aggregator:
 
     def _queries_of(self, ledger: Ledger, batch: Batch) -> list[bytes]:
         """Return what the ledger knows the queries by; of a round, whose row is long, the hash stands for the row."""
-        if self._consortium.teacher is None:
+        if not self._consortium.is_sum:
             return self._hashes(ledger, batch.rows)
         return self._hashes(ledger, np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis])
 
@@ -300,16 +300,16 @@ class Aggregator:
         return ledger.query_hashes({"consortium": self._consortium.fingerprint}, rows)
 
     def _recombined(self, batch: Batch, mailbox: Mailbox) -> Collected:
-        def labels(shares: Sequence[bytes]) -> IntArray:
+        def opened_labels(shares: Sequence[bytes]) -> IntArray:
             opened = recombine(shares, (batch.n_queries,))
             if opened.min(initial=0) < 0 or opened.max(initial=0) > self._consortium.n_classes:
                 raise ForgedMessageError("The computing parties' shares make no labels. Let them compute it again.")
             return opened - 1
 
-        found, entities = self._opened_together(batch, mailbox, labels)
+        found, entities = self._opened_together(batch, mailbox, opened_labels)
         happened = self._happened(len(found), int(np.sum(found != ABSTAIN)))
         self._settle(batch, [(label,) for label in found.tolist()], happened)
-        remembered = [labels[0] for labels in self._remembered(batch)]
+        remembered = [answer[0] for answer in self._remembered(batch)]
         return Collected(np.array(remembered, dtype=np.int64), entities, {})
 
     def _opened_together(

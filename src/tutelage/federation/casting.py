@@ -8,8 +8,8 @@ from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.sums import SumRound, terms_of_sum
+from tutelage.federation.consortium import Consortium, terms_of_sum
+from tutelage.federation.sums import SumRound
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
 

@@ -45,9 +45,9 @@ def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member
 
 
 def _event_of(consortium: Consortium, batch: Batch) -> Event:
-    if consortium.teacher is None:
-        return event_of_query(consortium)
-    return event_of_round(consortium, numbers_in(batch))
+    if consortium.is_sum:
+        return event_of_round(consortium, numbers_in(batch))
+    return event_of_query(consortium)
 
 
 def _name(consortium: Consortium, batch: Batch) -> str:

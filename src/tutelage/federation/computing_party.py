@@ -143,7 +143,7 @@ class ComputingParty:
     send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
     parties that pool what they have learn the noised totals (docs/federation.md says what that is worth).
 
-    Under terms of a sum nothing is compared: each party adds its shares of the ballots that all three agreed on, and
+    For sums of ballots nothing is compared: each party adds its shares of the ballots that all three agreed on, and
     sends the aggregator its share of the total. Any two of them together still have uniform numbers.
 
     Parameters
@@ -179,7 +179,7 @@ class ComputingParty:
     ) -> Computed:
         """Compute the labels of a batch with the two other parties, and send the aggregator this party's share of them.
 
-        Under terms of a sum they are the total of the ballots of one round.
+        For sums of ballots they are the total of the ballots of one round.
 
         The first computation of a batch fixes whose votes are in it; every later one uses the same shares, so that
         a batch has one outcome however often it is tried.
@@ -218,7 +218,7 @@ class ComputingParty:
         async def body(session: Session) -> tuple[Computed, str, bytes] | FederationError:
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
-                labels = await self._labels(session, [held[name].blocks for name in entities])
+                labels = await self._result(session, [held[name].blocks for name in entities])
             except PartyLostError:
                 raise
             except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
@@ -262,7 +262,7 @@ class ComputingParty:
 
     def _shape(self, batch: Batch) -> tuple[int, int, int]:
         """Return the shape of what an entity shares."""
-        if isinstance(self._mechanism, NoisySum):
+        if self._consortium.is_sum:
             return 1, 1, numbers_in(batch)
         return 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self._consortium.n_classes
 
@@ -321,7 +321,7 @@ class ComputingParty:
         left_out |= dict.fromkeys(large, reason)
         return large
 
-    async def _labels(self, session: Session, blocks: list[Any]) -> bytes:
+    async def _result(self, session: Session, blocks: list[Any]) -> bytes:
         terms, totals = self._consortium, np.stack(blocks).sum(axis=0) % MODULUS
         if isinstance(self._mechanism, NoisySum):
             return encode(totals)

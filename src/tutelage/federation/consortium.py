@@ -11,7 +11,13 @@ from typing import Any, Self, final
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.events import settings_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, QuorumError
+from tutelage.exceptions import (
+    FederationError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    QuorumError,
+)
 from tutelage.federation.documents import (
     MOST_BYTES_OF_A_DOCUMENT,
     hexadecimal,
@@ -97,7 +103,7 @@ class Consortium:
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         object.__setattr__(self, "people", tuple(self.people))
-        if isinstance(self.mechanism, NoisySum):
+        if self.is_sum:
             object.__setattr__(self, "format", _FORMAT_OF_SUMS)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
@@ -134,6 +140,11 @@ class Consortium:
     def is_local(self) -> bool:
         """Whether each entity perturbs its own vote and nothing is computed on shares."""
         return isinstance(self.mechanism, LocalMechanism)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether people cast ballots of vectors, and only their noisy sums are opened."""
+        return isinstance(self.mechanism, NoisySum)
 
     def people_of(self, entities: Collection[str]) -> int:
         """Return about how many people these entities have together."""
@@ -219,13 +230,12 @@ class Consortium:
         return tuple(member for member in self.members if member.role is role)
 
     def _check_numbers(self) -> None:
-        of_sums = isinstance(self.mechanism, NoisySum)
         checks = (
             ("n_classes", 2, _MOST_CLASSES),
-            ("teachers_per_entity", 1, 1 if self.is_local or of_sums else _MOST_TEACHERS),
+            ("teachers_per_entity", 1, 1 if self.is_local or self.is_sum else _MOST_TEACHERS),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, 0 if self.is_local else len(self.entities)),
-            ("format", 1, _FORMAT_OF_SUMS if of_sums else _FORMAT),
+            ("format", 1, _FORMAT_OF_SUMS if self.is_sum else _FORMAT),
         )
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")
@@ -259,7 +269,7 @@ class Consortium:
                 )
 
     def _check_ballots(self) -> None:
-        if not isinstance(self.mechanism, NoisySum):
+        if not self.is_sum:
             if self.teacher is not None or self.people:
                 raise InvalidParameterError("`teacher` and `people` of Consortium are for a NoisySum. Leave them out.")
             return
@@ -279,6 +289,13 @@ class Consortium:
                 "`unit` of Consortium must be a person or a row for a NoisySum: one entity's whole data cast a ballot "
                 "for each of its people."
             )
+
+
+def terms_of_sum(consortium: Consortium) -> tuple[NoisySum, VectorBallots]:
+    """Return what terms say of a sum; terms of votes are refused."""
+    if not isinstance(consortium.mechanism, NoisySum) or consortium.teacher is None:
+        raise FederationError(f"The terms of {consortium.name!r} are about votes, and not about sums of ballots.")
+    return consortium.mechanism, consortium.teacher
 
 
 def _check_text(value: object, name: str) -> None:

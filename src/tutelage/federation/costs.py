@@ -16,12 +16,11 @@ from tutelage.events import (
     ConfidenceCheck,
     Event,
     NoisyArgmaxGaussian,
-    NoisySumGaussian,
     Repeated,
     SummedNoise,
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
-from tutelage.federation.consortium import Consortium
+from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MOST_BITS
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
@@ -125,11 +124,11 @@ def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 def event_of_query(consortium: Consortium) -> Event:
     """Return the most that one query under these terms is; every ledger of the consortium is charged this.
 
-    Under terms of a sum a query is a round.
+    For sums of ballots a query is a round.
     """
     mechanism = consortium.mechanism
     if isinstance(mechanism, NoisySum):
-        return event_of_round(consortium, most_numbers(consortium))
+        return event_of_round(consortium, _most_numbers(consortium))
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
     return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest, simulated=False)
@@ -137,17 +136,14 @@ def event_of_query(consortium: Consortium) -> Event:
 
 def event_of_round(consortium: Consortium, numbers: int) -> SummedNoise:
     """Return what opening the sum of one round is: so many noisy numbers, in a share of all rounds' budget."""
-    mechanism, teacher = consortium.mechanism, consortium.teacher
-    if not isinstance(mechanism, NoisySum) or teacher is None:
-        raise InvalidParameterError("`consortium` of event_of_round must have a NoisySum.")
-    sigma = mechanism.noise_multiplier * sqrt(teacher.rounds) * teacher.norm
-    whole = NoisySumGaussian(sigma, teacher.norm**2, numbers, consortium.unit)
+    mechanism, teacher = terms_of_sum(consortium)
+    whole = teacher.event_of_round(mechanism.noise_multiplier, numbers, consortium.unit)
     return SummedNoise(whole, consortium.honest)
 
 
-def most_numbers(consortium: Consortium) -> int:
-    """Return how many numbers the sum of one round can have: for each class one per landmark, and one more."""
-    return consortium.n_classes * ((consortium.teacher.n_landmarks if consortium.teacher else 0) + 1)
+def _most_numbers(consortium: Consortium) -> int:
+    _, teacher = terms_of_sum(consortium)
+    return teacher.most_numbers(consortium.n_classes)
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
@@ -252,7 +248,7 @@ def most_queries(consortium: Consortium) -> int:
 def _fits(consortium: Consortium, queries: int) -> bool:
     mechanism, classes = consortium.mechanism, consortium.n_classes
     if isinstance(mechanism, NoisySum):
-        return queries <= 1 and HEAD_BYTES + ELEMENT_BYTES * most_numbers(consortium) <= MOST_PAYLOAD_BYTES
+        return queries <= 1 and HEAD_BYTES + ELEMENT_BYTES * _most_numbers(consortium) <= MOST_PAYLOAD_BYTES
     if not isinstance(mechanism, SharedMechanism):
         return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
     cells = (2 if isinstance(mechanism, ConfidentGNMax) else 1) * classes * queries

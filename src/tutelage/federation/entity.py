@@ -14,14 +14,14 @@ from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchErr
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
 from tutelage.federation.casting import ballots_of
-from tutelage.federation.consortium import Consortium
+from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import SharedMechanism, event_of_query, event_of_round, require_size, share_sigmas
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
 from tutelage.federation.sharing import SALT_BYTES, SPLIT_NAME_BYTES, split
-from tutelage.federation.sums import SumRound, terms_of_sum
+from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import LocalMechanism
@@ -203,7 +203,7 @@ class Entity:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self._consortium.name!r} as it stands now.")
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
-        if self._consortium.teacher is not None:
+        if self._consortium.is_sum:
             raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
         self._require_current(batch)
         require_size(self._consortium, batch.n_queries)

@@ -14,28 +14,18 @@ import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import FederationError, ForgedMessageError
+from tutelage.exceptions import ForgedMessageError
 from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
+from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import event_of_round
 from tutelage.federation.documents import parse
 from tutelage.federation.maps import LARGEST, LEAST, map_of
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import NoisySum
 from tutelage.students import Moments, NoisySumClassifier
-from tutelage.teachers import VectorBallots
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
-_SEED = 0  # of the choice of landmarks: any number does
 _MOST_AXES = 2
-
-
-def terms_of_sum(consortium: Consortium) -> tuple[NoisySum, VectorBallots]:
-    """Return what terms say of a sum; terms of votes are refused."""
-    if not isinstance(consortium.mechanism, NoisySum) or consortium.teacher is None:
-        raise FederationError(f"The terms of {consortium.name!r} are about votes, and not about sums of ballots.")
-    return consortium.mechanism, consortium.teacher
 
 
 @final
@@ -83,7 +73,6 @@ class SumRound:
             n_classes=consortium.n_classes,
             n_people=sum(consortium.people),
             noise_multiplier=mechanism.noise_multiplier,
-            seed=_SEED,
         )
         return cls._following(features, features.transform(X_public), (), consortium.n_classes, 0)
 
@@ -132,10 +121,9 @@ class SumRound:
         """
         _, teacher = terms_of_sum(consortium)
         people = consortium.people_of(entities)
-        unit = teacher.unit(self.radius) * people
         # Every entity that answered added a share of the noise, also those that are not counted on.
         noise = event_of_round(consortium, total.size).sigma_of_share * sqrt(len(entities))
-        earlier = (*self.earlier, Moments(total / unit, noise / unit, self.radius))
+        earlier = (*self.earlier, Moments.of_sum(total, noise, teacher.scale(self.radius) * people, self.radius))
         fewest = min(people, self.people or people)
         return self._following(self.features, self.seen, earlier, consortium.n_classes, fewest)
 

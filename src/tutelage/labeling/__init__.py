@@ -2,12 +2,12 @@
 
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds
 from tutelage.labeling.session import LabelingSession, require_room
-from tutelage.labeling.sums import SumCampaign, SumRelease, release_sum
+from tutelage.labeling.sums import BallotRounds, SumRelease, release_sum
 
 __all__ = [
     "AskedRounds",
+    "BallotRounds",
     "LabelingSession",
-    "SumCampaign",
     "SumRelease",
     "ask_in_rounds",
     "even_rounds",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
@@ -14,7 +15,7 @@ from tutelage.ballots import BallotSum
 from tutelage.events import Event
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
-from tutelage.labeling.sums import SumCampaign, least_noise
+from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum, Release
@@ -27,7 +28,7 @@ from tutelage.teachers import NearestTeachers
 from tutelage.votes import VoteHistogram
 
 Made = TypeVar("Made")
-Voters = VoteHistogram | NearestTeachers
+VotesOrPeople = VoteHistogram | NearestTeachers
 _DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
@@ -112,12 +113,11 @@ class FitBudget:
             Whether a new ledger without an `epsilon` has the one that the noise was chosen by.
         """
         default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
-        epsilon = None if self.ledger is None else self.epsilon or default
         terms = LedgerTerms(
             where=self.ledger,
             event=event,
             queries=queries,
-            epsilon=epsilon,
+            epsilon=self.epsilon or default,
             delta=self.delta,
             unit=self.unit,
             accounting=self.accounting,
@@ -132,8 +132,8 @@ class FitBudget:
 
     @property
     def _is_new(self) -> bool:
-        """Whether a ledger is named whose file is yet to be made."""
-        return isinstance(self.ledger, str | os.PathLike) and not Path(self.ledger).exists()
+        """Whether the ledger is yet to be made."""
+        return not isinstance(self.ledger, Ledger) and (self.ledger is None or not Path(self.ledger).exists())
 
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
@@ -218,16 +218,12 @@ class Asking(Protocol):
         """How many queries there are."""
         ...
 
-    def one(self, unit: PrivacyUnit) -> Event:
+    def event_of_one(self, unit: PrivacyUnit) -> Event:
         """Return the most that one query can be."""
         ...
 
-    def prepare(self, ledger: Ledger) -> Any:
-        """Refuse what the ledger has no room for; return what `release` takes."""
-        ...
-
-    def release(self, ledger: Ledger, prepared: Any) -> FitRelease:
-        """Spend, draw and return what was released."""
+    def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
+        """Refuse what the ledger has no room for; return the function that spends, draws and releases."""
         ...
 
 
@@ -242,7 +238,7 @@ class AskingVoters:
         How votes are released.
     queries : Queries
         What is asked.
-    then, student : QuerySelector, classifier
+    later_selector, student : QuerySelector, classifier
         How rows of later rounds are chosen, and by which student's predictions.
     shards : Shards
         Whose rows they vote by.
@@ -250,47 +246,47 @@ class AskingVoters:
         What they vote on.
     voters : function
         Trains the teachers, and returns their votes; or people who vote on whatever is asked.
-    campaign : bool
+    capped_by_ledger : bool
         Whether it returns people, whom the ledger holds to a cap over all that is ever asked.
     """
 
     mechanism: Mechanism
     noise: NoiseSource
     queries: Queries
-    then: QuerySelector
+    later_selector: QuerySelector
     student: Any
     shards: Shards
     classes: npt.NDArray[Any]
     question: Any
-    voters: Callable[[], Voters]
-    campaign: bool
+    voters: Callable[[], VotesOrPeople]
+    capped_by_ledger: bool
 
     @property
     def n_queries(self) -> int:
         """How many queries there are."""
         return sum(self.queries.sizes)
 
-    def one(self, unit: PrivacyUnit) -> Event:
+    def event_of_one(self, unit: PrivacyUnit) -> Event:
         """Return the most that one query can be."""
         return self.mechanism.event_of_one(len(self.classes), unit, simulated=self.noise.simulated)
 
-    def prepare(self, ledger: Ledger) -> Voters:
-        """Refuse what the ledger has no room for; return the votes, or who votes."""
-        queries, one = self.queries, self.one(self.shards.unit)
+    def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
+        """Refuse what the ledger has no room for, and train the teachers; return what releases labels."""
+        queries, one = self.queries, self.event_of_one(self.shards.unit)
         first = first_predictions(self.mechanism, len(queries.chosen), len(self.classes))
         chosen = queries.public[queries.chosen]
-        require_room(ledger, self.mechanism, one, chosen, self._about, first, campaign=self.campaign)
-        return self.voters()
+        require_room(ledger, self.mechanism, one, chosen, self._about, first, campaign=self.capped_by_ledger)
+        return partial(self._release, self.voters())
 
-    def release(self, ledger: Ledger, prepared: Voters) -> FitRelease:
+    def _release(self, voters: VotesOrPeople, ledger: Ledger) -> FitRelease:
         """Spend, draw and return labels, round after round."""
         queries, several = self.queries, len(self.queries.sizes) > 1
         session = LabelingSession(
-            prepared,
+            voters,
             self.mechanism,
             ledger,
             question=self._about,
-            X_voted=None if self.campaign else queries.public[queries.voted],
+            X_voted=None if self.capped_by_ledger else queries.public[queries.voted],
             noise=self.noise,
         )
         asked = ask_in_rounds(
@@ -298,12 +294,12 @@ class AskingVoters:
             queries.public,
             queries.sizes,
             first=queries.first,
-            then=self.then,
+            then=self.later_selector,
             student=self.student if several else None,
             features=queries.seen,
             seed=queries.seed,
         )
-        votes = prepared if isinstance(prepared, VoteHistogram) else None
+        votes = voters if isinstance(voters, VoteHistogram) else None
         return FitRelease(
             asked=asked,
             n_drawn=session.n_drawn,
@@ -326,36 +322,34 @@ class AskingSum:
 
     Parameters
     ----------
-    campaign : SumCampaign
+    ballot_rounds : BallotRounds
         Who casts which ballots.
     mechanism : NoisySum
         How their sum is released.
     rows : Rows
         What they are cast from.
-    seed : int
-        Of the choice of landmarks.
     """
 
-    campaign: SumCampaign
+    ballot_rounds: BallotRounds
     mechanism: NoisySum
     rows: Rows
-    seed: int
     n_queries: int = 1
 
-    def one(self, unit: PrivacyUnit) -> Event:
+    def event_of_one(self, unit: PrivacyUnit) -> Event:
         """Return what all sums are at most."""
-        return self.campaign.most(self.mechanism, unit)
+        return self.ballot_rounds.most(self.mechanism, unit)
 
-    def prepare(self, ledger: Ledger) -> None:
-        """Refuse sums that a ledger has no room for, of which it remembers none."""
+    def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
+        """Refuse sums that a ledger has no room for, of which it remembers none; return what releases them."""
         if ledger.state().spent == 0:
-            ledger.require(self.one(self.campaign.shards.unit), 1)
+            ledger.require(self.event_of_one(self.ballot_rounds.shards.unit), 1)
+        return self._release
 
-    def release(self, ledger: Ledger, prepared: None) -> FitRelease:  # noqa: ARG002  there is nothing to prepare
+    def _release(self, ledger: Ledger) -> FitRelease:
         """Spend, draw and return the labels that the student gives."""
         rows = self.rows
-        released = self.campaign.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels, seed=self.seed)
-        labels = np.searchsorted(self.campaign.classes, released.student.predict(rows.asked))
+        released = self.ballot_rounds.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels)
+        labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(rows.asked))
         of_all, n_rows = np.arange(len(rows.asked)), len(rows.asked)
         n_drawn = n_rows if released.reservations else 0
         return FitRelease(

@@ -332,7 +332,7 @@ class LabelingSession:
             self._ledger.require(one, 1)
         # The votes are chosen in view of the answers so far, and nothing that was not released yet.
         votes = voters.few_votes(rows[[first[query] for query in new]])
-        named, wanted = Voters(voters.names, voters.data), votes.per_teacher()
+        named, wanted = Voters(voters.names, voters.data_digest), votes.per_teacher()
         granted = self._ledger.reserve_votes(one, self._campaign(one), named, wanted, queries=len(new))
         counted = _counted(votes.first(granted.votes), one.cap, voters.unit)
         settled, _ = self._settled(_Voted(new, counted, None), granted.reservation, granted.campaign)

@@ -79,7 +79,7 @@ def release_sum(
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedVectors:
-    """What came of a campaign.
+    """What came of all rounds of ballots.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ class ReleasedVectors:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class SumCampaign:
-    """Every person casts ballots of vectors, one per round, and their sum is released.
+class BallotRounds:
+    """Rounds of ballots of vectors, and the release of their sums.
 
     Parameters
     ----------
@@ -132,21 +132,22 @@ class SumCampaign:
     def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what a release is at most, with the noisy number of people where that number is private."""
         parts = [self._rounds(mechanism, unit)]
-        if self._counts:
+        if self._count_is_private:
             noise = _of_count(mechanism).noise_multiplier
             parts.append(NoisySumGaussian(noise, 1, 1, unit or self.shards.unit, self.noise.simulated))
         return Composed(tuple(parts))
 
     def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
-        norm, numbers = self.teacher.norm, len(self.classes) * (self.teacher.n_landmarks + 1)
-        sigma = self._of_round(mechanism).noise_multiplier * norm
-        one = NoisySumGaussian(sigma, norm**2, numbers, unit or self.shards.unit, self.noise.simulated)
+        one = self.teacher.event_of_round(
+            mechanism.noise_multiplier,
+            self.teacher.most_numbers(len(self.classes)),
+            unit or self.shards.unit,
+            simulated=self.noise.simulated,
+        )
         return Repeated(one, self.teacher.rounds)
 
-    def release(
-        self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray, *, seed: int
-    ) -> ReleasedVectors:
+    def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
 
         Parameters
@@ -159,8 +160,6 @@ class SumCampaign:
             Public and private rows.
         y : integer array of shape (private rows,)
             Class index of each private row.
-        seed : int
-            Of the choice of landmarks.
 
         Raises
         ------
@@ -174,9 +173,8 @@ class SumCampaign:
             n_classes=len(self.classes),
             n_people=n_people,
             noise_multiplier=mechanism.noise_multiplier,
-            seed=seed,
         )
-        vectors_of = require_public_map(features, "SumCampaign")
+        vectors_of = require_public_map(features, "BallotRounds")
         check_row_by_row(vectors_of, X_public)
         seen = vectors_of.transform(X_public)
         vectors = features_of_private(vectors_of, X, self.shards.rows, seen.shape[1])
@@ -191,9 +189,8 @@ class SumCampaign:
             if not rounds:
                 self._require_room(ledger, self._rounds(mechanism), of_round, ballots[0], about)
             parts.append(release_sum(ballots[-1], of_round, ledger, about, self.noise))
-            unit = self.teacher.unit(radius) * n_people
             sigma = of_round.event(ballots[-1], simulated=self.noise.simulated).sigma
-            rounds.append(Moments(parts[-1].values / unit, sigma / unit, radius))
+            rounds.append(Moments.of_sum(parts[-1].values, sigma, self.teacher.scale(radius) * n_people, radius))
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=self.classes)
         return ReleasedVectors(
             ballots=tuple(ballots),
@@ -213,13 +210,13 @@ class SumCampaign:
         return NoisySum(mechanism.noise_multiplier * sqrt(self.teacher.rounds))
 
     @property
-    def _counts(self) -> bool:
+    def _count_is_private(self) -> bool:
         """Whether the number of people is private."""
         return self.shards.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
 
     def _count(self, ledger: Ledger, mechanism: NoisySum) -> SumRelease | None:
         """Release how many people there are, where that is private."""
-        if not self._counts:
+        if not self._count_is_private:
             return None
         ballots = BallotSum(np.array([[self.shards.n_shards]]), 1, self.shards.unit)
         of_count, about = _of_count(mechanism), [*self._about, "people"]

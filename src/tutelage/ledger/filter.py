@@ -172,7 +172,7 @@ class GaussianFilter(_Filter):
 
     def cost(self, event: Event) -> int:
         """Return what `event` takes from the budget, in grains, for any votes."""
-        data_independent.mu_squared(event)  # refuses other noise
+        data_independent.mu_squared(event)  # refuses parts of different units
         return sum(part.times * self._grains(part.event) for part in event.flatten())
 
     def as_dict(self) -> dict[str, Any]:

@@ -639,14 +639,19 @@ class Ledger:
         cost, share = self._filter.cost(event), self._filter.share
         if spent + queries * cost <= self._filter.capacity:
             return
-        fitting = self._filter.fitting(event, spent)
-        raise BudgetExceededError(
-            f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
-            f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
-            f"{share(cost):.3g}. Ask fewer, or add more noise.",
-            requested=queries,
-            fitting=fitting,
-        )
+        fitting, room = self._filter.fitting(event, spent), max(0, self._filter.capacity - spent)
+        if queries == 1:
+            said = (
+                f"{self._name} has no room for this release: it takes up to {share(cost):.4g} of ε = {self.epsilon:g} "
+                f"at δ = {self.delta:g}, and {share(room):.4g} remains. Add more noise."
+            )
+        else:
+            said = (
+                f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
+                f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
+                f"{share(cost):.3g}. Ask fewer, or add more noise."
+            )
+        raise BudgetExceededError(said, requested=queries, fitting=fitting)
 
 
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.rowwise import projector
 
@@ -16,12 +16,13 @@ _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in prop
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 _LEAST_CHANCE = 1e-3
-_TOLD, _STILL_TOLD = 0.5, 0.05  # share of a class that the features tell, at first and after a round
+# Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
+_UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
 _QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
 
 
 class Moments(NamedTuple):
-    """A noisy mean over private rows of what was still to be told of each row times its features; public.
+    """A noisy mean over private rows of the residual of each row times its features; public.
 
     Parameters
     ----------
@@ -36,6 +37,23 @@ class Moments(NamedTuple):
     values: FloatArray
     noise: float
     radius: float
+
+    @classmethod
+    def of_sum(cls, total: IntArray, sigma: float, scale: float, radius: float) -> Self:
+        """Return the mean that a noisy sum of ballots stands for.
+
+        Parameters
+        ----------
+        total : integer array of shape (classes, features)
+            The noisy sum.
+        sigma : float
+            Standard deviation of its noise.
+        scale : float
+            What the sum is divided by: the scale of one ballot times the number of people.
+        radius : float
+            Length beyond which the product of one row was shortened.
+        """
+        return cls(total / scale, sigma / scale, radius)
 
 
 @final
@@ -100,20 +118,20 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         self.coef_ = np.zeros((self.n_features_in_, m))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius)
-            known = spread * (axes.T @ self.coef_)  # what the rounds before have told
+            known = spread * (axes.T @ self.coef_)  # what the rounds before have explained
             seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
-            # do the products of the features, over the public rows, by what is still to be told of a class.
-            told = _STILL_TOLD if number else _TOLD
+            # do the products of the features, over the public rows, by what is unexplained of a class.
+            unexplained = _UNEXPLAINED_LATER if number else _UNEXPLAINED
             around = (moments.noise / share) ** 2 * (1 - 1 / m)
-            around = around + spread * (m - 1) / m**2 * (1 / n_rows + told / len(X_public))
+            around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
             weighted, precision = weighted + seen / around, precision + 1 / around
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             self.coef_ = axes @ (spread * prior * weighted / (spread**2 * prior * precision + 1))
         return self
 
     def residuals(self, X: Matrix, y: npt.NDArray[np.integer]) -> FloatArray:
-        """Return what is still to be told of each row: 1 for its class, 0 for others, minus what is expected of it.
+        """Return the residual of each row: 1 for its class, 0 for others, minus what is expected of it.
 
         Parameters
         ----------

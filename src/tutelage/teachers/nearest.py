@@ -151,7 +151,7 @@ class NearestTeachers(Ensemble):
         return list(map(str, range(self._shards.n_shards))) if people is None else people.tolist()
 
     @property
-    def data(self) -> bytes:
+    def data_digest(self) -> bytes:
         """A digest of all rows, in their order, where names are numbers; private.
 
         With the same digest, the same number is the same teacher. An id is always the same person.

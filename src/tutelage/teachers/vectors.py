@@ -10,9 +10,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.ballots import BallotSum, sum_of_products
+from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
 from tutelage.partition import Shards
+from tutelage.privacy import PrivacyUnit
 
 _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
 # Steps to which a length of one is rounded, of vectors and of weights: far finer than any noise that protects, and
@@ -57,9 +59,7 @@ class VectorBallots:
         number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
         integer_at_least(self.rounds, 1, "rounds", "VectorBallots")
 
-    def features(
-        self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float, seed: int
-    ) -> Pipeline:
+    def features(self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
 
         Parameters
@@ -70,8 +70,6 @@ class VectorBallots:
             How many classes there are, and how many people, or about how many where that is private.
         noise_multiplier : float
             σ of the noise on the sum, in lengths of the longest ballot.
-        seed : int
-            Of the choice of landmarks.
         """
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
@@ -80,9 +78,7 @@ class VectorBallots:
         scales = [PublicScaling.learn(public)] if _is_uneven(X_public) else []
         for scale in scales:
             public = public.through(scale)
-        features = ballot_features(
-            public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile, seed=seed
-        )
+        features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
         return make_pipeline(*scales, *(step for _, step in features.steps))
 
     def cast(self, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float) -> BallotSum:
@@ -93,7 +89,7 @@ class VectorBallots:
         vectors : array of shape (rows, numbers)
             Private rows through `features`: each of length at most one.
         residuals : array of shape (rows, classes)
-            What is still to be told of each row: 1 for its class and 0 for the others, minus what was expected.
+            The residual of each row: 1 for its class and 0 for the others, minus what was expected.
         shards : Shards
             Whose row it is.
         radius : float
@@ -121,7 +117,30 @@ class VectorBallots:
         """Largest norm of a ballot, in whole steps."""
         return _STEPS * _WEIGHT_STEPS
 
-    def unit(self, radius: float) -> float:
+    def most_numbers(self, n_classes: int) -> int:
+        """Return how many numbers the sum of one round can have: for each class one per landmark, and one more."""
+        return n_classes * (self.n_landmarks + 1)
+
+    def event_of_round(
+        self, noise_multiplier: float, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
+    ) -> NoisySumGaussian:
+        """Return what the noisy sum of one round is, in a share of all rounds' budget.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            σ of the noise of one sum that costs as much as all rounds together, in lengths of the longest ballot.
+        numbers : int
+            How many numbers the sum has.
+        unit : PrivacyUnit
+            Whose change moves one ballot.
+        simulated : bool
+            Whether the noise protects nobody.
+        """
+        sigma = noise_multiplier * sqrt(self.rounds) * self.norm
+        return NoisySumGaussian(sigma, self.norm**2, numbers, unit, simulated)
+
+    def scale(self, radius: float) -> float:
         """Return what a ballot's numbers are divided by to be residuals times vectors again."""
         return self.norm / radius
 
