@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.estimator import FEW_VOTES_LEFT
@@ -34,15 +35,6 @@ CAP, DELTA = 5, 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def blobs(n, seed, shift=1.2):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, n)
-    return rng.normal(size=(n, 4)) + shift * np.eye(4)[y], y
-
-
-PRIVATE, LABELS = blobs(3000, 0)
-PUBLIC, _ = blobs(400, 1)
-TEST, TRUE = blobs(2000, 2)
 IDS = np.arange(3000) // 2
 
 

@@ -2,63 +2,27 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from test_cli import refusal, tutelage, write_rows
+from runs_of_people import NEAREST, configure_people, write_people
+from test_cli import refusal, tutelage
 from tutelage import VoteHistogram
-from tutelage.students import load_student
-from tutelage.tables import read_csv
+from tutelage.audit import membership
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+configure = partial(configure_people, by=NEAREST)
 
-CONFIG = """
-[private]
-file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
-{private}
-
-[public]
-file = "public.csv"
-label = "ill"
-evaluate_last = 60
-{public}
-
-[teachers]
-estimator = "tutelage.teachers.{teacher}"
-{parameters}
-
-[privacy]
-delta = 1e-5
-{privacy}
-
-[output]
-folder = "out"
-{more}
-"""
 CAPPED = '[mechanism]\nname = "capped"\nsigma = {}\ncap = {}'
-
-
-def configure(folder: Path, **sections: str) -> None:
-    parts = {
-        "private": 'entity = "patient"',
-        "public": "",
-        "teacher": "NearestQueries",
-        "parameters": "parameters = { cap = 5 }",
-        "privacy": "epsilon = 2.0",
-        "more": "votes = true",
-        **sections,
-    }
-    (folder / "config.toml").write_text(CONFIG.format(**parts))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_rows(tmp_path / "private.csv", 3000, 1, extra={"patient": [f"p{i // 2}" for i in range(3000)]})
-    write_rows(tmp_path / "public.csv", 260, 2)
+    write_people(tmp_path)
     configure(tmp_path)
     return tmp_path
 
@@ -97,25 +61,6 @@ def test_nothing_that_may_be_published_says_how_many_people_there_are(folder):
 def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
     configure(folder, private='ignore = ["patient"]')
     assert run(folder)["teachers"] == 3000
-
-
-def test_its_student_predicts_from_the_file(folder):
-    run(folder)
-    student = load_student(folder / "out" / "student.skops")
-    public = read_csv(folder / "public.csv")
-    columns = {name: public.column(name) for name in ("age", "dose", "ward")}
-    assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
-
-
-def test_a_second_run_says_the_same_and_costs_nothing(folder):
-    run(folder)
-    labels = (folder / "out" / "labels.csv").read_bytes()
-    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
-    assert again.returncode == 0, again.stderr
-    assert "Every query was labeled before" in " ".join(again.stdout.split())
-    assert "may be mostly noise" not in again.stderr
-    assert (folder / "out" / "labels.csv").read_bytes() == labels
-    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
 
 
 def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(folder):
@@ -192,11 +137,19 @@ def test_the_audit_measures_how_far_one_person_moves_the_counts(folder, more):
 
 
 @pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
-def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder, accounting):
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder, accounting, monkeypatch):
+    attacked = []
+
+    def attack(train, X, y, **settings):
+        attacked.append(repr(train(np.ones(len(X), dtype=bool), 0).mechanism_))
+        return SimpleNamespace(auc=0.5, interval=(0.4, 0.6), epsilon_lower_bound=lambda delta, confidence: 0.0)
+
+    monkeypatch.setattr(membership, "membership_attack", attack)
     terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbours", "entity", "--unit", "patient", "--accounting", accounting)
     assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
     mechanism = run(folder)["mechanism"]
     configure(folder, privacy="")
-    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=folder)
+    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", "--membership", cwd=folder)
     reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
     assert reasons["ε as configured"].startswith(mechanism)
+    assert attacked == [mechanism]

@@ -2,55 +2,25 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from test_cli import refusal, tutelage, write_rows
+from runs_of_people import VECTORS, configure_people, write_people
+from test_cli import refusal, tutelage
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
 from tutelage.privacy import round_up
 from tutelage.reporting import read_card
-from tutelage.students import load_student
-from tutelage.tables import read_csv
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
-
-CONFIG = """
-[private]
-file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
-{private}
-
-[public]
-file = "public.csv"
-label = "ill"
-evaluate_last = 60
-{public}
-
-[teachers]
-estimator = "tutelage.teachers.VectorBallots"
-
-[privacy]
-delta = 1e-5
-{privacy}
-
-[output]
-folder = "out"
-{more}
-"""
-
-
-def configure(folder: Path, **sections: str) -> None:
-    parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "more": "", **sections}
-    (folder / "config.toml").write_text(CONFIG.format(**parts))
+configure = partial(configure_people, by=VECTORS)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_rows(tmp_path / "private.csv", 3000, 1, extra={"patient": [f"p{i // 2}" for i in range(3000)]})
-    write_rows(tmp_path / "public.csv", 260, 2)
+    write_people(tmp_path)
     configure(tmp_path)
     return tmp_path
 
@@ -71,24 +41,6 @@ def test_a_run_labels_every_public_row_and_its_card_says_how(folder):
     assert {row["label"] for row in rows} == {"no", "yes"}
     # How many people there are is private: what the card says is the number that was released under noise.
     assert 0 < abs(card["teachers"] - 1500) < 300
-
-
-def test_its_student_predicts_from_the_file(folder):
-    tutelage("run", "config.toml", cwd=folder)
-    student = load_student(folder / "out" / "student.skops")
-    public = read_csv(folder / "public.csv")
-    columns = {name: public.column(name) for name in ("age", "dose", "ward")}
-    assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.85
-
-
-def test_a_second_run_says_the_same_and_costs_nothing(folder):
-    first = tutelage("run", "config.toml", cwd=folder)
-    labels = (folder / "out" / "labels.csv").read_bytes()
-    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
-    assert first.returncode == again.returncode == 0, again.stderr
-    assert "nothing was spent" in " ".join(again.stdout.split())
-    assert (folder / "out" / "labels.csv").read_bytes() == labels
-    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
 
 
 def test_the_noise_can_be_named_and_a_vote_student_trained(folder):

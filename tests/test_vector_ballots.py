@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
+from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -25,17 +26,6 @@ from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier, load_student, save_student
 from tutelage.teachers import VectorBallots
-
-
-def blobs(n, seed, shift=1.2):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, n)
-    return rng.normal(size=(n, 4)) + shift * np.eye(4)[y], y
-
-
-PRIVATE, LABELS = blobs(3000, 0)
-PUBLIC, _ = blobs(400, 1)
-TEST, TRUE = blobs(2000, 2)
 
 
 def model(**changes):
