@@ -54,7 +54,8 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
     write_rows(folder / "private.csv", 300, 9, extra={"smoker": smokers, "patient": PEOPLE})
     again = called("run", "config.toml", "--overwrite", "--data-changed", "--json", cwd=folder)
     assert (
-        "All queries were labeled by an earlier run. They keep their labels, and the changed rows did" in again.stderr
+        "All queries were labeled by an earlier run. They keep their labels, which do not use the changed rows. To use"
+        in again.stderr
     )
     assert (folder / "out" / "labels.csv").read_text() == labels
     configure(folder, ROOM, ("queries = 40", "queries = 50"), private="")

@@ -109,8 +109,8 @@ def run(
 def _say_unused(model: PATEClassifier) -> None:
     which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
     remark(
-        f"warning: {which} were labeled by an earlier run. They keep their labels, and the changed rows did not vote "
-        "on them. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
+        f"warning: {which} were labeled by an earlier run. They keep their labels, which do not use the changed "
+        "rows. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
         "the budget."
     )
 
