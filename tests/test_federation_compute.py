@@ -10,10 +10,10 @@ import pytest
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
-from tutelage.federation.computing_party import read_statement
+from tutelage.federation.computing_party import _read, read_statement
 from tutelage.federation.costs import projection_bound
 from tutelage.federation.envelopes import Header, Kind, seal
-from tutelage.federation.sharing import MODULUS, decode, recombine, split
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, SALT_BYTES, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
@@ -396,3 +396,15 @@ def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
         read_statement(json.dumps(said | change).encode())
     with pytest.raises(ForgedMessageError, match="not in the form"):
         read_statement(b"[1")
+
+
+def test_shares_that_an_earlier_version_sent_without_a_salt_are_still_read():
+    """They are told apart by their length alone: 32 bytes are no whole number of elements."""
+    assert SALT_BYTES % ELEMENT_BYTES
+    shares, name, salt = split(np.arange(12))[0], b"n" * 32, b"s" * SALT_BYTES
+    earlier, salted = (_read(payload, (1, 4, 3)) for payload in (name + shares, name + salt + shares))
+    np.testing.assert_array_equal(earlier.blocks, salted.blocks)
+    assert earlier.split == salted.split == name.hex()
+    assert earlier.digest != salted.digest
+    with pytest.raises(ForgedMessageError, match="must take"):
+        _read(name + salt[1:] + shares, (1, 4, 3))

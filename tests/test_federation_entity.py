@@ -25,7 +25,7 @@ from tutelage.federation.charges import owner_name
 from tutelage.federation.costs import event_of_query, most_queries
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.mpc import runtime
-from tutelage.federation.sharing import MODULUS, MOST_BITS, decode
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, MOST_BITS, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
 from tutelage.privacy import ONE_TEACHER
@@ -46,7 +46,7 @@ def noised(members, batch, name, blocks=1):
         envelope = members.mailbox.shares(batch, name, party.name)
         header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
         payload = unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope)
-        total = total + decode(payload[32:], (blocks, batch.n_queries, CLASSES))
+        total = total + decode(payload[HEAD_BYTES:], (blocks, batch.n_queries, CLASSES))
     total = total % MODULUS
     return np.where(total > MODULUS // 2, total - MODULUS, total).astype(int)
 

@@ -28,7 +28,7 @@ from tutelage.federation import Batch, Computed, Entity, SumRound
 from tutelage.federation.casting import ballots_of
 from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.sharing import MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
 from tutelage.federation.sums import numbers_in
 from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Ledger
@@ -103,7 +103,7 @@ def sent(members, batch, name):
         envelope = members.mailbox.shares(batch, name, party.name)
         payloads.append(unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope))
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
-    return added([payload[SPLIT_NAME_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
+    return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
 
 
 def share_of(members, batch):
@@ -187,7 +187,7 @@ def test_what_one_party_and_even_two_hold_is_uniform(members):
         header = Header.of(members.consortium, batch, Kind.SHARES, NAMES[0], party.name)
         envelope = members.mailbox.shares(batch, NAMES[0], party.name)
         payload = unseal(members.home(party.name).identity, members.consortium.member(NAMES[0]), header, envelope)
-        shares.append(decode(payload[SPLIT_NAME_BYTES:], (numbers_in(batch),)))
+        shares.append(decode(payload[HEAD_BYTES:], (numbers_in(batch),)))
     both = np.concatenate([*shares, (shares[0] + shares[1]) % MODULUS]) / MODULUS
     assert abs(np.mean(both.astype(float)) - 0.5) < 4.5 * math.sqrt(1 / 12 / (2 * len(shares[0])))
     assert np.unique(both.astype(float)).size == both.size
@@ -274,7 +274,7 @@ def test_a_sum_of_another_length_is_left_out(members):
     for party, share in zip(members.consortium.computing_parties, split(np.arange(5)), strict=True):
         header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-2", party.name)
         place = members.mailbox.folder / "shares" / batch.identifier / f"hospital-2.to-{party.name}.sealed"
-        place.write_bytes(seal(identity, party, header, bytes(SPLIT_NAME_BYTES) + share))
+        place.write_bytes(seal(identity, party, header, bytes(HEAD_BYTES) + share))
     outcomes = compute(members, batch)
     assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-3")}
     assert "must take" in outcomes[0].left_out["hospital-2"]
@@ -310,7 +310,7 @@ def test_shares_that_do_not_belong_together_open_nothing(members):
 
 
 NOTHING_SPENT = {
-    "other columns": (lambda X, y, ids: (X[:, :3], y, ids), "The feature map raised"),
+    "other columns": (lambda X, y, ids: (X[:, :3], y, ids), r"must be numbers of shape \(rows, 4\)"),
     "no rows": (lambda X, y, ids: (X[:0], y[:0], ids[:0]), "`X` must be private rows"),
     "fewer labels": (lambda X, y, ids: (X, y[:-1], ids), "one class index for each"),
     "names of classes": (lambda X, y, ids: (X, y.astype(str), ids), "`y` must hold class indices"),
@@ -320,7 +320,7 @@ NOTHING_SPENT = {
         "`entity_ids` must say whose row it is: the terms protect one pat",
     ),
     "fewer ids": (lambda X, y, ids: (X, y, ids[:-1]), "one id for each of the 400 rows"),
-    "missing values": (lambda X, y, ids: (np.where(X > 2, np.nan, X), y, ids), "The feature map raised"),
+    "missing values": (lambda X, y, ids: (np.where(X > 2, np.nan, X), y, ids), "must hold finite numbers"),
 }
 
 

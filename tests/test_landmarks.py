@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicKernel, PublicRows, UnitBall, ballot_features, check_row_by_row
+from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features, check_row_by_row
 from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _off_grid, water_filling
+from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
 
 
 def public(n=300, columns=5, seed=0):
@@ -91,3 +93,47 @@ def test_settings_that_mean_nothing_are_refused(wrong):
         ballot_features(undeclared, noise=0.1)
     with pytest.raises(InvalidParameterError):
         UnitBall(0.0).transform(np.ones((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"points": np.full((2, 3), 0.5)}, "must be whole numbers"),
+        ({"points": np.full((2, 3), np.nan)}, "must be whole numbers"),
+        ({"points": np.full((2, 3), distance_levels(3, EXACT_FLOAT64) + 1.0)}, "must be whole numbers"),
+        ({"points": np.ones((2, 4))}, "a row for each landmark"),
+        ({"points": np.ones(3)}, "a row for each landmark"),
+        ({"center": np.zeros((2, 3))}, "a row for each landmark"),
+        ({"center": np.array([0, np.inf, 0])}, "finite numbers"),
+        ({"distance": 1e-200}, "`distance` of PublicKernel"),
+        ({"reach": np.nan}, "`reach` of PublicKernel"),
+    ],
+)
+def test_a_kernel_takes_only_what_it_computes_exactly(change, message):
+    sound: Any = {"center": np.zeros(3), "reach": 1.0, "points": np.ones((2, 3)), "distance": 1.0}
+    with pytest.raises(InvalidParameterError, match=message):
+        PublicKernel(**sound | change)
+    changed = PublicKernel(**sound).set_params(**change)
+    with pytest.raises(InvalidParameterError, match=message):
+        changed.transform(np.ones((1, 3)))
+    edge = distance_levels(3, EXACT_FLOAT64)
+    assert PublicKernel(**sound | {"points": np.full((2, 3), -edge)}).transform(np.ones((1, 3))).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "reach"), [(1e-310, 1.0), (1.0, 1e-320), (1e308, 1.0), (np.nan, 1.0), (1e-300, 1e-20)]
+)
+def test_a_projection_that_floats_do_not_hold_is_refused(size, reach):
+    with pytest.raises(InvalidParameterError, match="projection must be finite"):
+        PublicProjection(np.zeros(3), np.full((3, 2), size), reach).transform(np.ones((1, 3)))
+
+
+@given(arrays(np.float64, (5, 3), elements=st.floats(-1e60, 1e60)), st.floats(1e-60, 1e60))
+def test_a_projection_of_any_size_gives_a_row_the_same_features_wherever_it_lies(directions, reach):
+    directions = np.where(np.abs(directions) < 1e-60, 0, directions)
+    rows = np.random.default_rng(0).normal(size=(9, 5)) * reach * 20
+    transform = PublicProjection(np.zeros(5), directions, reach).transform
+    whole = transform(rows)
+    assert np.isfinite(whole).all()
+    for order in (slice(None, None, -1), slice(1)):
+        assert whole[order].tobytes() == transform(rows[order]).tobytes()

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.learned import PublicProjection
 from tutelage.features.rowwise import (
@@ -32,6 +32,7 @@ _LINEAR = 0.4  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
 _ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
 _SAMPLE = 1000  # public rows between which the median distance is taken
+_SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian is zero or infinite when squared
 # What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
 _EXPLAINED, _POWER = 0.3, 0.8
@@ -61,6 +62,9 @@ class PublicKernel(PublicFeatureMap):
     reach: float
     points: FloatArray
     distance: float
+
+    def __post_init__(self) -> None:
+        self._check()
 
     @classmethod
     def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
@@ -97,6 +101,7 @@ class PublicKernel(PublicFeatureMap):
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
+        self._check()  # again, for `set_params` and files do not construct a map
         step = _step(self.center, self.reach)
         size = max(float(np.median((self.points**2).sum(axis=1))), 1.0)
 
@@ -111,6 +116,25 @@ class PublicKernel(PublicFeatureMap):
             return found
 
         return in_chunks(alike, finite_rows(X, len(self.center), "PublicKernel"))
+
+    def _check(self) -> None:
+        """Refuse parameters with which a row's features would not be finite, or not of that row alone."""
+        for name in ("reach", "distance"):
+            number_between(getattr(self, name), *_SIZES, name, "PublicKernel")
+        center, points = np.shape(self.center), np.shape(self.points)
+        if len(center) != 1 or len(points) != 2 or points[1:] != center or 0 in points:
+            raise InvalidParameterError(
+                "`points` of PublicKernel must hold a row for each landmark, with a number for each of `center`. Got "
+                f"shapes {points} and {center}."
+            )
+        levels = distance_levels(len(self.center), EXACT_FLOAT64)
+        if not np.all((np.abs(self.points) <= levels) & (np.rint(self.points) == self.points)):
+            raise InvalidParameterError(
+                f"`points` of PublicKernel must be whole numbers from -{levels} to {levels}, or distances would not be "
+                "exact."
+            )
+        if not np.isfinite(self.center).all():
+            raise InvalidParameterError("`center` of PublicKernel must hold finite numbers.")
 
 
 @final

@@ -16,7 +16,7 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 EXACT_FLOAT32 = 2**24  # the type holds all integers up to here
 EXACT_FLOAT64 = 2**53
@@ -68,9 +68,23 @@ def on_grid(X: Matrix, center: FloatArray, step: float, limit: int) -> FloatArra
 def projector(center: FloatArray, directions: FloatArray, reach: float) -> Callable[[Matrix], Matrix]:
     """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
     step = reach * _BEYOND_PUBLIC / _LARGEST_VALUE
-    unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (_LARGEST_WEIGHTS - len(directions))  # rounding adds some
-    weights = np.rint(directions / unit)
+    with np.errstate(all="ignore"):  # what does not come out finite is refused
+        unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (
+            _LARGEST_WEIGHTS - len(directions)
+        )  # rounding adds some
+        weights = np.rint(directions / unit)
+        _require_exact(weights, (step, unit, step * unit))
     return lambda X: on_grid(X, center, step, _LARGEST_VALUE) @ weights * (step * unit)
+
+
+def _require_exact(weights: FloatArray, units: tuple[float, ...]) -> None:
+    """Refuse weights whose products could be rounded, and units that floats hold with fewer digits or not at all."""
+    normal = np.finfo(np.float64).smallest_normal <= min(units) and max(units) < np.inf
+    if not normal or not np.abs(weights).sum(axis=0).max() <= _LARGEST_WEIGHTS:
+        raise InvalidParameterError(
+            "The matrix and the reach of a projection must be finite and of a size that 64-bit floats hold with all "
+            "their digits, or the features of a row would depend on other rows."
+        )
 
 
 def distance_levels(n_features: int, exact: int) -> int:

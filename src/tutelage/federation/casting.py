@@ -3,15 +3,17 @@
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private, require_public_map
+from tutelage.features.rowwise import finite_rows, number_rows
 from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.sums import SumRound, damaged
+from tutelage.federation.sums import SumRound
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
 
+_LARGEST = 1e100  # far beyond what an accepted map gives
 _OF_PEOPLE = (
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
@@ -32,10 +34,16 @@ def ballots_of(
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= consortium.n_classes:
         raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {consortium.n_classes - 1}.")
     shards = _people(consortium, len(rows), entity_ids)
-    vectors = features_of_private(require_public_map(asked.features, "SumRound"), rows, shards.rows, len(asked.coef))
-    if vectors.shape[1] != len(asked.coef):
-        raise damaged()
-    return teacher.cast(vectors, asked.student.residuals(vectors, labels), shards, asked.radius)
+    rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
+    # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
+    features = require_public_map(asked.features, "SumRound")
+    vectors = _moderate(features_of_private(features, rows, shards.rows, len(asked.coef)))
+    return teacher.cast(vectors, _moderate(asked.student.residuals(vectors, labels)), shards, asked.radius)
+
+
+def _moderate(rows: Matrix) -> FloatArray:
+    """Return rows with zeros in place of each that is not finite or too large to be multiplied."""
+    return np.where((np.abs(rows) <= _LARGEST).all(axis=1, keepdims=True), rows, 0.0)
 
 
 def _people(consortium: Consortium, rows: int, entity_ids: npt.ArrayLike | None) -> Shards:

@@ -5,6 +5,7 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -25,7 +26,7 @@ from tutelage.federation.home import Home
 from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
+from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
 from tutelage.federation.sums import numbers_in
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, NoisySum
@@ -46,7 +47,7 @@ Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the has
 
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
-    """Return what a party tells the others of what it holds; public, for shares and so their hashes are random."""
+    """Return what a party tells the others of what it holds; public, for a salted hash hides the shares."""
     statement = {
         "consortium": consortium.fingerprint,
         "batch": batch.identifier,
@@ -105,7 +106,10 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
 
 def _read(payload: bytes, shape: tuple[int, int, int]) -> EntityShares:
     digest = hashlib.sha256(payload).hexdigest()
-    return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(payload[SPLIT_NAME_BYTES:], shape), digest)
+    # Earlier versions wrote no salt. No shares have 32 bytes more than others, so the length tells which it is.
+    unsalted = len(payload) == SPLIT_NAME_BYTES + ELEMENT_BYTES * prod(shape)
+    shares = payload[SPLIT_NAME_BYTES if unsalted else HEAD_BYTES :]
+    return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(shares, shape), digest)
 
 
 @final

@@ -22,7 +22,7 @@ from tutelage.events import (
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
-from tutelage.federation.sharing import ELEMENT_BYTES, MOST_BITS, SPLIT_NAME_BYTES
+from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MOST_BITS
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
@@ -248,12 +248,12 @@ def most_queries(consortium: Consortium) -> int:
 def _fits(consortium: Consortium, queries: int) -> bool:
     mechanism, classes = consortium.mechanism, consortium.n_classes
     if isinstance(mechanism, NoisySum):
-        return queries <= 1 and SPLIT_NAME_BYTES + ELEMENT_BYTES * _most_numbers(consortium) <= MOST_PAYLOAD_BYTES
+        return queries <= 1 and HEAD_BYTES + ELEMENT_BYTES * _most_numbers(consortium) <= MOST_PAYLOAD_BYTES
     if not isinstance(mechanism, SharedMechanism):
         return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
     cells = (2 if isinstance(mechanism, ConfidentGNMax) else 1) * classes * queries
     entities, teachers = len(consortium.entities), consortium.teachers_per_entity
-    if SPLIT_NAME_BYTES + ELEMENT_BYTES * cells > MOST_PAYLOAD_BYTES:
+    if HEAD_BYTES + ELEMENT_BYTES * cells > MOST_PAYLOAD_BYTES:
         return False
     if classes > _MOST_CLASSES or entities * cells > _MOST_CELLS:
         return False

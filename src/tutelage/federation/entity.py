@@ -20,7 +20,7 @@ from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Mailbox, batch_status
-from tutelage.federation.sharing import SPLIT_NAME_BYTES, split
+from tutelage.federation.sharing import SALT_BYTES, SPLIT_NAME_BYTES, split
 from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -274,7 +274,7 @@ class Entity:
         return self._shares(cast("SharedMechanism", mechanism), ballots)
 
     def _shares(self, mechanism: SharedMechanism, ballots: IntArray) -> list[bytes]:
-        """Return one party's payload each: the name of this splitting, then its shares of every block."""
+        """Return one party's payload each: a name, random bytes, then its shares of every block."""
         terms, noise = self._consortium, SystemNoise()
         counts = tally(cast("Ballots", ballots), terms.n_classes, terms.unit).counts
         vote, *check = share_sigmas(mechanism, terms.honest)
@@ -291,6 +291,6 @@ class Entity:
 
 
 def _named(shares: tuple[bytes, bytes, bytes]) -> list[bytes]:
-    """Return the shares of one splitting, each after the name of the splitting."""
+    """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
     name = secrets.token_bytes(SPLIT_NAME_BYTES)
-    return [name + share for share in shares]
+    return [name + secrets.token_bytes(SALT_BYTES) + share for share in shares]

@@ -4,36 +4,28 @@ A round travels as a batch of one query, whose row is the bytes of the round. So
 bit by bit, and every message is bound to them by the hash of the batch.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from math import prod, sqrt
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import ForgedMessageError
-from tutelage.features import (
-    PublicFeatureMap,
-    PublicKernel,
-    PublicProjection,
-    PublicScaling,
-    UnitBall,
-)
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import event_of_round
 from tutelage.federation.documents import parse
+from tutelage.federation.maps import LARGEST, LEAST, map_of
 from tutelage.ledger.entries import canonical
 from tutelage.students import Moments, NoisySumClassifier
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
-_KINDS: Mapping[str, type[PublicFeatureMap]] = {
-    kind.__name__: kind for kind in (PublicScaling, PublicKernel, PublicProjection, UnitBall)
-}
+_MOST_AXES = 2
 
 
 @final
@@ -97,6 +89,12 @@ class SumRound:
         return len(self.earlier)
 
     @property
+    def columns(self) -> int:
+        """Number of columns of the rows that the map takes."""
+        first: Any = self.features[0]
+        return len(first.center)
+
+    @property
     def student(self) -> NoisySumClassifier:
         """The classifier so far, over features; its classes are class indices."""
         student = NoisySumClassifier()
@@ -155,23 +153,18 @@ class SumRound:
         header, arrays = _read(batch)
         try:
             found = cls._from(header, arrays)
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (KeyError, TypeError, ValueError):
             raise damaged() from None
         found._require_fit(consortium)
         return found
 
     @classmethod
     def _from(cls, header: dict[str, Any], arrays: dict[str, FloatArray]) -> Self:
-        maps = []
-        for place, name in enumerate(header["maps"]):
-            names = [each.name for each in fields(_KINDS[name])]  # type: ignore[arg-type]
-            found = (arrays[f"map {place} {each}"] for each in names)
-            maps.append(_KINDS[name](*(array if array.ndim else float(array) for array in found)))
         rounds = range(len([name for name in arrays if name.endswith(" values")]))
         parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
         earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
-        features, radius, people = make_pipeline(*maps), float(arrays["radius"]), int(header["people"])
-        return cls(features, arrays["seen"], earlier, arrays["coef"], radius, people)
+        features = map_of(header["maps"], arrays, arrays["coef"])
+        return cls(features, arrays["seen"], earlier, arrays["coef"], float(arrays["radius"]), header["people"])
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
@@ -187,7 +180,9 @@ class SumRound:
         fits = classes == consortium.n_classes and 0 < numbers <= teacher.n_landmarks + 1
         fits &= self.seen.ndim == 2 and self.seen.shape[1] == numbers and len(self.seen) > 0
         fits &= all(moments.values.shape == (classes, numbers) for moments in self.earlier)
-        if not fits or not self.radius > 0 or self.number >= teacher.rounds:
+        fits &= type(self.people) is int and 0 <= self.people <= sum(consortium.people)
+        fits &= LEAST <= self.radius <= LARGEST and self.number < teacher.rounds
+        if not fits:
             raise damaged()
 
 
@@ -224,7 +219,7 @@ def _shapes(header: dict[str, Any]) -> list[tuple[str, list[int]]]:
         raise damaged()
     for entry in found:
         sound = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], list)
-        if not sound or not all(type(length) is int and length > 0 for length in entry[1]):
+        if not sound or len(entry[1]) > _MOST_AXES or not all(type(each) is int and each > 0 for each in entry[1]):
             raise damaged()
     return [(name, shape) for name, shape in found]
 
