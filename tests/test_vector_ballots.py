@@ -109,6 +109,7 @@ def test_public_rows_that_only_look_the_same_to_the_ballots_are_another_sum(tmp_
         model(ledger=ledger, noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC * mirror)
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # a few noisy votes
 def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(tmp_path):
     ids = np.arange(len(PRIVATE))
     ledger = tmp_path / "private.ledger"
