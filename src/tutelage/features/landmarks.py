@@ -27,10 +27,11 @@ from tutelage.features.rowwise import (
     squared_distances,
 )
 
-_SCALES = (0.5, 1.0, 2.0)  # bandwidths, in medians of public distances
-_LINEAR = 0.4  # weight of the inner product beside them
+_SCALES = (1.0, 2.0)  # bandwidths, in distances of the kernel
+_LINEAR = 0.5  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
 _ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
+_FINE, _NARROW, _WIDE = 1e-3, 0.5, 1.0  # with less noise than the first, narrower Gaussians pay
 _SAMPLE = 1000  # public rows between which the median distance is taken
 _SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian is zero or infinite when squared
 # What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
@@ -43,8 +44,8 @@ _EXPLAINED, _POWER = 0.3, 0.8
 class PublicKernel(PublicFeatureMap):
     """How alike a row is to each of some public rows, the landmarks; made by `learn`.
 
-    The kernel is a mean of Gaussians of several bandwidths and of the inner product: near rows count by nearness and
-    far ones by direction. A value further out than the public rows is moved to their edge.
+    The kernel is half a mean of two Gaussians and half the inner product: near rows count by nearness and far ones by
+    direction. A value further out than the public rows is moved to their edge.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class PublicKernel(PublicFeatureMap):
     points : array of shape (landmarks, columns)
         Landmarks minus center, in whole steps of the grid on which distances are exact.
     distance : float
-        The median distance between public rows, in the units of the rows.
+        Width of the narrower Gaussian, in the units of the rows; the other is twice as wide.
     """
 
     center: FloatArray
@@ -67,7 +68,7 @@ class PublicKernel(PublicFeatureMap):
         self._check()
 
     @classmethod
-    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
+    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, width: float = _WIDE, seed: int = 0) -> Self:
         """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer.
 
         Parameters
@@ -76,6 +77,8 @@ class PublicKernel(PublicFeatureMap):
             Rows of numbers.
         n_landmarks : int
             How many landmarks to draw.
+        width : float
+            Width of the narrower Gaussian, in median distances between public rows.
         seed : int
             Of the draw.
 
@@ -97,7 +100,7 @@ class PublicKernel(PublicFeatureMap):
         distance = float(np.sqrt(np.median(np.maximum(squared_distances(sample, sample[::-1]), 0))))
         if distance == 0:
             raise InvalidDataError("The public rows of PublicKernel must differ from each other.")
-        return cls(center, reach, _on_grid(rows[chosen], center, reach), distance)
+        return cls(center, reach, _on_grid(rows[chosen], center, reach), width * distance)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
@@ -192,7 +195,8 @@ def ballot_features(
     positive(noise, "noise", "ballot_features")
     number_between(quantile, 0, 1, "quantile", "ballot_features")
     values = require_public(public, "ballot_features").values
-    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), seed=seed)
+    width = _NARROW if noise < _FINE else _WIDE
+    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), width=width, seed=seed)
     with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
         alike = kernel.transform(values)
         center = alike.mean(axis=0)
