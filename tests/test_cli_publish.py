@@ -249,6 +249,6 @@ def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     tutelage("ledger", "init", "l.db", *budget, cwd=project)
     assert "does not hold this proposal" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     assert propose(project, mechanism=GAUSSIAN).returncode == 0
-    assert "does not allow" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    assert "has no room for this release" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     shown = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)
     assert shown["spent"] == 0

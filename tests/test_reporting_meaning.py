@@ -127,4 +127,5 @@ def test_every_relation_is_said_in_a_sentence():
         said = neighbors(PublicEpsilon(1.0, 1e-5, PrivacyUnit("visit", relation), "a theorem"))
         assert said.startswith("ε holds if ")
         assert "(visit)" in said
-    assert "No ε" in neighbors(PublicEpsilon(1.0, 1e-5, PrivacyUnit("visit", relation), "a theorem", simulated=True))
+    unit = PrivacyUnit("visit", NeighboringRelation.CHANGE_ONE_ROW)
+    assert "No ε" in neighbors(PublicEpsilon(1.0, 1e-5, unit, "a theorem", simulated=True))
