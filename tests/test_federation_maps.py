@@ -41,15 +41,15 @@ def rows(n=PEOPLE, columns=COLUMNS, seed=5):
     return rng.integers(0, 5, size=(n, columns)).astype(float), (rng.random(n) < 0.1).astype(int), np.arange(n)
 
 
-def steps_of(columns=COLUMNS, size=1.0, seed=0):
+def steps_of(columns=COLUMNS, size=1.0, seed=0, landmarks=LANDMARKS):
     rng = np.random.default_rng(seed)
     levels = distance_levels(columns, EXACT_FLOAT64)
     return [
         PublicScaling(rng.normal(size=columns) * size, np.abs(rng.normal(size=columns)) * size),
         PublicKernel(
-            rng.normal(size=columns), 8.0, rng.integers(-levels, levels + 1, (LANDMARKS, columns)).astype(float), 3.0
+            rng.normal(size=columns), 8.0, rng.integers(-levels, levels + 1, (landmarks, columns)).astype(float), 3.0
         ),
-        PublicProjection(rng.normal(size=LANDMARKS), rng.normal(size=(LANDMARKS, NUMBERS - 1)) * size, 2.0),
+        PublicProjection(rng.normal(size=landmarks), rng.normal(size=(landmarks, NUMBERS - 1)) * size, 2.0),
         UnitBall(1.0),
     ]
 
@@ -103,6 +103,7 @@ def unsound_rounds():
     yield "subnormal directions", round_of(with_parameter(2, "directions", projection.directions * 1e-310))
     yield "long directions", round_of(with_parameter(2, "directions", projection.directions * 1e200))
     yield "a projection without reach", round_of(with_parameter(2, "reach", 0.0))
+    yield "more landmarks than agreed", round_of(steps_of(landmarks=41))
     yield "other directions", round_of(with_parameter(2, "directions", projection.directions[:, :2]))
     yield "an empty ball", round_of(with_parameter(3, "radius", 1e-320))
     yield "a constant alone", round_of(with_parameter(3, "constant", 1e200))
@@ -136,7 +137,7 @@ def test_an_unsound_map_is_refused_before_it_sees_a_row(what, asked, members):
 
 
 def test_the_rounds_of_these_tests_are_accepted_where_nothing_is_wrong(members):
-    for steps in (steps_of(), steps_of()[1:]):
+    for steps in (steps_of(), steps_of()[1:], steps_of(landmarks=40)):
         assert read(members, round_of(steps, people=1200)).people == 1200
 
 

@@ -182,6 +182,10 @@ class SumRound:
         fits &= all(moments.values.shape == (classes, numbers) for moments in self.earlier)
         fits &= type(self.people) is int and 0 <= self.people <= sum(consortium.people)
         fits &= LEAST <= self.radius <= LARGEST and self.number < teacher.rounds
+        kernel: Any = self.features[-3]
+        # A hospital keeps one number per row and landmark. With more landmarks, whether it runs out of memory would
+        # tell how many rows it has.
+        fits &= len(kernel.points) <= teacher.n_landmarks
         if not fits:
             raise damaged()
 
