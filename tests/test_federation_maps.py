@@ -193,8 +193,12 @@ def test_a_hospital_answers_whatever_its_rows_are(what, members):
     X, y, ids = rows(PEOPLE, asked.columns)
     X[0] = kernel.points[0] * kernel.reach / distance_levels(asked.columns, EXACT_FLOAT64) + kernel.center
     X[1], X[2], X[3] = 1.79e308, -1.79e308, 5e-324
+    longest = members.consortium.teacher.norm
     for people in (ids, np.zeros_like(ids)):
-        ballots_of(members.consortium, asked, X, y, people)
+        found = ballots_of(members.consortium, asked, X, y, people)
+        assert found.totals.shape == (2, NUMBERS)
+        assert found.norm_squared == longest**2
+        assert np.linalg.norm(found.totals.astype(float)) <= len(np.unique(people)) * longest
 
 
 def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
