@@ -171,6 +171,21 @@ def test_a_persons_features_and_ballot_do_not_depend_on_the_other_rows(what, mem
     assert (moved > 0) == (what != "short")  # which is rounded to nothing
 
 
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_person_who_leaves_takes_only_their_own_ballot_away(what, members):
+    settings, student = HOSTILE[what]
+    asked = read(members, round_of(steps_of(**settings), **student))
+    X, y, _ = rows(PEOPLE, asked.columns)
+    ids = np.random.default_rng(1).integers(0, 150, PEOPLE)
+
+    def total(kept):
+        return ballots_of(members.consortium, asked, X[kept], y[kept], ids[kept]).totals
+
+    everybody = total(ids >= 0)
+    for person in np.unique(ids)[::30]:
+        np.testing.assert_array_equal(everybody - total(ids != person), total(ids == person))
+
+
 def test_points_off_the_grid_would_let_one_row_move_all_ballots(members):
     """Planted fault: the map that is refused above, applied in spite of it; its products depend on the rows' number."""
     d = 200
