@@ -102,7 +102,7 @@ def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
 
 
 def test_the_noise_of_the_sums_fits_the_budget(example, tmp_path):
-    from tutelage.events import NoisySumGaussian, Repeated, SummedNoise
+    from tutelage.events import Composed, NoisySumGaussian, SummedNoise
     from tutelage.ledger import Ledger
     from tutelage.privacy import NeighboringRelation, PrivacyUnit
     from tutelage.teachers import VectorBallots
@@ -112,8 +112,10 @@ def test_the_noise_of_the_sums_fits_the_budget(example, tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.sqlite", epsilon=run.EPSILON, delta=run.DELTA, unit=unit)
 
     def fits(noise):
-        whole = NoisySumGaussian(noise * sums.ROUNDS**0.5 * norm, norm**2, 2002, unit)
-        event = Repeated(SummedNoise(whole, run.QUORUM - run.COLLUDING), sums.ROUNDS)
+        shares, honest = (0.7, 0.3), run.QUORUM - run.COLLUDING
+        assert len(shares) == sums.ROUNDS
+        rounds = [NoisySumGaussian(noise / share**0.5 * norm, norm**2, 2002, unit) for share in shares]
+        event = Composed(tuple(SummedNoise(one, honest) for one in rounds))
         return ledger.share_of(event) <= run.EPSILON
 
     assert fits(sums.NOISE)

@@ -54,10 +54,10 @@ def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
 def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     fitted = model(epsilon=epsilon).fit(PRIVATE, LABELS, X_public=PUBLIC)
     assert epsilon * 0.9998 < fitted.epsilon_.epsilon <= epsilon
-    first: Any = fitted.release_.event.flatten()[0].event
-    sigma, norm = first.sigma, first.norm_squared
-    # Two ballots' lengths apart in each of two rounds, μ = 2·√2·c/σ (Balle and Wang 2018, Theorem 8).
-    mu = 2 * np.sqrt(2 * norm) / sigma
+    rounds: list[Any] = [part.event for part in fitted.release_.event.flatten()]
+    # Two ballots' lengths apart in each of two rounds, μ² = Σ(2c/σ)² (Balle and Wang 2018, Theorem 8).
+    mu = np.sqrt(sum(4 * event.norm_squared / event.sigma**2 for event in rounds))
+    assert (rounds[0].sigma / rounds[1].sigma) ** 2 == pytest.approx(3 / 7)
     delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
     assert 0.97e-5 < delta <= 1e-5
 

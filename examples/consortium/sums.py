@@ -80,7 +80,7 @@ def main(folder: Path) -> None:
     student = load_student(folder / "student.skops")
     right = np.mean(student.predict(encode(split.test.X)) == split.test.y)
     consortium = Home(folder / AGGREGATOR).consortium_as(Role.AGGREGATOR)
-    epsilon = epsilon_of_queries(consortium, ROUNDS, DELTA).epsilon
+    epsilon = epsilon_of_queries(consortium, 1, DELTA).epsilon
     print(f"Readmitted within 30 days or not, of {len(split.test.y):,} stays of other patients (chance is 50 %):")
     print(f"  {100 * right:.1f} %  student")
     print(f"The sums cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, whatever the ballots were.")

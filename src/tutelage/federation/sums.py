@@ -122,7 +122,7 @@ class SumRound:
         _, teacher = terms_of_sum(consortium)
         people = consortium.people_of(entities)
         # Every entity that answered added a share of the noise, also those that are not counted on.
-        noise = event_of_round(consortium, total.size).sigma_of_share * sqrt(len(entities))
+        noise = event_of_round(consortium, self.number, total.size).sigma_of_share * sqrt(len(entities))
         earlier = (*self.earlier, Moments.of_sum(total, noise, teacher.scale(self.radius) * people, self.radius))
         fewest = min(people, self.people or people)
         return self._following(self.features, self.seen, earlier, consortium.n_classes, fewest)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, inf, log, sqrt
+from math import ceil, exp, floor, inf, log
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -139,13 +139,15 @@ class BallotRounds:
 
     def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
-        one = self.teacher.event_of_round(
-            mechanism.noise_multiplier,
-            self.teacher.most_numbers(len(self.classes)),
-            unit or self.shards.unit,
-            simulated=self.noise.simulated,
+        numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.shards.unit
+        return Composed(
+            tuple(
+                self.teacher.event_of_round(
+                    mechanism.noise_multiplier, number, numbers, unit, simulated=self.noise.simulated
+                )
+                for number in range(self.teacher.rounds)
+            )
         )
-        return Repeated(one, self.teacher.rounds)
 
     def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
@@ -179,9 +181,10 @@ class BallotRounds:
         seen = vectors_of.transform(X_public)
         vectors = features_of_private(vectors_of, X, self.shards.rows, seen.shape[1])
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
-        of_round, about = self._of_round(mechanism), [*self._about, n_people, data_digest(X_public, seen).hex()]
+        about = [*self._about, n_people, data_digest(X_public, seen).hex()]
         rounds, ballots, parts = list[Moments](), list[BallotSum](), [] if count is None else [count]
-        for _ in range(self.teacher.rounds):
+        for number in range(self.teacher.rounds):
+            of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
             ballots.append(self.teacher.cast(vectors, student.residuals(vectors, y), self.shards, radius))
             # What a later round is about follows from the sums before, which are part of its name.
@@ -205,9 +208,6 @@ class BallotRounds:
     @property
     def _about(self) -> list[Any]:
         return [self.question, *(str(value) for value in self.classes.tolist())]
-
-    def _of_round(self, mechanism: NoisySum) -> NoisySum:
-        return NoisySum(mechanism.noise_multiplier * sqrt(self.teacher.rounds))
 
     @property
     def _count_is_private(self) -> bool:

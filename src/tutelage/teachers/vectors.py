@@ -21,6 +21,7 @@ _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to
 # enough for a person with thousands of rows.
 _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
+_FIRST = 0.7  # share of the budget for the first of several rounds; later ones only correct it
 
 
 @final
@@ -40,8 +41,8 @@ class VectorBallots:
         Share of the public rows that keep the length of their vectors; longer ones are shortened. Less of it means less
         noise and more bias.
     rounds : int
-        In how many rounds ballots are cast, which share the budget evenly. A later ballot says what the student so far
-        gets wrong, so that it matters less how much the public rows differ from the private ones.
+        In how many rounds ballots are cast. A later ballot says what the student so far gets wrong, so that it matters
+        less how much the public rows differ from the private ones. The first of several takes most of the budget.
 
     Notes
     -----
@@ -121,15 +122,30 @@ class VectorBallots:
         """Return how many numbers the sum of one round can have: for each class one per landmark, and one more."""
         return n_classes * (self.n_landmarks + 1)
 
-    def event_of_round(
-        self, noise_multiplier: float, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
-    ) -> NoisySumGaussian:
-        """Return what the noisy sum of one round is, in a share of all rounds' budget.
+    def noise_of_round(self, noise_multiplier: float, number: int) -> float:
+        """Return σ of the noise of one round, in lengths of the longest ballot.
 
         Parameters
         ----------
         noise_multiplier : float
-            σ of the noise of one sum that costs as much as all rounds together, in lengths of the longest ballot.
+            σ of the noise of one sum that costs as much as all rounds together, likewise.
+        number : int
+            Number of the round, from 0 on.
+        """
+        if self.rounds == 1:
+            return noise_multiplier
+        # 1/σ² of all rounds add up to that of one sum.
+        return noise_multiplier / sqrt((1 - _FIRST) / (self.rounds - 1) if number else _FIRST)
+
+    def event_of_round(
+        self, noise_multiplier: float, number: int, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
+    ) -> NoisySumGaussian:
+        """Return what the noisy sum of one round is, in its share of all rounds' budget.
+
+        Parameters
+        ----------
+        noise_multiplier, number : float and int
+            As for `noise_of_round`.
         numbers : int
             How many numbers the sum has.
         unit : PrivacyUnit
@@ -137,7 +153,7 @@ class VectorBallots:
         simulated : bool
             Whether the noise protects nobody.
         """
-        sigma = noise_multiplier * sqrt(self.rounds) * self.norm
+        sigma = self.noise_of_round(noise_multiplier, number) * self.norm
         return NoisySumGaussian(sigma, self.norm**2, numbers, unit, simulated)
 
     def scale(self, radius: float) -> float:
