@@ -24,7 +24,7 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Computed, Entity, SumRound
+from tutelage.federation import Batch, Computed, Entity, SumRound, charges
 from tutelage.federation.casting import ballots_of
 from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
@@ -179,6 +179,20 @@ def test_what_leaves_a_hospital_has_its_share_of_the_noise(members):
     assert is_normal(noise)
     expected = MULTIPLIER / math.sqrt(0.7) * TEACHER.norm / math.sqrt(members.consortium.honest)
     assert share_of(members, batch) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, monkeypatch):
+    """An earlier version, whose rounds had other shares of the budget, may have been killed after it had paid."""
+    batch, member = asked(members), members.home(NAMES[0]).identity.member
+    event = event_of_round(members.consortium, 0, numbers_in(batch))
+    wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
+    monkeypatch.setattr(charges, "_event_of", lambda *_: wider)
+    charges.reserve(members.ledger(NAMES[0]), members.consortium, batch, member, 1)
+    monkeypatch.undo()
+    cast(members, batch, 0)
+    noise = sent(members, batch, NAMES[0]) - plain(members, batch, [0])
+    assert is_normal(noise / wider.sigma_of_share)
+    assert not is_normal(noise / event.sigma_of_share)
 
 
 def test_what_one_party_and_even_two_hold_is_uniform(members):

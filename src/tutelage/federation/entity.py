@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.ballots import BallotSum
-from tutelage.events import Event, Repeated
+from tutelage.events import Event, Repeated, SummedNoise
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
@@ -18,7 +18,6 @@ from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import (
     SharedMechanism,
     event_of_query,
-    event_of_round,
     event_of_rounds,
     require_size,
     share_sigmas,
@@ -128,7 +127,7 @@ class Entity:
             voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
-        return self._answer(batch, mailbox, lambda queries: self._payloads(checked, queries))
+        return self._answer(batch, mailbox, lambda paid: self._payloads(checked, paid.queries))
 
     def cast(
         self,
@@ -173,10 +172,17 @@ class Entity:
         asked = SumRound.of(batch, terms)
         ballots = ballots_of(terms, asked, X, y, entity_ids)
         room = event_of_rounds(terms, asked.number)
-        return self._answer(batch, mailbox, lambda _: self._shares_of_sum(ballots, asked.number), room=room)
+        return self._answer(
+            batch, mailbox, lambda paid: _shares_of_sum(ballots, cast("SummedNoise", paid.event)), room=room
+        )
 
     def _answer(
-        self, batch: Batch, mailbox: Mailbox, payloads: Callable[[int], list[bytes]], *, room: Event | None = None
+        self,
+        batch: Batch,
+        mailbox: Mailbox,
+        payloads: Callable[[Reservation], list[bytes]],
+        *,
+        room: Event | None = None,
     ) -> Vote:
         """Pay for a batch once, store what is sent for it before it leaves, and send it.
 
@@ -192,7 +198,7 @@ class Entity:
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            made = self._sealed(batch, payloads(reservation.queries))
+            made = self._sealed(batch, payloads(reservation))
             stored = self._home.keep(_VOTES, name, made)
             repeated = stored != made  # another process was faster
         reservation = self._reserved(batch, mailbox, room)
@@ -290,11 +296,14 @@ class Entity:
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
         return _named(split(np.stack(blocks)))
 
-    def _shares_of_sum(self, ballots: BallotSum, number: int) -> list[bytes]:
-        """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers."""
-        sigma = event_of_round(self._consortium, number, ballots.totals.size).sigma_of_share
-        noised = ballots.totals + SystemNoise().discrete_gaussian(sigma, ballots.totals.shape)
-        return _named(split(noised, summed=True))
+
+def _shares_of_sum(ballots: BallotSum, paid: SummedNoise) -> list[bytes]:
+    """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers.
+
+    The noise is that of the event which the ledger was charged for, also if an earlier version charged it.
+    """
+    noise = SystemNoise().discrete_gaussian(paid.sigma_of_share, ballots.totals.shape)
+    return _named(split(ballots.totals + noise, summed=True))
 
 
 def _named(shares: tuple[bytes, bytes, bytes]) -> list[bytes]:

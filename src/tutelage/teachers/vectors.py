@@ -21,7 +21,9 @@ _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to
 # enough for a person with thousands of rows.
 _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
-_FIRST = 0.7  # share of the budget for the first of several rounds; later ones only correct it
+# Share of the budget for the first of several rounds; later ones only correct it. Hospitals of a consortium count on
+# each other's noise, and their terms do not name this share: another one needs another format of the terms.
+_FIRST = 0.7
 
 
 @final
