@@ -195,6 +195,18 @@ def test_parameters_that_mean_nothing_are_refused(changes, said):
         model(**changes).fit(PRIVATE, LABELS, X_public=PUBLIC)
 
 
+def test_many_rounds_are_refused():
+    assert VectorBallots(rounds=100).noise_of_round(1.0, 99) == pytest.approx(np.sqrt(99 / 0.3))
+    with pytest.raises(InvalidParameterError, match="`rounds` of VectorBallots must be at most 100"):
+        VectorBallots(rounds=101)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7])
+def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
+    teacher = VectorBallots(rounds=rounds)
+    assert sum(teacher.noise_of_round(3.0, number) ** -2 for number in range(rounds)) == pytest.approx(3.0**-2)
+
+
 def test_parameters_of_a_sum_mean_nothing_to_voters():
     with pytest.raises(InvalidParameterError, match="VectorBallots"):
         PATEClassifier(mechanism=NoisySum(10.0)).fit(PRIVATE, LABELS, X_public=PUBLIC)
