@@ -419,19 +419,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """
         run = self.resolved()
         data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
-        partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
-        shards = self._shards(run, data.people, partition_seed)
-        budget = FitBudget(
-            ledger=self.ledger,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            people=data.people,
-            unit=shards.unit,
-            data_changed=self.data_changed,
-            accounting=self._accounting_of_new(run),
-        )
+        of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
         of_student = _integer(student_seed)
-        asking = self._asking(run, budget, data, shards, _integer(teacher_seed), of_student)
+        budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
         made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
@@ -666,19 +656,29 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
-    def _asking(
-        self, run: Resolved, budget: FitBudget, data: _Data, shards: Shards, of_teachers: int, of_student: int
-    ) -> Asking:
-        """Return what is about to be released; the two numbers are seeds."""
+    def _prepared(
+        self, run: Resolved, data: _Data, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
+    ) -> tuple[FitBudget, Asking]:
+        """Return the budget of these rows and what is about to be released; the last three are seeds."""
         private, public = data.people.rows, data.public
+        shards = self._shards(run, data.people, of_shards)
+        budget = FitBudget(
+            ledger=self.ledger,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            people=data.people,
+            unit=shards.unit,
+            data_changed=self.data_changed,
+            accounting=self._accounting_of_new(run),
+        )
         if run.teacher_map is not None:
             private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
         rows = Rows(data.asked, private, data.targets)
         if isinstance(run.teacher, VectorBallots):
-            return self._sum(run, run.teacher, budget, rows, shards)
+            return budget, self._sum(run, run.teacher, budget, rows, shards)
         n_queries = self.n_queries or len(public)
         queries = Queries.chosen_by(run.selector, public, data.seen, n_queries, self.rounds, of_student)
-        return self._votes(run, budget, rows, queries, shards, of_teachers)
+        return budget, self._votes(run, budget, rows, queries, shards, of_teachers)
 
     def _votes(
         self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
