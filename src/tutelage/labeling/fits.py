@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -162,28 +162,6 @@ class FitRelease:
     student: Any = None  # the student, where it comes with the labels
 
 
-class Asking(Protocol):
-    """What a fit is about to release, before anything is spent."""
-
-    @property
-    def mechanism(self) -> Mechanism | NoisySum:
-        """How."""
-        ...
-
-    @property
-    def n_queries(self) -> int:
-        """How many queries there are."""
-        ...
-
-    def event_of_one(self, unit: PrivacyUnit) -> Event:
-        """Return the most that one query can be."""
-        ...
-
-    def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
-        """Refuse what the ledger has no room for; return the function that spends, draws and releases."""
-        ...
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AskingVoters:
@@ -292,3 +270,6 @@ class AskingSum:
             moments=released.moments,
             student=released.student,
         )
+
+
+Asking = AskingVoters | AskingSum  # what a fit is about to release, before anything is spent
