@@ -4,6 +4,7 @@ What is found depends on the private rows: it is for their owner. It spends no b
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -116,8 +117,7 @@ def check_ballots(
     trial.fit(private.X, private.y, X_public=X_public, entity_ids=private.entity_ids)
     bound, students = sqrt(trial.ballots_[0].norm_squared), _students(trial, X_public)
 
-    def totals(X: Matrix, y: Any, ids: Any) -> IntArray:
-        return _totals(trial, students, X, y, ids)
+    totals = partial(_totals, trial, students)
 
     def length(moved: IntArray) -> float:
         return float(np.linalg.norm(moved.astype(np.float64))) / bound
