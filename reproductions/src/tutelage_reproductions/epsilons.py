@@ -115,8 +115,8 @@ def _rows(case: _Case) -> Iterator[Row]:
         )
 
 
-def _any_votes(queries: int, delta: float, *, n_classes: int = 10, scale: float = _SCALE) -> float:
-    return epsilon(Repeated(NoisyArgmaxLaplace(scale, n_classes, ONE_TEACHER), queries), delta).epsilon
+def _any_votes(queries: int, delta: float, *, scale: float = _SCALE) -> float:
+    return epsilon(Repeated(NoisyArgmaxLaplace(scale, 10, ONE_TEACHER), queries), delta).epsilon
 
 
 def strong_composition(scale: float, queries: int, delta: float) -> float:

@@ -52,9 +52,9 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     return Checked("noise as configured", verdict, reason)
 
 
-def check_claim_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
     """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
-    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE, noise=noise)
+    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE)
     reason = (
         f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
         f"claimed is {round_up(found.claim, 3):.3f}."
