@@ -83,14 +83,17 @@ def test_one_person_casts_one_ballot(ids):
     assert found.reason.startswith("In 2 rounds one person moved the sum by up to ")
 
 
-def centered(self, vectors, residuals, shards, radius):
+def centered(self, products_of, shards, radius):
     """Cast ballots from which the mean of all private rows was taken first."""
-    return CAST(self, vectors - 20 * vectors.mean(axis=0), residuals, shards, radius)
+    vectors, residuals = products_of(np.arange(len(shards.assignment)))
+    vectors = vectors - 20 * vectors.mean(axis=0)
+    return CAST(self, lambda rows: (vectors[rows], residuals[rows]), shards, radius)
 
 
-def above_its_cap_at_last(self, vectors, residuals, shards, radius):
+def above_its_cap_at_last(self, products_of, shards, radius):
     """Cast ballots that are too long once there is a student, whose residuals are no fractions of the classes."""
-    honest = CAST(self, vectors, residuals, shards, radius)
+    honest = CAST(self, products_of, shards, radius)
+    _, residuals = products_of(np.arange(len(shards.assignment)))
     first = len(np.unique(np.round(residuals, 9))) <= residuals.shape[1]
     return honest if first else BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 

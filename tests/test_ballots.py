@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tutelage.ballots import BallotSum, save_sums, sum_of_products
+from tutelage.ballots import BallotSum, add_sums, save_sums, sum_of_products
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
 from tutelage.partition import Shards
 from tutelage.teachers import VectorBallots
@@ -121,6 +121,39 @@ def people(seed, n_people=6, n_classes=3, numbers=4):
     return ids, vectors, rng.normal(size=(len(ids), n_classes)) * rng.choice([0.01, 1, 100], (len(ids), 1))
 
 
+def of_rows(vectors, residuals):
+    return lambda rows: (vectors[rows], residuals[rows])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9))
+def test_the_sum_is_the_same_in_blocks_of_whole_people(seed, at_once):
+    ids, vectors, residuals = people(seed)
+    order = np.random.default_rng(seed).permutation(len(ids))
+    ids, vectors, residuals = ids[order], vectors[order], residuals[order]
+    shards, blocks = Shards.of_single_people(len(ids), ids), []
+
+    def seen(rows):
+        blocks.append(rows)
+        return vectors[rows], residuals[rows]
+
+    whole = VectorBallots().cast(seen, shards, 0.7).totals
+    assert [len(rows) for rows in blocks] == [len(ids)]
+    del blocks[:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tutelage.teachers.vectors._AT_ONCE", at_once)
+        assert np.array_equal(VectorBallots().cast(seen, shards, 0.7).totals, whole)
+    assert sorted(np.concatenate(blocks)) == list(range(len(ids)))
+    assert max(len(rows) for rows in blocks) < at_once + 3  # of a person are three rows at most
+    assert sum(len(set(ids[rows])) for rows in blocks) == len(set(ids))
+
+
+def test_only_sums_of_one_kind_are_added():
+    one = BallotSum(np.array([[1, -1]]), 2)
+    assert add_sums(one, BallotSum(np.array([[2, 3]]), 2)).totals.tolist() == [[3, 2]]
+    with pytest.raises(InvalidBallotError, match="one shape, norm and privacy unit"):
+        add_sums(one, BallotSum(np.array([[1, -1]]), 3))
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 5), st.sampled_from([0.01, 0.7, 3.0]))
 def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_replaced(seed, other, who, radius):
     ids, vectors, residuals = people(seed)
@@ -131,7 +164,7 @@ def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_rep
     teacher = VectorBallots()
 
     def total(keep, values, left):
-        return teacher.cast(values[keep], left[keep], Shards.of_single_people(len(keep), ids[keep]), radius)
+        return teacher.cast(of_rows(values[keep], left[keep]), Shards.of_single_people(len(keep), ids[keep]), radius)
 
     every, without = np.arange(len(ids)), np.flatnonzero(ids != who)
     here = total(every, vectors, residuals)
@@ -146,25 +179,25 @@ ROW, LEFT = np.array([[1.0, 0.0]]), np.array([[0.5, -0.5]])
 
 def test_opposite_vectors_come_as_far_apart_as_the_bound_says():
     teacher, shards = VectorBallots(), Shards.of_single_people(1)
-    one, other = (teacher.cast(sign * ROW, LEFT, shards, np.sqrt(0.5)) for sign in (1, -1))
+    one, other = (teacher.cast(of_rows(sign * ROW, LEFT), shards, np.sqrt(0.5)) for sign in (1, -1))
     moved = ((one.totals - other.totals).astype(float) ** 2).sum() / (4 * one.norm_squared)
     assert 0.99 < moved <= 1
 
 
 def test_a_ballot_within_the_radius_is_cast_as_it_is():
-    ballots = VectorBallots().cast(0.5 * ROW, LEFT, Shards.of_single_people(1), 1.0)
+    ballots = VectorBallots().cast(of_rows(0.5 * ROW, LEFT), Shards.of_single_people(1), 1.0)
     assert_allclose(ballots.totals / VectorBallots().scale(1.0), 0.5 * LEFT.T @ ROW, atol=1e-4)
 
 
 @pytest.mark.parametrize("often", [2, 50, 5000])
 def test_a_person_with_many_rows_casts_their_mean(often):
     teacher = VectorBallots()
-    once = teacher.cast(0.6 * ROW, LEFT, Shards.of_single_people(1, ["a"]), 1.0)
+    once = teacher.cast(of_rows(0.6 * ROW, LEFT), Shards.of_single_people(1, ["a"]), 1.0)
     ids = Shards.of_single_people(often, ["a"] * often)
-    many = teacher.cast(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1)), ids, 1.0)
+    many = teacher.cast(of_rows(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1))), ids, 1.0)
     assert_allclose(many.totals, once.totals, rtol=0.1)
 
 
 def test_features_that_are_not_finite_are_refused():
     with pytest.raises(InvalidDataError, match="not finite"):
-        VectorBallots().cast(np.array([[np.nan]]), LEFT, Shards.of_single_people(1), 1.0)
+        VectorBallots().cast(of_rows(np.array([[np.nan]]), LEFT), Shards.of_single_people(1), 1.0)

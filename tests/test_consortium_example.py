@@ -8,7 +8,7 @@ import pytest
 
 from conftest import REPOSITORY
 from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
-from tutelage.events import NoisySumGaussian, Repeated, SummedNoise
+from tutelage.events import Composed, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
@@ -112,8 +112,10 @@ def test_the_noise_of_the_sums_fits_the_budget(example):
     run, sums, norm = example.run, example.sums, VectorBallots().norm
 
     def fits(noise):
-        whole = NoisySumGaussian(noise * sums.ROUNDS**0.5 * norm, norm**2, 2002, PATIENT)
-        event = Repeated(SummedNoise(whole, run.QUORUM - run.COLLUDING), sums.ROUNDS)
+        shares, honest = (0.7, 0.3), run.QUORUM - run.COLLUDING
+        assert len(shares) == sums.ROUNDS
+        rounds = [NoisySumGaussian(noise / share**0.5 * norm, norm**2, 2002, PATIENT) for share in shares]
+        event = Composed(tuple(SummedNoise(one, honest) for one in rounds))
         return ledger_of(run).share_of(event) <= run.EPSILON
 
     assert fits(sums.NOISE)

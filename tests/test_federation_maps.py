@@ -41,15 +41,15 @@ def rows(n=PEOPLE, columns=COLUMNS, seed=5):
     return rng.integers(0, 5, size=(n, columns)).astype(float), (rng.random(n) < 0.1).astype(int), np.arange(n)
 
 
-def steps_of(columns=COLUMNS, size=1.0, seed=0):
+def steps_of(columns=COLUMNS, size=1.0, seed=0, landmarks=LANDMARKS):
     rng = np.random.default_rng(seed)
     levels = distance_levels(columns, EXACT_FLOAT64)
     return [
         PublicScaling(rng.normal(size=columns) * size, np.abs(rng.normal(size=columns)) * size),
         PublicKernel(
-            rng.normal(size=columns), 8.0, rng.integers(-levels, levels + 1, (LANDMARKS, columns)).astype(float), 3.0
+            rng.normal(size=columns), 8.0, rng.integers(-levels, levels + 1, (landmarks, columns)).astype(float), 3.0
         ),
-        PublicProjection(rng.normal(size=LANDMARKS), rng.normal(size=(LANDMARKS, NUMBERS - 1)) * size, 2.0),
+        PublicProjection(rng.normal(size=landmarks), rng.normal(size=(landmarks, NUMBERS - 1)) * size, 2.0),
         UnitBall(1.0),
     ]
 
@@ -103,6 +103,7 @@ def unsound_rounds():
     yield "subnormal directions", round_of(with_parameter(2, "directions", projection.directions * 1e-310))
     yield "long directions", round_of(with_parameter(2, "directions", projection.directions * 1e200))
     yield "a projection without reach", round_of(with_parameter(2, "reach", 0.0))
+    yield "more landmarks than agreed", round_of(steps_of(landmarks=41))
     yield "other directions", round_of(with_parameter(2, "directions", projection.directions[:, :2]))
     yield "an empty ball", round_of(with_parameter(3, "radius", 1e-320))
     yield "a constant alone", round_of(with_parameter(3, "constant", 1e200))
@@ -136,7 +137,7 @@ def test_an_unsound_map_is_refused_before_it_sees_a_row(what, asked, members):
 
 
 def test_the_rounds_of_these_tests_are_accepted_where_nothing_is_wrong(members):
-    for steps in (steps_of(), steps_of()[1:]):
+    for steps in (steps_of(), steps_of()[1:], steps_of(landmarks=40)):
         assert read(members, round_of(steps, people=1200)).people == 1200
 
 
@@ -170,6 +171,21 @@ def test_a_persons_features_and_ballot_do_not_depend_on_the_other_rows(what, mem
     assert (moved > 0) == (what != "short")  # which is rounded to nothing
 
 
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_person_who_leaves_takes_only_their_own_ballot_away(what, members):
+    settings, student = HOSTILE[what]
+    asked = read(members, round_of(steps_of(**settings), **student))
+    X, y, _ = rows(PEOPLE, asked.columns)
+    ids = np.random.default_rng(1).integers(0, 150, PEOPLE)
+
+    def total(kept):
+        return ballots_of(members.consortium, asked, X[kept], y[kept], ids[kept]).totals
+
+    everybody = total(ids >= 0)
+    for person in np.unique(ids)[::30]:
+        np.testing.assert_array_equal(everybody - total(ids != person), total(ids == person))
+
+
 def test_points_off_the_grid_would_let_one_row_move_all_ballots(members):
     """Planted fault: the map that is refused above, applied in spite of it; its products depend on the rows' number."""
     d = 200
@@ -192,8 +208,12 @@ def test_a_hospital_answers_whatever_its_rows_are(what, members):
     X, y, ids = rows(PEOPLE, asked.columns)
     X[0] = kernel.points[0] * kernel.reach / distance_levels(asked.columns, EXACT_FLOAT64) + kernel.center
     X[1], X[2], X[3] = 1.79e308, -1.79e308, 5e-324
+    longest = members.consortium.teacher.norm
     for people in (ids, np.zeros_like(ids)):
-        ballots_of(members.consortium, asked, X, y, people)
+        found = ballots_of(members.consortium, asked, X, y, people)
+        assert found.totals.shape == (2, NUMBERS)
+        assert found.norm_squared == longest**2
+        assert np.linalg.norm(found.totals.astype(float)) <= len(np.unique(people)) * longest
 
 
 def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
@@ -201,12 +221,13 @@ def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
     asked = read(members, round_of(steps_of()))
     X, y, ids = rows()
     kept = np.ones(PEOPLE, dtype=bool)
-    kept[[3, 5, 7]] = False
+    made = {3: np.nan, 5: np.inf, 7: 1e200}
+    kept[list(made)] = False
 
-    def broken(features, X, shards, n_features):
-        vectors = features.transform(X)
-        if len(X) == PEOPLE:
-            vectors[3], vectors[5], vectors[7] = np.nan, np.inf, 1e200
+    def broken(features, some, shards, n_features):
+        vectors = features.transform(some)
+        for row, value in made.items():
+            vectors[(some == X[row]).all(axis=1)] = value
         return vectors
 
     monkeypatch.setattr(federated_casting, "features_of_private", broken)

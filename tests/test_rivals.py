@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ def test_texts_are_split_into_disjoint_parts_of_the_stated_size(data_folder, mon
     monkeypatch.setattr(
         rivals_data, "text_features", lambda public: lambda texts: seen.append(texts) or np.eye(len(texts))
     )
-    data = load()
+    data = load(1)
+    assert not np.array_equal(data.y_private, load(2).y_private)
+    del seen[3:]
     assert tuple(len(part) for part in (data.private, data.public, data.scored)) == sizes
     everything = [text for part in seen for text in part]
     assert sorted(everything) == sorted(all_texts(load))
@@ -84,7 +87,7 @@ def all_texts(load):
     """Return the texts as they are in the file; an equal multiset means that no row is in two parts."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rivals_data, "_texts", lambda name, texts, labels, sizes: found.extend(texts))
+        patch.setattr(rivals_data, "_texts", lambda name, texts, labels, sizes, fold: found.extend(texts))
         load()
     return found
 
@@ -382,6 +385,23 @@ def test_the_table_has_every_method_at_every_epsilon(small):
         assert private > rows[f"{name}, ε = 3: DP ridge, %"].ours - 5 > 70
     assert "MNIST, ε = 0.7: DP class means and label propagation, %" in rows
     assert "Fashion-MNIST was left out, because its files were not found." in record.notes
+
+
+def test_settings_are_chosen_on_every_split_with_private_rows_of_its_own(monkeypatch):
+    """A row that one split scores is private in another, whose settings must not be those of the first."""
+    one, other = made_up(), made_up(rows=1200)
+    assert rivals._tuned_on([one, replace(one, y_scored=other.y_scored)]) == [one]
+    assert rivals._tuned_on([one, other]) == [one, other]
+    seen = []
+
+    def methods(split, epsilon, *, quick):
+        return [rivals.Method("named", lambda data, epsilon, seed: seen.append((split, data, seed)) or 50.0)]
+
+    monkeypatch.setattr(rivals, "_methods", methods)
+    monkeypatch.setattr(rivals, "_bounds", lambda splits, quick: ())
+    monkeypatch.setattr(rivals, "_EPSILONS", (1.0,))
+    assert [row.name for row in rivals._rows([one, other], quick=False)] == ["Adult, ε = 1: named, %"]
+    assert seen == [(split, split, seed) for seed, split in enumerate([one, other, one, other, one])]
 
 
 def test_libraries_that_are_missing_are_named(data, monkeypatch):

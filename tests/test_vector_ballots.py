@@ -54,10 +54,10 @@ def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
 def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     fitted = model(epsilon=epsilon).fit(PRIVATE, LABELS, X_public=PUBLIC)
     assert epsilon * 0.9998 < fitted.epsilon_.epsilon <= epsilon
-    first: Any = fitted.release_.event.flatten()[0].event
-    sigma, norm = first.sigma, first.norm_squared
-    # Two ballots' lengths apart in each of two rounds, μ = 2·√2·c/σ (Balle and Wang 2018, Theorem 8).
-    mu = 2 * np.sqrt(2 * norm) / sigma
+    rounds: list[Any] = [part.event for part in fitted.release_.event.flatten()]
+    # Two ballots' lengths apart in each of two rounds, μ² = Σ(2c/σ)² (Balle and Wang 2018, Theorem 8).
+    mu = np.sqrt(sum(4 * event.norm_squared / event.sigma**2 for event in rounds))
+    assert (rounds[0].sigma / rounds[1].sigma) ** 2 == pytest.approx(3 / 7)
     delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
     assert 0.97e-5 < delta <= 1e-5
 
@@ -193,6 +193,18 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(tmp_path):
 def test_parameters_that_mean_nothing_are_refused(changes, said):
     with pytest.raises(InvalidParameterError, match=said):
         model(**changes).fit(PRIVATE, LABELS, X_public=PUBLIC)
+
+
+def test_many_rounds_are_refused():
+    assert VectorBallots(rounds=100).noise_of_round(1.0, 99) == pytest.approx(np.sqrt(99 / 0.3))
+    with pytest.raises(InvalidParameterError, match="`rounds` of VectorBallots must be at most 100"):
+        VectorBallots(rounds=101)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7])
+def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
+    teacher = VectorBallots(rounds=rounds)
+    assert sum(teacher.noise_of_round(3.0, number) ** -2 for number in range(rounds)) == pytest.approx(3.0**-2)
 
 
 def test_parameters_of_a_sum_mean_nothing_to_voters():

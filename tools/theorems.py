@@ -45,6 +45,7 @@ THEOREMS = {
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "ledger.filter:GaussianFilter"),
+        ("A public map that somebody else chose takes each row by itself", "federation.maps:map_of"),
         ("A ballot that is only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
     ],
     "pate2017.md": [

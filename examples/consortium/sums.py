@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     student = load_student(folder / "student.skops")
     right = np.mean(student.predict(encode(split.test.X)) == split.test.y)
     consortium = Home(folder / AGGREGATOR).consortium_as(Role.AGGREGATOR)
-    epsilon = epsilon_of_queries(consortium, ROUNDS, DELTA).epsilon
+    epsilon = epsilon_of_queries(consortium, 1, DELTA).epsilon
     print(QUESTION.format(len(split.test.y)))
     print(f"  {100 * right:.1f} %  student")
     print(f"The sums cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, whatever the ballots were.")

@@ -71,6 +71,13 @@ class BallotSum(NeverPickled):
         )
 
 
+def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
+    """Return the sum of the ballots of two groups of teachers that share nobody."""
+    if (one.norm_squared, one.unit, one.totals.shape) != (other.norm_squared, other.unit, other.totals.shape):
+        raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
+    return BallotSum(one.totals + other.totals, one.norm_squared, one.unit)
+
+
 def save_sums(sums: Sequence[BallotSum], path: str | os.PathLike[str]) -> None:
     """Write the private sums of all rounds as plain arrays to an npz file that only its owner may read.
 

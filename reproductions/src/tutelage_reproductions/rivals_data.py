@@ -1,4 +1,4 @@
-"""The data sets on which PATE and its rivals are compared: one split for all, features learned from public rows."""
+"""The data sets on which PATE and its rivals are compared: the same splits for all, features from public rows."""
 
 import csv
 import gzip
@@ -104,13 +104,13 @@ class Source:
 
     name: str
     load: Callable[[int, bool], RivalData]
-    folds: int = 1
+    folds: int = FOLDS
 
 
-def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  one split, bundled
+def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  bundled
     """Return UCI Adult: the training rows are private, some random test rows are public, and the others are scored."""
     rows = load_adult()
-    order = np.random.default_rng(_SEED).permutation(len(rows.X_public))
+    order = np.random.default_rng(_SEED + fold).permutation(len(rows.X_public))
     public, scored = order[:ADULT_PUBLIC], order[ADULT_PUBLIC:]
     columns = _numbers_first([name in NUMBERS for name in rows.feature_names])
     features = steps(rows.X_public[public][:, columns], len(NUMBERS))
@@ -125,9 +125,9 @@ def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  
     )
 
 
-def diabetes(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  one split
+def diabetes(fold: int = 0, download: bool = False) -> RivalData:
     """Return readmission within 30 days on UCI Diabetes, balanced, no patient in two parts."""
-    split = split_by_patient(load_diabetes(download=download), key=_KEY, balanced=True)
+    split = split_by_patient(load_diabetes(download=download), key=_KEY + bytes(fold), balanced=True)
     is_number = [name not in CATEGORICAL for name in FEATURES]
     columns = _numbers_first(is_number)
     features = steps(split.public.X[:, columns], sum(is_number))
@@ -142,16 +142,16 @@ def diabetes(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG00
     )
 
 
-def ag_news(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  one split, from a file
+def ag_news(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
     """Return the 7,600 test texts of AG News, of four topics."""
     rows = list(csv.reader(io.StringIO(_text_of("ag_news_test.csv.gz"))))
-    return _texts("AG News", [f"{row[1]} {row[2]}" for row in rows], [int(row[0]) - 1 for row in rows], AG_NEWS)
+    return _texts("AG News", [f"{row[1]} {row[2]}" for row in rows], [int(row[0]) - 1 for row in rows], AG_NEWS, fold)
 
 
-def sms_spam(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  one split, from a file
+def sms_spam(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
     """Return the UCI collection of short messages, of which 13.5 % are spam."""
     rows = [line.split("\t", 1) for line in _text_of("sms_spam.tsv.gz").rstrip("\n").split("\n")]
-    return _texts("SMS spam", [row[1] for row in rows], [int(row[0] == "spam") for row in rows], SMS)
+    return _texts("SMS spam", [row[1] for row in rows], [int(row[0] == "spam") for row in rows], SMS, fold)
 
 
 def mnist(fold: int = 0, download: bool = False) -> RivalData:
@@ -174,11 +174,11 @@ def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
 
 SOURCES = (
     Source("Adult", adult),
-    Source("Fashion-MNIST", fashion_mnist, FOLDS),
+    Source("Fashion-MNIST", fashion_mnist),
     Source("AG News", ag_news),
     Source("SMS spam", sms_spam),
     Source("Diabetes", diabetes),
-    Source("MNIST", mnist, FOLDS),
+    Source("MNIST", mnist),
 )
 
 
@@ -236,8 +236,8 @@ def clothing_features(public: Matrix, axes: int = _FASHION_AXES) -> Transform:
     return lambda X: principal.transform(both(X)).astype(np.float32)
 
 
-def _texts(name: str, texts: list[str], labels: Sequence[int], sizes: Sizes) -> RivalData:
-    order = np.random.default_rng(_SEED).permutation(len(texts))
+def _texts(name: str, texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> RivalData:
+    order = np.random.default_rng(_SEED + fold).permutation(len(texts))
     ends = np.cumsum(sizes)
     parts = np.split(order, ends)
     private, public, scored = ([texts[row] for row in rows] for rows in parts)

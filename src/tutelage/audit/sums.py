@@ -212,12 +212,16 @@ def _students(model: Any, X_public: npt.ArrayLike) -> list[tuple[NoisySumClassif
 
 def _totals(model: Any, students: list[tuple[NoisySumClassifier, float]], X: Matrix, y: Any, ids: Any) -> IntArray:
     """Return the sum of each round over rows as `fit` would cast them, with features and students that are known."""
-    vectors, labels = _vectors(model, X), np.searchsorted(model.classes_, y)
-    shards = Shards.of_single_people(len(X), ids)
-    cast = model.teacher.cast
-    return np.stack(
-        [cast(vectors, student.residuals(vectors, labels), shards, radius).totals for student, radius in students]
-    )
+    labels, shards = np.searchsorted(model.classes_, y), Shards.of_single_people(len(X), ids)
+
+    def cast(student: NoisySumClassifier, radius: float) -> IntArray:
+        def products_of(rows: IntArray) -> tuple[Matrix, Matrix]:
+            vectors = _vectors(model, X[rows])
+            return vectors, student.residuals(vectors, labels[rows])
+
+        return model.teacher.cast(products_of, shards, radius).totals
+
+    return np.stack([cast(student, radius) for student, radius in students])
 
 
 def _vectors(model: Any, X: npt.ArrayLike) -> Matrix:

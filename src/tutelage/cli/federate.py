@@ -114,15 +114,14 @@ def describe(consortium: Consortium) -> None:
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
     table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
     teacher = consortium.teacher
-    queries = _SHOWN_QUERIES if teacher is None else teacher.rounds
     if teacher is not None:
         numbers = [
             f"{entity.name} {number:,}" for entity, number in zip(consortium.entities, consortium.people, strict=True)
         ]
         table.add_row("people", Text(f"about {sum(consortium.people):,}: {listed(numbers)}"))
         table.add_row("ballots", repr(teacher))
-    cost = epsilon_of_queries(consortium, queries, _SHOWN_DELTA)
-    what = f"{queries} {'queries' if teacher is None else 'rounds'} cost"
+    cost = epsilon_of_queries(consortium, _SHOWN_QUERIES if teacher is None else 1, _SHOWN_DELTA)
+    what = f"{_SHOWN_QUERIES} queries cost" if teacher is None else f"{teacher.rounds} rounds cost"
     table.add_row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
     typer.echo("members, each with the fingerprint that `keygen` printed")

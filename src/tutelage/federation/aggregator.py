@@ -21,7 +21,7 @@ from tutelage.exceptions import (
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows, read_reports
 from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.costs import event_of_query, event_of_round, require_size
+from tutelage.federation.costs import event_of_query, event_of_round, event_of_rounds, require_size
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
@@ -180,7 +180,7 @@ class Aggregator:
                 before = kept[-1]
                 continue
             if self._ledger is not None and (anew or not kept):
-                self._ledger.require(event_of_query(terms), teacher.rounds - number)  # nothing is begun in vain
+                self._ledger.require(event_of_rounds(terms, number), 1)  # nothing is begun in vain
             batch = self._kept(name, lambda earlier=before: self._draft(plain, earlier), anew=anew)
             return self._announced(batch, mailbox)
         return Asked(None, 0)
@@ -238,7 +238,7 @@ class Aggregator:
         shape = asked.coef.T.shape
         opened, entities = self._opened_together(batch, mailbox, lambda shares: added(shares, shape))
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        event = event_of_round(self._consortium, opened.size)
+        event = event_of_round(self._consortium, asked.number, opened.size)
         self._settle(batch, [tuple(opened.ravel().tolist())], event)
         following = self._following(batch)
         return CollectedSum(self._values(batch, shape), entities, following, teacher.rounds - following.number)

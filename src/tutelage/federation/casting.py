@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private, require_public_map
@@ -37,8 +37,14 @@ def ballots_of(
     rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     features = require_public_map(asked.features, "SumRound")
-    vectors = _moderate(features_of_private(features, rows, shards.rows, len(asked.coef)))
-    return teacher.cast(vectors, _moderate(asked.student.residuals(vectors, labels)), shards, asked.radius)
+
+    def products_of(some: IntArray) -> tuple[Matrix, Matrix]:
+        vectors = _moderate(
+            features_of_private(features, rows[some], np.arange(len(some))[:, np.newaxis], len(asked.coef))
+        )
+        return vectors, _moderate(asked.student.residuals(vectors, labels[some]))
+
+    return teacher.cast(products_of, shards, asked.radius)
 
 
 def _moderate(rows: Matrix) -> FloatArray:

@@ -6,7 +6,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import event_of_query, event_of_round
 from tutelage.federation.keys import Member
-from tutelage.federation.sums import numbers_in
+from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 
@@ -46,7 +46,8 @@ def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member
 
 def _event_of(consortium: Consortium, batch: Batch) -> Event:
     if consortium.is_sum:
-        return event_of_round(consortium, numbers_in(batch))
+        asked = SumRound.of(batch, consortium)
+        return event_of_round(consortium, asked.number, asked.coef.size)
     return event_of_query(consortium)
 
 

@@ -124,20 +124,27 @@ def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 def event_of_query(consortium: Consortium) -> Event:
     """Return the most that one query under these terms is; every ledger of the consortium is charged this.
 
-    For sums of ballots a query is a round.
+    For sums of ballots a query is all rounds together.
     """
     mechanism = consortium.mechanism
     if isinstance(mechanism, NoisySum):
-        return event_of_round(consortium, _most_numbers(consortium))
+        return event_of_rounds(consortium)
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
     return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest, simulated=False)
 
 
-def event_of_round(consortium: Consortium, numbers: int) -> SummedNoise:
-    """Return what opening the sum of one round is: so many noisy numbers, in a share of all rounds' budget."""
+def event_of_rounds(consortium: Consortium, first: int = 0) -> Event:
+    """Return the most that opening the sums of a round and of all rounds after it is."""
+    _, teacher = terms_of_sum(consortium)
+    numbers = _most_numbers(consortium)
+    return Composed(tuple(event_of_round(consortium, number, numbers) for number in range(first, teacher.rounds)))
+
+
+def event_of_round(consortium: Consortium, number: int, numbers: int) -> SummedNoise:
+    """Return what opening the sum of one round is: so many noisy numbers, in its share of all rounds' budget."""
     mechanism, teacher = terms_of_sum(consortium)
-    whole = teacher.event_of_round(mechanism.noise_multiplier, numbers, consortium.unit)
+    whole = teacher.event_of_round(mechanism.noise_multiplier, number, numbers, consortium.unit)
     return SummedNoise(whole, consortium.honest)
 
 

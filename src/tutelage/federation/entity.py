@@ -9,13 +9,19 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.ballots import BallotSum
-from tutelage.events import Repeated
+from tutelage.events import Event, Repeated, SummedNoise
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
 from tutelage.federation.casting import ballots_of
 from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.costs import SharedMechanism, event_of_query, event_of_round, require_size, share_sigmas
+from tutelage.federation.costs import (
+    SharedMechanism,
+    event_of_query,
+    event_of_rounds,
+    require_size,
+    share_sigmas,
+)
 from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
@@ -121,7 +127,7 @@ class Entity:
             voted on already and what was sent is lost: fresh noise would be a second release.
         """
         checked = self._checked(batch, ballots)
-        return self._answer(batch, mailbox, lambda queries: self._payloads(checked, queries))
+        return self._answer(batch, mailbox, lambda paid: self._payloads(checked, paid.queries))
 
     def cast(
         self,
@@ -161,34 +167,41 @@ class Entity:
             As for `vote`.
         """
         terms = self._consortium
-        _, teacher = terms_of_sum(terms)
+        terms_of_sum(terms)
         self._require_current(batch)
         asked = SumRound.of(batch, terms)
         ballots = ballots_of(terms, asked, X, y, entity_ids)
-        left = teacher.rounds - asked.number
-        return self._answer(batch, mailbox, lambda _: self._shares_of_sum(ballots), rounds=left)
+        room = event_of_rounds(terms, asked.number)
+        return self._answer(
+            batch, mailbox, lambda paid: _shares_of_sum(ballots, cast("SummedNoise", paid.event)), room=room
+        )
 
     def _answer(
-        self, batch: Batch, mailbox: Mailbox, payloads: Callable[[int], list[bytes]], *, rounds: int = 0
+        self,
+        batch: Batch,
+        mailbox: Mailbox,
+        payloads: Callable[[Reservation], list[bytes]],
+        *,
+        room: Event | None = None,
     ) -> Vote:
         """Pay for a batch once, store what is sent for it before it leaves, and send it.
 
-        Of a sum, the budget must have room for so many `rounds`, though one is paid for.
+        The budget must have `room` for the whole that this is a part of.
         """
         name, recipients = f"{batch.identifier}-{batch.query_hash[:32]}", self._recipients()
         stored = self._home.kept(_VOTES, name, recipients)
         repeated = stored is not None
         if stored is None:
-            reservation = self._reserved(batch, mailbox, rounds)
+            reservation = self._reserved(batch, mailbox, room)
             if self._ledger.is_settled(reservation):
                 raise StaleBatchError(
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            made = self._sealed(batch, payloads(reservation.queries))
+            made = self._sealed(batch, payloads(reservation))
             stored = self._home.keep(_VOTES, name, made)
             repeated = stored != made  # another process was faster
-        reservation = self._reserved(batch, mailbox, rounds)
+        reservation = self._reserved(batch, mailbox, room)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for recipient, envelope in stored.items():
@@ -227,14 +240,14 @@ class Entity:
         terms = self._consortium
         return tuple(member.name for member in ((terms.aggregator,) if terms.is_local else terms.computing_parties))
 
-    def _reserved(self, batch: Batch, mailbox: Mailbox, rounds: int) -> Reservation:
+    def _reserved(self, batch: Batch, mailbox: Mailbox, room: Event | None) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit."""
         known = charges.reserved(self._ledger, self._consortium, batch, self._member)
         if known is not None:
             return known
         self._require_in_time(batch, mailbox)
-        if rounds:
-            self._ledger.require(event_of_query(self._consortium), rounds)
+        if room is not None:
+            self._ledger.require(room, 1)
         queries = batch.n_queries
         if self._consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
             queries = min(queries, max(1, self._ledger.fitting(event_of_query(self._consortium))))
@@ -283,11 +296,14 @@ class Entity:
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
         return _named(split(np.stack(blocks)))
 
-    def _shares_of_sum(self, ballots: BallotSum) -> list[bytes]:
-        """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers."""
-        sigma = event_of_round(self._consortium, ballots.totals.size).sigma_of_share
-        noised = ballots.totals + SystemNoise().discrete_gaussian(sigma, ballots.totals.shape)
-        return _named(split(noised, summed=True))
+
+def _shares_of_sum(ballots: BallotSum, paid: SummedNoise) -> list[bytes]:
+    """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers.
+
+    The noise is that of the event which the ledger was charged for, also if an earlier version charged it.
+    """
+    noise = SystemNoise().discrete_gaussian(paid.sigma_of_share, ballots.totals.shape)
+    return _named(split(ballots.totals + noise, summed=True))
 
 
 def _named(shares: tuple[bytes, bytes, bytes]) -> list[bytes]:

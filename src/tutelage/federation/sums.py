@@ -122,7 +122,7 @@ class SumRound:
         _, teacher = terms_of_sum(consortium)
         people = consortium.people_of(entities)
         # Every entity that answered added a share of the noise, also those that are not counted on.
-        noise = event_of_round(consortium, total.size).sigma_of_share * sqrt(len(entities))
+        noise = event_of_round(consortium, self.number, total.size).sigma_of_share * sqrt(len(entities))
         earlier = (*self.earlier, Moments.of_sum(total, noise, teacher.scale(self.radius) * people, self.radius))
         fewest = min(people, self.people or people)
         return self._following(self.features, self.seen, earlier, consortium.n_classes, fewest)
@@ -182,6 +182,10 @@ class SumRound:
         fits &= all(moments.values.shape == (classes, numbers) for moments in self.earlier)
         fits &= type(self.people) is int and 0 <= self.people <= sum(consortium.people)
         fits &= LEAST <= self.radius <= LARGEST and self.number < teacher.rounds
+        kernel: Any = self.features[-3]
+        # A hospital keeps one number per row and landmark. With more landmarks, whether it runs out of memory would
+        # tell how many rows it has.
+        fits &= len(kernel.points) <= teacher.n_landmarks
         if not fits:
             raise damaged()
 

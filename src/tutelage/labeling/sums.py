@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, inf, log, sqrt
+from functools import partial
+from math import ceil, exp, floor, inf, log
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -13,7 +14,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features import check_row_by_row, features_of_private, require_public_map
+from tutelage.features import FeatureMap, check_row_by_row, features_of_private, require_public_map
 from tutelage.ledger import Ledger, data_digest
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource
@@ -139,13 +140,15 @@ class BallotRounds:
 
     def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
-        one = self.teacher.event_of_round(
-            mechanism.noise_multiplier,
-            self.teacher.most_numbers(len(self.classes)),
-            unit or self.shards.unit,
-            simulated=self.noise.simulated,
+        numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.shards.unit
+        return Composed(
+            tuple(
+                self.teacher.event_of_round(
+                    mechanism.noise_multiplier, number, numbers, unit, simulated=self.noise.simulated
+                )
+                for number in range(self.teacher.rounds)
+            )
         )
-        return Repeated(one, self.teacher.rounds)
 
     def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
@@ -177,13 +180,14 @@ class BallotRounds:
         vectors_of = require_public_map(features, "BallotRounds")
         check_row_by_row(vectors_of, X_public)
         seen = vectors_of.transform(X_public)
-        vectors = features_of_private(vectors_of, X, self.shards.rows, seen.shape[1])
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
-        of_round, about = self._of_round(mechanism), [*self._about, n_people, data_digest(X_public, seen).hex()]
+        about = [*self._about, n_people, data_digest(X_public, seen).hex()]
         rounds, ballots, parts = list[Moments](), list[BallotSum](), [] if count is None else [count]
-        for _ in range(self.teacher.rounds):
+        for number in range(self.teacher.rounds):
+            of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
-            ballots.append(self.teacher.cast(vectors, student.residuals(vectors, y), self.shards, radius))
+            products_of = partial(_products, vectors_of, student, X, y)
+            ballots.append(self.teacher.cast(products_of, self.shards, radius))
             # What a later round is about follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
             if not rounds:
@@ -206,9 +210,6 @@ class BallotRounds:
     def _about(self) -> list[Any]:
         return [self.question, *(str(value) for value in self.classes.tolist())]
 
-    def _of_round(self, mechanism: NoisySum) -> NoisySum:
-        return NoisySum(mechanism.noise_multiplier * sqrt(self.teacher.rounds))
-
     @property
     def _count_is_private(self) -> bool:
         """Whether the number of people is private."""
@@ -230,6 +231,14 @@ class BallotRounds:
         event = first.event(ballots, simulated=self.noise.simulated)
         if not ledger.recall([_query(ledger, first, event, about)]):
             ledger.require(whole, 1)
+
+
+def _products(
+    vectors_of: FeatureMap, student: NoisySumClassifier, X: Matrix, y: IntArray, rows: IntArray
+) -> tuple[Matrix, Matrix]:
+    """Return the vectors of some private rows, and what the student gets wrong on them."""
+    vectors = features_of_private(vectors_of, X[rows], np.arange(len(rows))[:, np.newaxis], len(student.coef_))
+    return vectors, student.residuals(vectors, y[rows])
 
 
 def least_noise(share: Callable[[float], float]) -> float:

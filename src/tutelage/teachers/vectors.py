@@ -1,17 +1,19 @@
 """Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from math import sqrt
 from typing import final
 
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
-from tutelage.ballots import BallotSum, sum_of_products
+from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
@@ -21,6 +23,11 @@ _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to
 # enough for a person with thousands of rows.
 _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
+_MOST_ROUNDS = 100
+_AT_ONCE = 2**13  # rows, about
+# Share of the budget for the first of several rounds; later ones only correct it. Hospitals of a consortium count on
+# each other's noise, and their terms do not name this share: another one needs another format of the terms.
+_FIRST = 0.7
 
 
 @final
@@ -40,8 +47,8 @@ class VectorBallots:
         Share of the public rows that keep the length of their vectors; longer ones are shortened. Less of it means less
         noise and more bias.
     rounds : int
-        In how many rounds ballots are cast, which share the budget evenly. A later ballot says what the student so far
-        gets wrong, so that it matters less how much the public rows differ from the private ones.
+        In how many rounds ballots are cast. A later ballot says what the student so far gets wrong, so that it matters
+        less how much the public rows differ from the private ones. The first of several takes most of the budget.
 
     Notes
     -----
@@ -57,7 +64,10 @@ class VectorBallots:
     def __post_init__(self) -> None:
         integer_at_least(self.n_landmarks, 1, "n_landmarks", "VectorBallots")
         number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
-        integer_at_least(self.rounds, 1, "rounds", "VectorBallots")
+        if integer_at_least(self.rounds, 1, "rounds", "VectorBallots") > _MOST_ROUNDS:
+            raise InvalidParameterError(
+                f"`rounds` of VectorBallots must be at most {_MOST_ROUNDS}. Got {self.rounds}; two are enough, mostly."
+            )
 
     def features(self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
@@ -81,35 +91,44 @@ class VectorBallots:
         features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
         return make_pipeline(*scales, *(step for _, step in features.steps))
 
-    def cast(self, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float) -> BallotSum:
+    def cast(
+        self, products_of: Callable[[IntArray], tuple[Matrix, Matrix]], shards: Shards, radius: float
+    ) -> BallotSum:
         """Return the sum of the ballots of all people, one per shard: the mean product of residual and vector.
 
         Parameters
         ----------
-        vectors : array of shape (rows, numbers)
-            Private rows through `features`: each of length at most one.
-        residuals : array of shape (rows, classes)
-            The residual of each row: 1 for its class and 0 for the others, minus what was expected.
+        products_of : function of row numbers
+            Returns the vectors of these private rows, through `features`: each of length at most one, shape (rows,
+            numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape (rows,
+            classes). It is called with a few thousand rows at a time, so that memory does not grow with all of them.
         shards : Shards
             Whose row it is.
         radius : float
             Longest product that is cast as it is; longer ones are shortened.
         """
-        vectors, residuals = _checked(vectors, residuals, shards)
+        blocks = (
+            self._cast(*products_of(rows), shards.assignment[rows], radius, shards.unit)
+            for rows in _blocks(shards.assignment)
+        )
+        return reduce(add_sums, blocks)
+
+    def _cast(
+        self, vectors: Matrix, residuals: Matrix, people: IntArray, radius: float, unit: PrivacyUnit
+    ) -> BallotSum:
+        """Return the sum of the ballots of people all of whose rows are here."""
+        vectors, residuals = _checked(vectors, residuals, people)
+        people = people - people.min()
         whole = np.rint(vectors * _STEPS)
         lengths = np.sqrt((whole * whole).sum(axis=1, keepdims=True))
-        of_person = np.bincount(shards.assignment, minlength=shards.n_shards)[shards.assignment][:, np.newaxis]
+        of_person = np.bincount(people)[people][:, np.newaxis]
         weights = residuals * (_WEIGHT_STEPS / radius) / of_person
         # What rounding adds to the length of a weight, and to that of its product, is taken off first.
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
         weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
         return sum_of_products(
-            np.rint(weights).astype(np.int64),
-            whole.astype(np.int64),
-            shards.assignment,
-            norm=self.norm,
-            unit=shards.unit,
+            np.rint(weights).astype(np.int64), whole.astype(np.int64), people, norm=self.norm, unit=unit
         )
 
     @property
@@ -121,15 +140,30 @@ class VectorBallots:
         """Return how many numbers the sum of one round can have: for each class one per landmark, and one more."""
         return n_classes * (self.n_landmarks + 1)
 
-    def event_of_round(
-        self, noise_multiplier: float, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
-    ) -> NoisySumGaussian:
-        """Return what the noisy sum of one round is, in a share of all rounds' budget.
+    def noise_of_round(self, noise_multiplier: float, number: int) -> float:
+        """Return σ of the noise of one round, in lengths of the longest ballot.
 
         Parameters
         ----------
         noise_multiplier : float
-            σ of the noise of one sum that costs as much as all rounds together, in lengths of the longest ballot.
+            σ of the noise of one sum that costs as much as all rounds together, likewise.
+        number : int
+            Number of the round, from 0 on.
+        """
+        if self.rounds == 1:
+            return noise_multiplier
+        # 1/σ² of all rounds add up to that of one sum.
+        return noise_multiplier / sqrt((1 - _FIRST) / (self.rounds - 1) if number else _FIRST)
+
+    def event_of_round(
+        self, noise_multiplier: float, number: int, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
+    ) -> NoisySumGaussian:
+        """Return what the noisy sum of one round is, in its share of all rounds' budget.
+
+        Parameters
+        ----------
+        noise_multiplier, number : float and int
+            As for `noise_of_round`.
         numbers : int
             How many numbers the sum has.
         unit : PrivacyUnit
@@ -137,7 +171,7 @@ class VectorBallots:
         simulated : bool
             Whether the noise protects nobody.
         """
-        sigma = noise_multiplier * sqrt(self.rounds) * self.norm
+        sigma = self.noise_of_round(noise_multiplier, number) * self.norm
         return NoisySumGaussian(sigma, self.norm**2, numbers, unit, simulated)
 
     def scale(self, radius: float) -> float:
@@ -152,10 +186,19 @@ def _is_uneven(X_public: Matrix) -> bool:
     return bool(spread.size and spread.max() > _UNEVEN * np.median(spread))
 
 
-def _checked(vectors: Matrix, residuals: Matrix, shards: Shards) -> tuple[FloatArray, FloatArray]:
+def _blocks(assignment: IntArray) -> list[IntArray]:
+    """Return row numbers in blocks of whole people: a ballot must be seen whole to be measured."""
+    order = np.argsort(assignment, kind="stable")
+    block_of_person = np.cumsum(np.bincount(assignment)) // _AT_ONCE
+    return np.split(order, np.flatnonzero(np.diff(block_of_person[assignment[order]])) + 1)
+
+
+def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
     vectors, residuals = np.asarray(vectors, dtype=np.float64), np.asarray(residuals, dtype=np.float64)
-    if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(shards.assignment):
-        raise InvalidDataError("Vectors, residuals and shards must have one entry per private row.")
+    if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(people):
+        raise InvalidDataError(
+            "Vectors and residuals must have one entry for each of the private rows that were asked for."
+        )
     if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):
         raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))

@@ -7,10 +7,10 @@ from unittest import mock
 import numpy as np
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.audit.checklist import PrivateRows
 from tutelage.audit.sums import check_ballots
-from tutelage.ballots import BallotSum
+from tutelage.ballots import BallotSum, add_sums
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, Release
@@ -19,7 +19,8 @@ from tutelage.teachers import NearestQueries, NearestTeachers, VectorBallots
 from tutelage.votes import tally_few
 from tutelage_reproductions.planted_faults.fault import Fault
 
-Cast = Callable[[VectorBallots, Matrix, Matrix, Shards, float], BallotSum]
+Products = Callable[[IntArray], tuple[Matrix, Matrix]]
+Cast = Callable[[VectorBallots, Products, Shards, float], BallotSum]
 Campaign = Callable[[NearestTeachers, CappedGNMax, Ledger, list[Matrix]], None]
 _PEOPLE = 60
 _CAST = VectorBallots.cast
@@ -53,19 +54,14 @@ def keeps_its_cap_in_all_batches(campaign: Campaign) -> bool:
     return 0 < sum(cast) <= _PEOPLE * mechanism.cap
 
 
-def _three_times_as_long(
-    self: VectorBallots, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float
-) -> BallotSum:
-    honest = _CAST(self, vectors, residuals, shards, radius)
+def _three_times_as_long(self: VectorBallots, products_of: Products, shards: Shards, radius: float) -> BallotSum:
+    honest = _CAST(self, products_of, shards, radius)
     return BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 
 
-def _in_two_teachers(
-    self: VectorBallots, vectors: Matrix, residuals: Matrix, shards: Shards, radius: float
-) -> BallotSum:
-    twice = np.concatenate([shards.assignment, shards.assignment + shards.n_shards])
-    doubled = Shards(twice, 2 * shards.n_shards, shards.unit)
-    return _CAST(self, np.tile(vectors, (2, 1)), np.tile(residuals, (2, 1)), doubled, radius)
+def _in_two_teachers(self: VectorBallots, products_of: Products, shards: Shards, radius: float) -> BallotSum:
+    honest = _CAST(self, products_of, shards, radius)
+    return add_sums(honest, honest)
 
 
 def _in_a_session(teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]) -> None:

@@ -1,0 +1,148 @@
+"""Claim 8 of docs/proofs/ballots.md: an accepted map takes each row by itself, and makes vectors of length one."""
+
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.pipeline import Pipeline
+
+from tutelage._internal.typing import FloatArray
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall, landmarks, rowwise
+from tutelage.federation.maps import map_of
+
+ROWS = 515  # more than are worked on at once
+
+
+def accepted(*steps) -> Pipeline:
+    """Return the map of these steps, as a hospital makes it of what the registry sent."""
+    arrays = {
+        f"map {place} {each.name}": np.asarray(getattr(step, each.name), dtype=np.float64)
+        for place, step in enumerate(steps)
+        for each in fields(step)
+    }
+    features = np.shape(steps[-2].directions)[1]
+    return map_of([type(step).__name__ for step in steps], arrays, np.zeros((features + 1, 2)))
+
+
+def levels_of(columns: int) -> int:
+    return rowwise.distance_levels(columns, landmarks.EXACT_FLOAT64)
+
+
+def map_from(seed: int, columns: int, sizes: tuple[float, float, float]) -> Pipeline:
+    """Return an accepted map whose whole numbers come as near to their limits as they may."""
+    rng, levels = np.random.default_rng(seed), levels_of(columns)
+    points = rng.integers(-levels, levels + 1, (7, columns))
+    points[0], points[1] = levels, -levels
+    scaling, direction, reach = sizes
+    return accepted(
+        PublicScaling(rng.normal(size=columns), np.abs(rng.normal(size=columns)) * scaling),
+        PublicKernel(rng.normal(size=columns), 3.0, points.astype(float), 2.0),
+        PublicProjection(rng.normal(size=7), np.abs(rng.normal(size=(7, 5))) * direction, reach),
+        UnitBall(direction, 0.3),
+    )
+
+
+def rows_from(seed: int, columns: int) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(ROWS, columns)) * rng.choice([1e-300, 1e-3, 1, 30, 1e300], (ROWS, 1))
+
+
+def whole(rows: FloatArray, center: FloatArray, step: float, limit: int) -> list[list[int]]:
+    """Return rows in whole steps from a center, as integers of Python."""
+    inside = np.clip(rows, center - limit * step, center + limit * step)
+    return [[int(each) for each in row] for row in np.clip(np.rint((inside - center) / step), -limit, limit)]
+
+
+def products(rows: list[list[int]], columns: list[list[int]]) -> list[list[int]]:
+    """Return the products of integers, without any rounding."""
+    return [[sum(one * other for one, other in zip(row, column, strict=True)) for column in columns] for row in rows]
+
+
+def likeness(made: Pipeline, X: FloatArray) -> FloatArray:
+    """Return how alike rows are to landmarks by the formulas of the proof, with its whole numbers as Python's."""
+    scaling, kernel = made.steps[0][1], made.steps[1][1]
+    levels = levels_of(X.shape[1])
+    step = kernel.reach / levels
+    z = whole(scaling.transform(X), kernel.center, step, levels)
+    p = [[int(each) for each in point] for point in kernel.points]
+    inner, of_points = products(z, p), [sum(each * each for each in point) for point in p]
+    distances = [
+        [
+            sum(each * each for each in row) + square - 2 * product
+            for square, product in zip(of_points, of_row, strict=True)
+        ]
+        for row, of_row in zip(z, inner, strict=True)
+    ]
+    size = max(float(np.median(np.array(of_points, dtype=float))), 1.0)
+    found = 0.5 * np.array(inner, dtype=float) / size
+    for scale in (1.0, 2.0):
+        found += 0.25 * np.exp(-np.array(distances, dtype=float) / (2 * (scale * kernel.distance / step) ** 2))
+    return found
+
+
+def vectors(made: Pipeline, alike: FloatArray) -> FloatArray:
+    """Return what the last two steps make of it, row by row, with whole numbers as Python's."""
+    projection, ball = made.steps[2][1], made.steps[3][1]
+    step = projection.reach * 16 / 2**24
+    unit = np.abs(projection.directions).sum(axis=0).max() / (rowwise._LARGEST_WEIGHTS - len(projection.directions))
+    weights = [[int(each) for each in column] for column in np.rint(projection.directions / unit).T]
+    sums = np.array(products(whole(alike, projection.center, step, 2**24), weights), dtype=float)
+    return np.vstack([ball.transform(row[np.newaxis]) for row in sums * (step * unit)])
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.tuples(*[st.sampled_from([1e-50, 0.03, 1.0, 1e50])] * 3))
+def test_an_accepted_map_makes_of_each_row_what_exact_arithmetic_makes_of_it_alone(seed, columns, sizes):
+    made, X = map_from(seed, columns, sizes), rows_from(seed, columns)
+    alike, found = made[:2].transform(X), made.transform(X)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(alike, likeness(made, X))
+    # Two zeros are equal, whatever their signs: nothing that follows tells them apart.
+    np.testing.assert_array_equal(found, vectors(made, alike))
+
+
+def test_with_larger_whole_numbers_sums_would_be_rounded(monkeypatch):
+    """Planted faults: the limits on whole numbers four times as large."""
+    monkeypatch.setattr(landmarks, "EXACT_FLOAT64", 4 * landmarks.EXACT_FLOAT64)
+    monkeypatch.setattr(rowwise, "_LARGEST_WEIGHTS", 4 * rowwise._LARGEST_WEIGHTS)
+    made, X = map_from(0, 40, (1.0, 1.0, 0.03)), rows_from(0, 40)
+    alike = made[:2].transform(X)
+    assert np.any(alike != likeness(made, X))
+    assert np.any(made.transform(X) != vectors(made, alike))
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10**6), st.integers(1, 300), st.integers(-60, 60), st.floats(1e-60, 1e3))
+def test_a_vector_is_no_longer_than_one_up_to_rounding(seed, features, power, constant):
+    rng = np.random.default_rng(seed)
+    ball = UnitBall(10.0**power, constant)
+    rows = rng.normal(size=(6, features)) * ball.radius * np.array([[1e-130], [1e-3], [0.1], [1], [3], [1e60]])
+    rows[3] /= np.linalg.norm(rows[3] / ball.radius)
+    for vector in ball.transform(rows).tolist():
+        squared = sum(Fraction(number) ** 2 for number in vector)
+        assert squared <= (1 + Fraction(features + 8, 2**53)) ** 2
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10**6), st.integers(1, 70))
+def test_an_exponential_does_not_depend_on_the_numbers_beside_it(seed, count):
+    """The one assumption of the proof on what is not exact."""
+    rng = np.random.default_rng(seed)
+    numbers = -rng.random(count) * rng.choice([1, 700, 745])
+    found = np.exp(numbers)
+    others = np.where(rng.random(count) < 0.5, numbers, rng.choice([-1e300, -745.0, -708.5, -5e-324, 0.0], count))
+    np.testing.assert_array_equal(np.exp(others)[others == numbers], found[others == numbers])
+    np.testing.assert_array_equal([np.exp(numbers[i:])[0] for i in range(count)], found)
+    np.testing.assert_array_equal([np.exp(numbers[i : i + 1, np.newaxis])[0, 0] for i in range(count)], found)
+
+
+def test_whole_numbers_up_to_their_limits_are_accepted_and_no_others():
+    made = map_from(0, 3, (1.0, 1.0, 1.0))
+    scaling, kernel, projection, ball = (step for _, step in made.steps)
+    kernel.points[2, 0] = levels_of(3) + 1
+    with pytest.raises(InvalidParameterError, match="must be whole numbers"):
+        accepted(scaling, kernel, projection, ball)
