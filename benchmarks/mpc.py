@@ -13,6 +13,7 @@ import os
 import platform
 import socket
 import time
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,12 +70,28 @@ def tasks(votes: np.ndarray, sigma: float, bits: int) -> list[Task]:
     return [*found, Task("Confident-GNMax, 10 classes", given, expected)]
 
 
-def endpoints() -> tuple[list[Endpoint], list[bytes]]:
-    """Return three parties on free ports of this machine, and their keys."""
+def free_ports() -> list[int]:
+    """Return three ports of this machine that nothing listens at."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
+    return ports
+
+
+def started(body: Callable[..., None], given: Iterable[tuple[Any, ...]]) -> list[Connection]:
+    """Start one process for each that is given something, and return the pipes to them."""
+    spawn, pipes = multiprocessing.get_context("spawn"), []
+    for arguments in given:
+        here, there = spawn.Pipe()
+        spawn.Process(target=body, args=(there, *arguments)).start()
+        pipes.append(here)
+    return pipes
+
+
+def endpoints() -> tuple[list[Endpoint], list[bytes]]:
+    """Return three parties on free ports of this machine, and their keys."""
+    ports = free_ports()
     made = [Identity.generate(f"party-{port}", Role.COMPUTING, f"127.0.0.1:{port}") for port in ports]
     found = [
         Endpoint(one.member.name, "127.0.0.1", port, one.member.certificate or "")
@@ -110,11 +127,7 @@ def main() -> None:
     counts = np.resize(votes.counts, (options.queries, votes.counts.shape[1])).astype(np.int64)
     work = tasks(counts, options.sigma, options.bits)
     parties, keys = endpoints()
-    spawn, pipes = multiprocessing.get_context("spawn"), []
-    for me, key in enumerate(keys):
-        here, there = spawn.Pipe()
-        spawn.Process(target=party, args=(there, me, parties, key, [task.given[me] for task in work])).start()
-        pipes.append(here)
+    pipes = started(party, ((me, parties, key, [task.given[me] for task in work]) for me, key in enumerate(keys)))
     report(work, [pipe.recv() for pipe in pipes], options.queries, options.bits)
 
 

@@ -9,16 +9,15 @@ aggregator: the total and its ledger.
 """
 
 import argparse
-import multiprocessing
 import os
 import platform
-import socket
 import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from mpc import free_ports, started
 from rich.console import Console
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
@@ -49,10 +48,7 @@ UNIT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SI
 
 def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Consortium:
     """Make keys, terms and ledgers of everybody."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in PARTIES]
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
+    addresses = [f"127.0.0.1:{port}" for port in free_ports()]
     identities = [Identity.generate(f"hospital-{number}", Role.ENTITY) for number in range(hospitals)]
     identities += [Identity.generate(*each) for each in zip(PARTIES, [Role.COMPUTING] * 3, addresses, strict=True)]
     identities.append(Identity.generate("registry", Role.AGGREGATOR))
@@ -135,12 +131,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
 
 def compute(folder: Path, batch: Batch) -> tuple[float, int]:
     """Let three processes add the shares; return the seconds of the slowest, and what one sent to the others."""
-    spawn, pipes = multiprocessing.get_context("spawn"), []
-    for name in PARTIES:
-        here, there = spawn.Pipe()
-        arguments = there, folder / name, folder / "mail", batch.identifier
-        spawn.Process(target=party, args=arguments).start()
-        pipes.append(here)
+    pipes = started(party, ((folder / name, folder / "mail", batch.identifier) for name in PARTIES))
     for pipe in pipes:
         pipe.recv()
     for pipe in pipes:

@@ -1,12 +1,18 @@
-"""Waiting for other processes and threads. The only limit on the wait is the test's own."""
+"""Waiting for other processes and threads, and killing them. The only limit on the wait is the test's own."""
 
 import os
 import select
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+import tutelage
+
+PACKAGE = str(Path(tutelage.__file__).parent)  # a checkout may have libraries in a folder of the same name
 
 
 def until(condition: Callable[[], object], process: subprocess.Popen | None = None) -> None:
@@ -27,6 +33,35 @@ def forked(work: Callable[[], object]) -> int:
         finally:  # or the error would go on in a copy of pytest
             os._exit(code)
     return child
+
+
+def die_at_line(line: int) -> None:
+    """Kill this process before its line-th line of the package from now on, in functions that are called from here."""
+    left = line
+
+    def count(frame, event, _):
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return count
+
+    sys.settrace(count)
+
+
+def called_by_itself(module: str, call: str, *arguments: object) -> str:
+    """Return what a call of a test module prints, in a process of its own: forks of one that ran many tests are slow.
+
+    `call` finds the arguments, as text, in `given`.
+    """
+    script = f"import sys; from {module} import *; given = sys.argv[1:]; {call}"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def wait_for_end(pid: int) -> None:

@@ -2,20 +2,13 @@
 
 from pathlib import Path
 
-from test_cli import write_rows
+import test_cli
 
-CONFIG = """
-[private]
-file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
-{private}
-
-[public]
-file = "public.csv"
+CONFIG = (
+    test_cli.FILES
+    + """
 label = "ill"
 evaluate_last = 60
-{public}
 
 [teachers]
 estimator = "tutelage.teachers.{teacher}"
@@ -29,6 +22,8 @@ delta = 1e-5
 folder = "out"
 {more}
 """
+)
+CAPPED = '[mechanism]\nname = "capped"\nsigma = {}\ncap = {}'
 NEAREST = {"teacher": "NearestQueries", "parameters": "parameters = { cap = 5 }", "more": "votes = true"}
 VECTORS = {"teacher": "VectorBallots", "parameters": "", "more": ""}
 
@@ -40,5 +35,4 @@ def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
 
 def write_people(folder: Path) -> None:
     """Write 3,000 private rows of 1,500 patients, and 260 public rows."""
-    write_rows(folder / "private.csv", 3000, 1, extra={"patient": [f"p{i // 2}" for i in range(3000)]})
-    write_rows(folder / "public.csv", 260, 2)
+    test_cli.write_people(folder, 3000, 260)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processes import forked
-from test_ledger_crashes import PACKAGE
+from processes import called_by_itself, die_at_line, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.events import CappedArgmaxGaussian, Repeated
 from tutelage.exceptions import (
@@ -539,19 +537,8 @@ def ask_until_line(path: Path, line: int) -> tuple[bool, list[int]]:
 
     def asking() -> None:
         drawing(write)
-        one, left = session(path), line
-
-        def count(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(PACKAGE):
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), 9)
-            return count
-
-        sys.settrace(count)
+        one = session(path)
+        die_at_line(line)
         one.ask(batch(0))
         one.ask(batch(1))
 
@@ -591,12 +578,8 @@ def kill_every(step: int, path: Path) -> None:
 
 @pytest.mark.parametrize("step", [61, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_process_killed_at_any_line_wastes_votes_and_repeats_none(step, path):
-    # In a process of its own, because forking one that has run a whole test suite is slow.
-    script = "import sys; from test_campaigns import *; load(); kill_every(int(sys.argv[1]), Path(sys.argv[2]))"
-    command = [sys.executable, "-c", script, str(step), str(path)]
-    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert " kills, " in result.stdout
+    call = "load(); kill_every(int(given[0]), Path(given[1]))"
+    assert " kills, " in called_by_itself("test_campaigns", call, step, path)
 
 
 def test_processes_that_ask_at_once_share_one_cap(path):

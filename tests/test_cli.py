@@ -24,7 +24,7 @@ from tutelage.tables import read_csv
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
-CONFIG = """
+FILES = """
 [private]
 file = "private.csv"
 label = "ill"
@@ -33,8 +33,12 @@ classes = ["no", "yes"]
 
 [public]
 file = "public.csv"
-queries = 40
 {public}
+"""
+CONFIG = (
+    FILES
+    + """
+queries = 40
 
 [teachers]
 number = 15
@@ -56,6 +60,7 @@ delta = 1e-5
 folder = "out"
 {output}
 """
+)
 
 
 def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]] | None = None) -> None:
@@ -72,10 +77,15 @@ def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]
         csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
 
 
+def write_people(folder: Path, private: int = 300, public: int = 120) -> None:
+    """Write so many private rows, two of each patient, and public rows."""
+    write_rows(folder / "private.csv", private, 1, extra={"patient": [f"p{i // 2}" for i in range(private)]})
+    write_rows(folder / "public.csv", public, 2)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [f"p{i // 2}" for i in range(300)]})
-    write_rows(tmp_path / "public.csv", 120, 2)
+    write_people(tmp_path)
     configure(tmp_path)
     return tmp_path
 
@@ -101,6 +111,13 @@ def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> 
 def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
+
+
+def ran(folder: Path) -> dict[str, Any]:
+    """Run the configuration of a folder, and return the card."""
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return json.loads((folder / "out" / "card.json").read_text())
 
 
 def heed_interrupts() -> None:
@@ -188,9 +205,7 @@ def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_tho
         ("queries = 40", 'queries = 30\nselection = "medoids"\nevaluate_last = 20'),
         output='[features]\nmap = "pca"\ncomponents = 2',
     )
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    card = json.loads((folder / "out" / "card.json").read_text())
+    card = ran(folder)
     assert (card["student"], card["evaluation_rows"], card["queries"]) == ("label-propagation", 20, 30)
     assert card["selection"] == "medoids, in one round; by public rows and released labels alone"
     with (folder / "out" / "labels.csv").open() as file:
@@ -209,9 +224,7 @@ def test_rounds_with_the_interactive_mechanism_run_from_a_configuration(folder):
         ("gnmax", "interactive"),
         ("queries = 40", 'queries = 60\nselection = "random"\nrounds = 3'),
     )
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    card = json.loads((folder / "out" / "card.json").read_text())
+    card = ran(folder)
     assert card["selection"].startswith("random, in 3 rounds")
     assert card["evaluation_rows"] == 60
     assert card["student_accuracy"] > 0.8
@@ -254,8 +267,7 @@ def test_npz_files_and_numeric_classes_work_too(folder):
         ('label = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"),
         public='label = "y"',
     )
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
+    ran(folder)
     assert load_student(folder / "out" / "student.skops").predict(X[:1]).dtype.kind == "i"
     assert json.loads((folder / "out" / "card.json").read_text())["student_accuracy"] > 0.8
 
@@ -265,8 +277,7 @@ def test_numbers_as_steps_and_categories_as_columns(folder):
     ridge = 'estimator = "tutelage.teachers.Ridge"\nparameters = { class_weights = [1, 2] }'
     trees = 'estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1'
     configure(folder, (trees, ridge), output='[features]\nmap = "steps"')
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
+    ran(folder)
     student = load_student(folder / "out" / "student.skops")
     assert [name for name, _ in student.steps] == ["publiccolumns", "publicsteps", "decisiontreeclassifier"]
     assert len(student[1].categories) == 1
@@ -280,8 +291,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
         ('estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1', 'estimator = "tutelage.teachers.ClassMeans"'),
         output='[features]\nmap = "pca"\ncomponents = 3',
     )
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
+    ran(folder)
     student = load_student(folder / "out" / "student.skops")
     assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "decisiontreeclassifier"]
     card = json.loads((folder / "out" / "card.json").read_text())

@@ -9,15 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from runs_of_people import NEAREST, configure_people, write_people
+from runs_of_people import CAPPED, NEAREST, configure_people, write_people
 from test_cli import refusal, tutelage
 from tutelage import VoteHistogram
 from tutelage.audit import membership
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 configure = partial(configure_people, by=NEAREST)
-
-CAPPED = '[mechanism]\nname = "capped"\nsigma = {}\ncap = {}'
 
 
 @pytest.fixture
@@ -94,27 +92,6 @@ def test_a_card_is_made_again_from_its_files(folder):
     result = tutelage("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["teachers"] is None
-
-
-@pytest.mark.parametrize(
-    ("sections", "said"),
-    [
-        ({"private": 'silo = "ward"'}, "`silo` in [private]"),
-        ({"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
-        ({"more": '[mechanism]\nname = "gnmax"\nsigma = 3.0\ncap = 2'}, "must be one of capped"),
-        ({"more": '[mechanism]\nname = "confident"\nthreshold = 3.0\nsigma = 2.0'}, "`threshold` is not a setting"),
-        ({"more": '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 3.0'}, "`noise_multiplier` is not a setting"),
-        ({"parameters": ""}, "[teachers.parameters] does not fit"),
-        ({"parameters": "parameters = { cap = 0 }"}, "`cap` of NearestQueries"),
-        ({"more": '[student]\nestimator = "closed-form"'}, "can be 'closed-form'"),
-        ({"teacher": "ClassMeans", "parameters": "", "more": CAPPED.format(3.0, 2)}, "must not be capped"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused_in_one_sentence(folder, sections, said):
-    configure(folder, **sections)
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert said in refusal(result, result.returncode)
-    assert not (folder / "private.csv.ledger").exists()
 
 
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_cli import configure, refusal, write_rows
+from test_cli import configure, refusal, write_people
 from tutelage.cli import outputs, run
 from tutelage.reporting import read_card
 from tutelage_reproductions import Record, Row, command
@@ -21,8 +21,7 @@ RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", "
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A configuration to run, with its rows."""
-    write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [f"p{i // 2}" for i in range(300)]})
-    write_rows(tmp_path / "public.csv", 120, 2)
+    write_people(tmp_path)
     configure(tmp_path)
     return tmp_path
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runs_of_people import NEAREST, VECTORS, configure_people, write_people
-from test_cli import tutelage
+from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people, write_people
+from test_cli import ran, refusal, tutelage
 from tutelage.students import load_student
 from tutelage.tables import read_csv
 
@@ -17,8 +17,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     write_people(tmp_path)
     configure_people(tmp_path, request.param)
-    result = tutelage("run", "config.toml", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    ran(tmp_path)
     return tmp_path
 
 
@@ -39,3 +38,44 @@ def test_a_second_run_says_the_same_and_costs_nothing(folder):
     assert "may be mostly noise" not in again.stderr
     assert (folder / "out" / "labels.csv").read_bytes() == labels
     assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
+
+
+MECHANISM = '[mechanism]\nname = "{}"\n{}'
+
+
+@pytest.mark.parametrize(
+    ("by", "sections", "said"),
+    [
+        (NEAREST, {"private": 'silo = "ward"'}, "`silo` in [private]"),
+        (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
+        (NEAREST, {"more": MECHANISM.format("gnmax", "sigma = 3.0\ncap = 2")}, "must be one of capped"),
+        (
+            NEAREST,
+            {"more": MECHANISM.format("confident", "threshold = 3.0\nsigma = 2.0")},
+            "`threshold` is not a setting",
+        ),
+        (
+            NEAREST,
+            {"more": MECHANISM.format("noisy-sum", "noise_multiplier = 3.0")},
+            "`noise_multiplier` is not a setting",
+        ),
+        (NEAREST, {"parameters": ""}, "[teachers.parameters] does not fit"),
+        (NEAREST, {"parameters": "parameters = { cap = 0 }"}, "`cap` of NearestQueries"),
+        (NEAREST, {"more": '[student]\nestimator = "closed-form"'}, "can be 'closed-form'"),
+        (NEAREST, {"teacher": "ClassMeans", "parameters": "", "more": CAPPED.format(3.0, 2)}, "must not be capped"),
+        (VECTORS, {"public": "queries = 10"}, "`queries` in [public] is about votes"),
+        (VECTORS, {"public": "rounds = 2"}, "`rounds` in [public] is about votes"),
+        (VECTORS, {"public": 'selection = "medoids"'}, "`selection` in [public] is about votes"),
+        (VECTORS, {"private": 'silo = "ward"'}, "`silo` in [private]"),
+        (VECTORS, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] is about a cost"),
+        (VECTORS, {"more": MECHANISM.format("gnmax", "sigma = 3.0")}, "`sigma` is not a setting of [mechanism]"),
+        (VECTORS, {"more": MECHANISM.format("gnmax", "noise_multiplier = 3.0")}, "must be 'noisy-sum'"),
+        (VECTORS, {"more": MECHANISM.format("noisy-sum", "noise_multiplier = 0.0")}, "noise_multiplier"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_in_one_sentence(by, sections, said, tmp_path):
+    write_people(tmp_path)
+    configure_people(tmp_path, by, **sections)
+    result = tutelage("run", "config.toml", cwd=tmp_path)
+    assert said in refusal(result, result.returncode)
+    assert not (tmp_path / "private.csv.ledger").exists()

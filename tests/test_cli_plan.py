@@ -7,7 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from test_cli import configure, refusal, write_rows
+from test_cli import configure, refusal, write_people, write_rows
 from tutelage.datasets import load_digits
 
 WISH = ("plan", "--epsilon", 3, "--delta", 1e-6, "--rows", 5000, "--classes", 3, "--queries", 20)
@@ -141,8 +141,7 @@ CHECKED = "threshold = 16\nsigma_threshold = 12.0\nsigma = 12.0"
 
 @pytest.fixture
 def folder(tmp_path):
-    write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [f"p{i // 2}" for i in range(300)]})
-    write_rows(tmp_path / "public.csv", 120, 2)
+    write_people(tmp_path)
     configure(tmp_path, ("sigma = 2.0", "sigma = 12.0"))
     return tmp_path
 

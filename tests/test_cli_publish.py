@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from test_cli import configure, refusal, tutelage, write_rows
+from test_cli import configure, refusal, tutelage, write_people
 from tutelage.ledger import Ledger
 from tutelage.ledger.store import Transaction
 from tutelage.noise import SystemNoise
@@ -137,8 +137,7 @@ def test_a_proposal_for_another_unit_is_refused(folder):
 @pytest.fixture
 def project(tmp_path):
     """A run of 100 teachers whose ledger and proposal were made before it."""
-    write_rows(tmp_path / "private.csv", 2400, 1, extra={"patient": [f"p{row // 2}" for row in range(2400)]})
-    write_rows(tmp_path / "public.csv", 120, 2)
+    write_people(tmp_path, 2400)
     stored = 'delta = 1e-5\nledger = "l.db"\nproposal = "p.json"'
     changes = (("number = 15", "number = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
     configure(tmp_path, *changes)

@@ -8,8 +8,13 @@ import pytest
 
 from conftest import REPOSITORY
 from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
+from tutelage.events import Composed, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import GNMax
 from tutelage.partition import refuse_overlap
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.teachers import VectorBallots
 
 FOLDER = REPOSITORY / "examples" / "consortium"
 FILES = ("stays", "deal", "hospital", "run", "sums")
@@ -88,35 +93,30 @@ def test_the_rows_that_are_asked_are_public_and_different(example):
     assert set(map(tuple, asked)) <= set(map(tuple, rows))
 
 
-def test_the_noise_and_the_number_of_queries_fit_the_budget(example, tmp_path):
+PATIENT = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+
+
+def ledger_of(run: Any) -> Ledger:
+    return Ledger.in_memory(epsilon=run.EPSILON, delta=run.DELTA, unit=PATIENT)
+
+
+def test_the_noise_and_the_number_of_queries_fit_the_budget(example):
     from tutelage.federation.costs import event_of_one
-    from tutelage.ledger import Ledger
-    from tutelage.mechanisms import GNMax
-    from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
     run = example.run
-    unit = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
-    event = event_of_one(GNMax(run.SIGMA), 2, unit, run.QUORUM - run.COLLUDING, simulated=False)
-    ledger = Ledger.create(tmp_path / "ledger.sqlite", epsilon=run.EPSILON, delta=run.DELTA, unit=unit)
-    assert 300 <= ledger.fitting(event) < 330
+    event = event_of_one(GNMax(run.SIGMA), 2, PATIENT, run.QUORUM - run.COLLUDING, simulated=False)
+    assert 300 <= ledger_of(run).fitting(event) < 330
 
 
-def test_the_noise_of_the_sums_fits_the_budget(example, tmp_path):
-    from tutelage.events import Composed, NoisySumGaussian, SummedNoise
-    from tutelage.ledger import Ledger
-    from tutelage.privacy import NeighboringRelation, PrivacyUnit
-    from tutelage.teachers import VectorBallots
-
+def test_the_noise_of_the_sums_fits_the_budget(example):
     run, sums, norm = example.run, example.sums, VectorBallots().norm
-    unit = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
-    ledger = Ledger.create(tmp_path / "ledger.sqlite", epsilon=run.EPSILON, delta=run.DELTA, unit=unit)
 
     def fits(noise):
         shares, honest = (0.7, 0.3), run.QUORUM - run.COLLUDING
         assert len(shares) == sums.ROUNDS
-        rounds = [NoisySumGaussian(noise / share**0.5 * norm, norm**2, 2002, unit) for share in shares]
+        rounds = [NoisySumGaussian(noise / share**0.5 * norm, norm**2, 2002, PATIENT) for share in shares]
         event = Composed(tuple(SummedNoise(one, honest) for one in rounds))
-        return ledger.share_of(event) <= run.EPSILON
+        return ledger_of(run).share_of(event) <= run.EPSILON
 
     assert fits(sums.NOISE)
     assert not fits(sums.NOISE - 0.1)
@@ -130,25 +130,19 @@ def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path,
     assert not (tmp_path / "play").exists()
 
 
-@pytest.mark.slow
-def test_the_whole_play(example, tmp_path, data_folder, capsys):
-    if not (data_folder / "diabetes130.csv.gz").is_file():
-        pytest.skip("diabetes130.csv.gz is not in TUTELAGE_DATA")
-    example.run.main(tmp_path)
-    printed = capsys.readouterr().out
-    student = float(printed.split(" %  student")[0].split()[-1])
-    assert student > 55  # 60.1 on average, with a standard deviation of 0.9
-    assert "ε = 0.9911 at δ = 1e-05" in printed
-    assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 30
+PLAYS = [
+    ("run", 55, 0.9911, 30),  # 60.1 % on average, with a standard deviation of 0.9
+    ("sums", 57, 0.9139, 60),  # 60.5 % on average, with a standard deviation of 0.7
+]
 
 
 @pytest.mark.slow
-def test_the_whole_play_of_sums(example, tmp_path, data_folder, capsys):
+@pytest.mark.parametrize(("name", "right", "epsilon", "envelopes"), PLAYS)
+def test_the_whole_play(name, right, epsilon, envelopes, example, tmp_path, data_folder, capsys):
     if not (data_folder / "diabetes130.csv.gz").is_file():
         pytest.skip("diabetes130.csv.gz is not in TUTELAGE_DATA")
-    example.sums.main(tmp_path)
+    getattr(example, name).main(tmp_path)
     printed = capsys.readouterr().out
-    student = float(printed.split(" %  student")[0].split()[-1])
-    assert student > 57  # 60.5 on average, with a standard deviation of 0.7
-    assert "ε = 0.9139 at δ = 1e-05" in printed
-    assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == 60
+    assert float(printed.split(" %  student")[0].split()[-1]) > right
+    assert f"ε = {epsilon:.4f} at δ = 1e-05" in printed
+    assert len(list((tmp_path / "mailbox" / "shares").rglob("*.sealed"))) == envelopes

@@ -1,16 +1,13 @@
 import os
 import shutil
-import signal
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import tutelage as tutelage_package
 from consortia import CLASSES, TEACHERS, found, unanimous
+from processes import die_at_line
 from tutelage.events import event_from_dict
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -31,7 +28,6 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, Loca
 from tutelage.privacy import ONE_TEACHER
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
-PACKAGE = str(Path(tutelage_package.__file__).parent)
 
 
 @pytest.fixture
@@ -281,20 +277,8 @@ def killed_at(members, batch, line):
     """Vote in a process that is killed before its line-th line of ours; return whether it was."""
     child = os.fork()
     if child == 0:
-        left = line
-
-        def count(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(PACKAGE):
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return count
-
         entity = members.entity("hospital-0")
-        sys.settrace(count)
+        die_at_line(line)
         entity.vote(batch, unanimous(LABELS), members.mailbox)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tutelage as tutelage_package
+from processes import called_by_itself, die_at_line
 from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
@@ -25,7 +25,6 @@ from tutelage.privacy import ONE_TEACHER
 MECHANISM = ConfidentGNMax(threshold=150.0, sigma_threshold=60.0, sigma_vote=40.0)
 COUNTS = np.array([[110, 100, 40], [90, 80, 80], [200, 30, 20], [84, 83, 83]])
 EPSILON, DELTA = 40.0, 1e-5
-PACKAGE = str(Path(tutelage_package.__file__).parent)
 
 
 def session(path: Path, queries: int, timeout: float = 60.0) -> LabelingSession:
@@ -65,21 +64,8 @@ def killed_at_line(path: Path, line: int) -> tuple[bool, bytes]:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        asking, left = session(path, 4), line
-
-        def count(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(
-                PACKAGE
-            ):  # a checkout may have libraries in a folder of this name
-                return None
-            if event == "line":
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return count
-
-        sys.settrace(count)
+        asking = session(path, 4)
+        die_at_line(line)
         labels = asking.ask(rows(0, 4)).labels
         sys.settrace(None)
         os.write(write, bytes((labels + 1).tolist()))
@@ -120,12 +106,8 @@ def kill_every(step: int, path: Path) -> None:
 
 @pytest.mark.parametrize("step", [23, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(step, path):
-    # In a process of its own, because forking one that has run a whole test suite is slow.
-    script = "import sys; from test_ledger_crashes import *; load(); kill_every(int(sys.argv[1]), Path(sys.argv[2]))"
-    command = [sys.executable, "-c", script, str(step), str(path)]
-    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert " kills: " in result.stdout
+    call = "load(); kill_every(int(given[0]), Path(given[1]))"
+    assert " kills: " in called_by_itself("test_ledger_crashes", call, step, path)
 
 
 def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path):
@@ -322,8 +304,4 @@ def raced_and_killed(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_64_racing_processes_of_which_hundreds_are_killed_pass_no_budget(tmp_path):
-    script = "import sys; from test_ledger_crashes import *; raced_and_killed(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    sys.stdout.write(result.stdout)
+    sys.stdout.write(called_by_itself("test_ledger_crashes", "raced_and_killed(Path(given[0]))", tmp_path))

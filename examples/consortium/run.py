@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,33 +40,25 @@ QUORUM, COLLUDING = 7, 2  # the noise of five hospitals hides a patient whatever
 STARTED = time.perf_counter()
 KEYS = b"split of the play", b"hospitals of the play"  # published, so that every run deals the same patients
 
+QUESTION = "Readmitted within 30 days or not, of {:,} stays of other patients (chance is 50 %):"
+
 TERMS = f"""\
 name = "readmission within 30 days"
 classes = 2
-teachers_per_entity = {TEACHERS}
 quorum = {QUORUM}
 colluding = {COLLUDING}
 members = {[f"{name}/{name}.public.json" for name in (*HOSPITALS, *PARTIES, AGGREGATOR)]}
-
-[mechanism]
-name = "gnmax"
-sigma = {SIGMA}
-
-[unit]
-name = "patient_nbr"
-neighbours = "silo"
+unit = {{ name = "patient_nbr", neighbours = "silo" }}
+"""
+OF_VOTES = f"""
+teachers_per_entity = {TEACHERS}
+mechanism = {{ name = "gnmax", sigma = {SIGMA} }}
 """
 
 
 def main(folder: Path) -> None:
     """Play everything in `folder`, and say what the student learned and what that cost a patient."""
-    split = split_by_patient(load_diabetes(), key=KEYS[0])
-    deal(split, folder, key=KEYS[1])
-    encode = Encoder(np.load(folder / "public.npy"))
-    mailbox = folder / "mailbox"
-
-    say("keys, terms and budgets")
-    assemble(folder, mailbox)
+    split, encode, mailbox = assemble(folder, TERMS + OF_VOTES)
     say(f"{AGGREGATOR} asks {QUERIES} public stays")
     batch = ask(folder, mailbox, drawn(encode(split.public.X)))
     say(f"{len(HOSPITALS)} hospitals train {TEACHERS} teachers each, and vote")
@@ -74,8 +66,7 @@ def main(folder: Path) -> None:
     program = Path(__file__).with_name("hospital.py")
     side_by_side([[sys.executable, program, folder / name, *places] for name in HOSPITALS], os.cpu_count() or 1)
     say(f"{', '.join(PARTIES)} compute the labels on shares")
-    parties = [federate("compute", "--home", folder / name, "--mailbox", mailbox) for name in PARTIES]
-    side_by_side(parties, len(PARTIES))
+    compute(folder, mailbox)
     say(f"{AGGREGATOR} opens the labels")
     rows, labels, epsilon = collect(folder, mailbox)
     say("done\n")
@@ -86,8 +77,14 @@ def main(folder: Path) -> None:
     print(f"Everything lies in {folder}.")
 
 
-def assemble(folder: Path, mailbox: Path, agreed: str = TERMS) -> None:
-    """Make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget."""
+def assemble(folder: Path, agreed: str) -> tuple[DiabetesSplit, Encoder, Path]:
+    """Deal the stays, make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget.
+
+    Returns the stays, how they become numbers, and the folder that all share.
+    """
+    split, mailbox = split_by_patient(load_diabetes(), key=KEYS[0]), folder / "mailbox"
+    deal(split, folder, key=KEYS[1])
+    say("keys, terms and budgets")
     addresses = free_addresses(len(PARTIES))
     roles = dict.fromkeys(HOSPITALS, ("entity",)) | {AGGREGATOR: ("aggregator",)}
     roles |= {name: ("computing", "--address", address) for name, address in zip(PARTIES, addresses, strict=True)}
@@ -102,6 +99,13 @@ def assemble(folder: Path, mailbox: Path, agreed: str = TERMS) -> None:
     for name in (*HOSPITALS, AGGREGATOR):
         home = folder / name
         here("ledger", "init", home / "ledger.sqlite", "--epsilon", EPSILON, "--delta", DELTA, "--for", home)
+    return split, Encoder(np.load(folder / "public.npy")), mailbox
+
+
+def at(folder: Path, mailbox: Path, name: str) -> list[object]:
+    """Return where a member that pays keeps everything, as options of a command."""
+    home = folder / name
+    return ["--home", home, "--mailbox", mailbox, "--ledger", home / "ledger.sqlite"]
 
 
 def drawn(rows: Numbers) -> Numbers:
@@ -111,16 +115,20 @@ def drawn(rows: Numbers) -> Numbers:
 
 def ask(folder: Path, mailbox: Path, rows: Numbers) -> str:
     """Announce a batch, paid from the aggregator's ledger, and return its identifier."""
-    np.save(folder / AGGREGATOR / "rows.npy", rows)
-    places = ["--home", folder / AGGREGATOR, "--mailbox", mailbox, "--ledger", folder / AGGREGATOR / "ledger.sqlite"]
-    announced = json.loads(output(federate("ask", folder / AGGREGATOR / "rows.npy", *places, "--json")))
-    return announced["batch"]
+    file = folder / AGGREGATOR / "rows.npy"
+    np.save(file, rows)
+    return json.loads(output(federate("ask", file, *at(folder, mailbox, AGGREGATOR), "--json")))["batch"]
+
+
+def compute(folder: Path, mailbox: Path) -> None:
+    """Let the three parties compute the only batch that is not computed yet."""
+    parties = [federate("compute", "--home", folder / name, "--mailbox", mailbox) for name in PARTIES]
+    side_by_side(parties, len(PARTIES))
 
 
 def collect(folder: Path, mailbox: Path) -> tuple[Numbers, npt.NDArray[np.int64], float]:
     """Return the rows that were asked, their labels, and the ε that they cost each patient."""
-    home = folder / AGGREGATOR
-    places = ["--home", home, "--mailbox", mailbox, "--ledger", home / "ledger.sqlite"]
+    home, places = folder / AGGREGATOR, at(folder, mailbox, AGGREGATOR)
     collected = json.loads(output(federate("collect", *places, "--output", home / "labels.npz", "--json")))
     with np.load(home / "labels.npz") as released:
         rows, labels = released["rows"], released["labels"]
@@ -145,7 +153,7 @@ def compare(
         "taught by one hospital's stays, unprotected": one_hospital,
         "taught by all hospitals' stays, unprotected": (encode(split.private.X), split.private.y),
     }
-    print(f"Readmitted within 30 days or not, of {len(y):,} stays of other patients (chance is 50 %):")
+    print(QUESTION.format(len(y)))
     for name, (known, answers) in taught.items():
         print(f"  {100 * classifier().fit(known, answers).score(X, y):.1f} %  {name}")
     print(f"These are exact to about {100 / np.sqrt(len(y)):.1f} points either way.")
@@ -193,9 +201,14 @@ def say(step: str) -> None:
     print(f"{time.perf_counter() - STARTED:4.0f} s  {step}", flush=True)
 
 
-if __name__ == "__main__":
+def play(whole: Callable[[Path], None]) -> None:
+    """Play in the folder that the command line names, or in a new one."""
     os.umask(0o077)  # every file of the play is for this user only
     try:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="consortium-")))
+        whole(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="consortium-")))
     except TutelageError as refusal:
         sys.exit(str(refusal))
+
+
+if __name__ == "__main__":
+    play(main)

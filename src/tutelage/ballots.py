@@ -9,15 +9,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import open_private
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 
 _MOST_ENTRY = 2**24
@@ -28,7 +29,7 @@ _MOST_TOTAL = 2**53  # up to which sums of floats are exact, in which they are m
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class BallotSum:
+class BallotSum(NeverPickled):
     """The sum of all teachers' ballots; private.
 
     Parameters
@@ -41,6 +42,7 @@ class BallotSum:
         Whose change moves at most one ballot.
     """
 
+    _stored_by = "save_sums"
     totals: IntArray = field(repr=False)
     norm_squared: int
     unit: PrivacyUnit = ONE_TEACHER
@@ -66,11 +68,6 @@ class BallotSum:
         return (
             f"BallotSum(<totals hidden: private ballots>, classes={self.n_classes}, numbers={self.totals.shape[1]}, "
             f"unit={self.unit.name!r})"
-        )
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(
-            "A BallotSum is not pickled, so that ballots cannot travel inside a saved model; use `save_sums`."
         )
 
 

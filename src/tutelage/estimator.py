@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +27,7 @@ from tutelage.accounting import data_independent
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
 from tutelage.features import check_row_by_row, features_of_private, require_public_map
-from tutelage.labeling.fits import (
-    Asking,
-    AskingSum,
-    AskingVoters,
-    FitBudget,
-    FitRelease,
-    People,
-    Queries,
-    Rows,
-)
+from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Accounting, Ledger, LedgerState
@@ -104,6 +95,19 @@ class Resolved:
         """Return whether later rounds go by probabilities of the student."""
         takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
         return self.selector.needs_student or takes_predictions
+
+
+class _Data(NamedTuple):
+    """Private and public rows of a fit, checked."""
+
+    people: People
+    targets: IntArray  # class index of each private row
+    public: Matrix
+    asked: Matrix  # public rows as the teachers see them
+    seen: Matrix  # public rows as the student sees them
+
+    def __repr__(self) -> str:
+        return "_Data(<private rows hidden>)"
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -399,63 +403,31 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
-            As their names say; no message quotes a private value.
+            If something is not what it must be. No message quotes a private value.
         BudgetExceededError
-            If the ledger does not allow so many queries; the teachers are not even trained then.
+            If the ledger has no room for so many queries. No teacher is trained then.
         LedgerError
             If the ledger is of other data or another budget, or its file cannot be used.
 
         Warns
         -----
         BudgetContinuedWarning
-            If the ledger had been used before: how much was spent then, and now, whether queries kept the labels of
-            earlier fits, on which these rows did not vote, and whether people may have no votes left.
+            If the ledger was used before: what is spent, and which queries keep the labels of earlier fits.
         RepeatedFitWarning
-            If there is no ledger, and earlier fits in this process were of the same rows, entities or estimator: what
-            all of them spent together. Fits with `SimulationNoise` do not count: their labels protect nobody.
+            If there is no ledger, and earlier fits in this process had the same rows, entities or estimator: what they
+            spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
         """
         run = self.resolved()
-        rows, labels = self._validated(X, y)
-        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        whole = rows if whole_rows is None else _whole_rows(whole_rows, len(rows))
-        targets = self._encoded(labels)
-        refuse_class_of_unlabelled(run.student, self.classes_)
-        keep, public = self._public_rows(rows, X_public)
-        asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
-        if run.teacher_map is not None:
-            check_row_by_row(run.teacher_map, public)
-        self._try_estimators(run, asked, seen)
-        run.selector.check(seen, len(self.classes_))
-        partition_seed, teacher_seed, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
-
-        entities, owners = _rows_of(entity_ids, keep), _rows_of(silos, keep)
-        shards = self._shards(run, len(keep), entities, owners, partition_seed)
-        people = People(rows[keep], labels[keep], entities, owners, whole[keep])
-        private = _mapped_private(run.teacher_map, rows[keep], shards, asked.shape[-1])
-        seed, of_student = _integer(teacher_seed), _integer(student_seed)
-        budget = FitBudget(
-            ledger=self.ledger,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            people=people,
-            unit=shards.unit,
-            data_changed=self.data_changed,
-            accounting=self._accounting_of_new(run),
-        )
-        rows_seen = Rows(asked, private, targets[keep])
-        if isinstance(run.teacher, VectorBallots):
-            asking = self._sum(run, run.teacher, budget, rows_seen, shards)
-        else:
-            queries = Queries.chosen_by(
-                run.selector, public, seen, self.n_queries or len(public), self.rounds, of_student
-            )
-            asking = self._votes(run, budget, rows_seen, queries, shards, seed)
+        data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
+        of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
+        of_student = _integer(student_seed)
+        budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
         made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
         else:
-            labels = made.asked.labels(len(seen))
-            self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
+            labels = made.asked.labels(len(data.seen))
+            self.student_ = fit_student(run.student, data.seen, labels, self.classes_, seed=of_student)
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -580,6 +552,29 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.unit is not None and columns["entity_ids"] is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
+    def _checked(
+        self, run: Resolved, X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+    ) -> _Data:
+        """Check everything that was given, set `classes_`, and return private and public rows."""
+        rows, labels = self._validated(X, y)
+        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        whole = rows if whole_rows is None else as_column(whole_rows)
+        if len(whole) != len(rows):
+            raise InvalidDataError(
+                f"`whole_rows` must have one row per private row. Got {len(whole)} for {len(rows)} rows."
+            )
+        targets = self._encoded(labels)
+        refuse_class_of_unlabelled(run.student, self.classes_)
+        keep, public = self._public_rows(rows, X_public)
+        asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
+        if run.teacher_map is not None:
+            check_row_by_row(run.teacher_map, public)
+        self._try_estimators(run, asked, seen)
+        run.selector.check(seen, len(self.classes_))
+        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
+        people = People(rows[keep], labels[keep], entities, owners, whole[keep])
+        return _Data(people, targets[keep], public, asked, seen)
+
     def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
         trials: dict[str, Callable[[], object]] = {}
@@ -645,8 +640,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidDataError("y holds a value that is not among the declared `classes`.")
         return encoded
 
-    def _shards(self, run: Resolved, n_rows: int, entity_ids: Any, silos: Any, seed: np.random.SeedSequence) -> Shards:
-        name = self.unit or "entity"
+    def _shards(self, run: Resolved, people: People, seed: np.random.SeedSequence) -> Shards:
+        n_rows, entity_ids, silos, name = len(people.rows), people.entity_ids, people.silos, self.unit or "entity"
         if isinstance(run.teacher, SinglePeople):
             if silos is not None:
                 raise InvalidParameterError(
@@ -660,6 +655,30 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if entity_ids is not None:
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
+
+    def _prepared(
+        self, run: Resolved, data: _Data, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
+    ) -> tuple[FitBudget, Asking]:
+        """Return the budget of these rows and what is about to be released; the last three are seeds."""
+        private, public = data.people.rows, data.public
+        shards = self._shards(run, data.people, of_shards)
+        budget = FitBudget(
+            ledger=self.ledger,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            people=data.people,
+            unit=shards.unit,
+            data_changed=self.data_changed,
+            accounting=self._accounting_of_new(run),
+        )
+        if run.teacher_map is not None:
+            private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
+        rows = Rows(data.asked, private, data.targets)
+        if isinstance(run.teacher, VectorBallots):
+            return budget, self._sum(run, run.teacher, budget, rows, shards)
+        n_queries = self.n_queries or len(public)
+        queries = Queries.chosen_by(run.selector, public, data.seen, n_queries, self.rounds, of_student)
+        return budget, self._votes(run, budget, rows, queries, shards, of_teachers)
 
     def _votes(
         self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
@@ -707,16 +726,21 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return AskingSum(ballot_rounds=rounds, mechanism=mechanism, rows=rows)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
-        """Set what was released and what it cost, and return it."""
-        one, by_budget = (
-            asking.event_of_one(budget.unit),
-            run.mechanism is None and isinstance(run.teacher, SinglePeople),
-        )
+        """Spend, draw and release; set what came out and what it cost, and return it."""
+        one = asking.event_of_one(budget.unit)
         most = of_queries(one, asking.n_queries)
+        by_budget = run.mechanism is None and isinstance(run.teacher, SinglePeople)
         ledger, release = budget.opened(one, asking.n_queries, asking.prepare, noise_by_budget=by_budget)
         before = ledger.state()
         repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
         made = release(ledger)
+        self._keep(asking, made)
+        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
+        self._account(ledger, before, made.reservations, most, repeated)
+        return made
+
+    def _keep(self, asking: Asking, made: FitRelease) -> None:
+        """Set what was released."""
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
         self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
@@ -728,9 +752,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             self.ballots_ = made.ballots
         else:
             self.votes_ = made.votes
-        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        self._account(ledger, before, made.reservations, most, repeated)
-        return made
 
     def _account(
         self, ledger: Ledger, before: LedgerState, reservations: Collection[int], most: Event, repeated: Spent | None
@@ -788,10 +809,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
     return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
-
-
-def _mapped_private(feature_map: Any | None, rows: Matrix, shards: Shards, n_features: int) -> Matrix:
-    return rows if feature_map is None else features_of_private(feature_map, rows, shards.rows, n_features)
 
 
 def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
@@ -859,18 +876,6 @@ def _without_values(message: str) -> str:
         )
     complaint, quotes, rest = message.partition("array=")
     return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message
-
-
-def _rows_of(column: npt.ArrayLike | None, keep: IntArray) -> Any:
-    """Return the entries of a per-row column that belong to the kept rows."""
-    return None if column is None else as_column(column)[keep]
-
-
-def _whole_rows(values: npt.ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-    rows = as_column(values)
-    if len(rows) != n_rows:
-        raise InvalidDataError(f"`whole_rows` must have one row per private row. Got {len(rows)} for {n_rows} rows.")
-    return rows
 
 
 def _integer(seed: np.random.SeedSequence) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 KEY = "neighboring"  # of a relation in every file
@@ -186,7 +187,7 @@ class PublicEpsilon:
 
 
 @final
-class PrivateEpsilon:
+class PrivateEpsilon(NeverPickled):
     """An (ε, δ) value that depends on the private votes: guarded, and opened only by an explicit call.
 
     It cannot be formatted as or converted to a number, compared by value or pickled, so it cannot slip into a log, a
@@ -228,11 +229,8 @@ class PrivateEpsilon:
     def __float__(self) -> NoReturn:
         raise NotPublishableError(f"A PrivateEpsilon is not a plain number: its value {_HIDDEN}.")
 
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(f"A PrivateEpsilon cannot be stored: its value {_HIDDEN}.")
 
-
-class Private(Generic[Value]):
+class Private(NeverPickled, Generic[Value]):
     """A value that depends on the private votes: guarded, and opened by `reveal()` only."""
 
     __slots__ = ("_value",)
@@ -246,9 +244,6 @@ class Private(Generic[Value]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{_HIDDEN}>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(f"A {type(self).__name__} cannot be stored: its value {_HIDDEN}.")
 
 
 def round_up(value: float, digits: int = 4) -> float:

@@ -4,15 +4,16 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
 _FORMAT = 2  # 1 stored the name of a relation in place of its code
@@ -23,7 +24,7 @@ _MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class VoteHistogram:
+class VoteHistogram(NeverPickled):
     """How many teachers voted for each class on each query; private.
 
     Parameters
@@ -38,6 +39,7 @@ class VoteHistogram:
         Most votes of one teacher on all queries together. Default: one on every query.
     """
 
+    _stored_by = "save(path)"
     counts: IntArray = field(repr=False)
     n_teachers: int
     unit: PrivacyUnit = ONE_TEACHER
@@ -166,11 +168,6 @@ class VoteHistogram:
         return (
             f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, "
             f"classes={self.n_classes}, {of}, unit={self.unit.name!r})"
-        )
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(
-            "A VoteHistogram is not pickled, so that votes cannot travel inside a saved model; use `save(path)`."
         )
 
 

@@ -18,6 +18,7 @@ REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"
 
 ROOT_ORDER = ["exceptions", "_internal", "privacy", "tables", "events"]  # each may import those before it
 ROOT_WORDS = set(ROOT_ORDER)
+PIPELINE = {"accounting", "ledger", "mechanisms", "noise", "partition", "students", "teachers", "votes"}
 # Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
 MAY_IMPORT: dict[str, set[str]] = {
     "noise": set(),
@@ -38,78 +39,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compat": {"accounting", "votes"},
     "planning": {"accounting", "mechanisms", "partition", "reporting", "teachers", "votes"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
-    "labeling": {
-        "accounting",
-        "ballots",
-        "features",
-        "ledger",
-        "mechanisms",
-        "noise",
-        "partition",
-        "students",
-        "teachers",
-        "votes",
-    },
-    "estimator": {
-        "accounting",
-        "features",
-        "labeling",
-        "ledger",
-        "mechanisms",
-        "noise",
-        "partition",
-        "students",
-        "teachers",
-        "votes",
-    },
-    "federation": {
-        "accounting",
-        "ballots",
-        "features",
-        "labeling",
-        "ledger",
-        "mechanisms",
-        "noise",
-        "partition",
-        "students",
-        "teachers",
-        "votes",
-    },
-    "audit": {
-        "accounting",
-        "ballots",
-        "estimator",
-        "ledger",
-        "mechanisms",
-        "noise",
-        "partition",
-        "reporting",
-        "students",
-        "teachers",
-        "testing",
-        "votes",
-    },
-    "cli": {
-        "accounting",
-        "audit",
-        "ballots",
-        "datasets",
-        "estimator",
-        "features",
-        "federation",
-        "labeling",
-        "ledger",
-        "mechanisms",
-        "noise",
-        "partition",
-        "planning",
-        "private_report",
-        "publishing",
-        "reporting",
-        "students",
-        "teachers",
-        "votes",
-    },
+    "labeling": PIPELINE | {"ballots", "features"},
+    "estimator": PIPELINE | {"features", "labeling"},
+    "federation": PIPELINE | {"ballots", "features", "labeling"},
+    "audit": PIPELINE | {"ballots", "estimator", "reporting", "testing"},
+    "cli": PIPELINE
+    | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
+    | {"planning", "private_report", "publishing", "reporting"},
 }
 
 

@@ -56,27 +56,13 @@ Student = Callable[[Matrix, IntArray, int], Any]  # rows, labels and a seed to s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Public rows with the label that each would be answered with, and rows to score students on.
+    """Public rows with the label that each would be answered with, and rows to score students on."""
 
-    Parameters
-    ----------
-    X : array of shape (rows, pixels)
-        Public images, white is 1.
-    features : array of shape (rows, features)
-        What representatives are chosen by, learned from the public images.
-    answers : integer array of shape (rows,)
-        Noisy plurality of each row; a rule sees those it asked for.
-    truth : integer array of shape (rows,)
-        True classes, to count wrong answers only.
-    X_held, y_held : arrays of shape (held, pixels) and (held,)
-        What students are scored on.
-    """
-
-    X: Matrix = field(repr=False)
-    features: Matrix = field(repr=False)
-    answers: IntArray = field(repr=False)
-    truth: IntArray = field(repr=False)
-    X_held: Matrix = field(repr=False)
+    X: Matrix = field(repr=False)  # public images, white is 1
+    features: Matrix = field(repr=False)  # what representatives are chosen by, learned from the public images
+    answers: IntArray = field(repr=False)  # noisy plurality of each row; a rule sees those it asked for
+    truth: IntArray = field(repr=False)  # true classes, to count wrong answers only
+    X_held: Matrix = field(repr=False)  # what students are scored on
     y_held: IntArray = field(repr=False)
 
 
@@ -115,21 +101,7 @@ def network(X: Matrix, labels: IntArray, seed: int) -> Any:
 def learned(
     pool: Pool, plan: Plan, student: Student, rounds: tuple[int, ...], seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the student's held-out accuracy and the share of right answers so far, after each round; in per cent.
-
-    Parameters
-    ----------
-    pool : Pool
-        Public rows.
-    plan : Plan
-        By which rules they are chosen.
-    student : callable
-        Trains a student of the labels so far.
-    rounds : tuple of int
-        Queries asked so far at the end of each round.
-    seed : int
-        Of the choices and the student.
-    """
+    """Return the student's held-out accuracy and the share of right answers so far, after each round; in per cent."""
     known = PublicKnowledge.before(pool.features if plan.on_features else pool.X)
     model, accuracies, right = None, [], []
     for total in rounds:
@@ -221,21 +193,7 @@ def _work(mnist: ImageSplit, votes: VoteHistogram, *, quick: bool) -> list[Calla
 def pool_of(
     mnist: ImageSplit, gradients: Matrix, votes: VoteHistogram, public: IntArray, held: IntArray, seed: int
 ) -> Pool:
-    """Return some of the test images that were voted on as public rows, others to score on.
-
-    Parameters
-    ----------
-    mnist : ImageSplit
-        The images.
-    gradients : array of shape (test images, features)
-        Their stroke directions.
-    votes : VoteHistogram
-        Votes on the first test images.
-    public, held : integer arrays
-        Numbers of the test images.
-    seed : int
-        Of the noise.
-    """
+    """Return some of the test images that were voted on as public rows, others to score on."""
     rows = PublicRows(gradients[public], "MNIST test images")
     return Pool(
         X=mnist.X_test[public] / np.float32(_WHITE),
@@ -248,19 +206,7 @@ def pool_of(
 
 
 def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rules: tuple[Plan, ...]) -> Iterator[Row]:
-    """Yield random queries' accuracy, how much more each rule reaches with as many, and how many answers are right.
-
-    Parameters
-    ----------
-    name : str
-        Of the student and the split.
-    student : callable
-        Trains it.
-    pool_by : callable
-        The pool of a seed.
-    rules : tuple of Plan
-        To compare with random queries.
-    """
+    """Yield random queries' accuracy, how much more each rule reaches with as many, and how many answers are right."""
     started, plans = time.perf_counter(), (_RANDOM, *rules)
     pools = [pool_by(seed) for seed in range(_SEEDS)]
     found = [[learned(pool, plan, student, _ROUNDS, seed) for seed, pool in enumerate(pools)] for plan in plans]
@@ -288,17 +234,7 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
 
 
 def experts_rows(name: str, student: Student, pool_by: Callable[[int], Pool]) -> Iterator[Row]:
-    """Yield how many rows binary experts are undecided about, and what asking 500 by them gains over random ones.
-
-    Parameters
-    ----------
-    name : str
-        Of the student.
-    student : callable
-        Trains it.
-    pool_by : callable
-        The pool of a seed.
-    """
+    """Yield how many rows binary experts are undecided about, and what asking 500 by them gains over random ones."""
     # Experts this soft, chosen on training images: after 1,700 labels they are undecided about some 500 rows, as in the
     # paper. Experts that fit the labels closely are undecided about none.
     rule = BinaryExperts(estimator=LogisticRegression(C=1e-3, max_iter=1000))
@@ -325,13 +261,7 @@ def experts_rows(name: str, student: Student, pool_by: Callable[[int], Pool]) ->
 
 
 def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
-    """Yield how far siamese networks' matches can be believed, and what asking by them gains over random queries.
-
-    Parameters
-    ----------
-    pool_by : callable
-        The pool of a seed.
-    """
+    """Yield how far siamese networks' matches can be believed, and what asking by them gains over random queries."""
     rounds = (_SIAMESE_FIRST, _SIAMESE_FIRST + _SIAMESE_THEN)
     for same in ("image", "class"):
         started = time.perf_counter()

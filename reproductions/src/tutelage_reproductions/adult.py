@@ -166,34 +166,12 @@ def _rows(point: _Point, scores: list[float], seconds: float) -> Iterator[Row]:
 
 
 def publishable(mechanism: Mechanism, queries: int, unit: PrivacyUnit = ONE_TEACHER) -> float:
-    """Return the ε of so many answers of two classes that holds for any votes, with noise that is not simulated.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What answers.
-    queries : int
-        How many.
-    unit : PrivacyUnit
-        Whose change moves one ballot.
-    """
+    """Return the ε of so many answers of two classes that holds for any votes, with noise that is not simulated."""
     return epsilon(Repeated(mechanism.event_of_one(2, unit, simulated=False), queries), DELTA).epsilon
 
 
 def forest_votes(adult: AdultSplit, queries: Matrix, run: int, *, progress: bool) -> VoteHistogram:
-    """Return the votes of the paper's forests, 250 on disjoint shards, on some rows.
-
-    Parameters
-    ----------
-    adult : AdultSplit
-        The private rows.
-    queries : array of shape (queries, features)
-        The rows.
-    run : int
-        Seed of the partition and of the forests.
-    progress : bool
-        Whether to show a bar.
-    """
+    """Return the votes of the paper's forests, 250 on disjoint shards, on some rows."""
     shards = _shards(adult.X_private, FORESTS, run)
     teachers = EstimatorTeachers(RandomForestClassifier(), n_classes=2, seed=run, progress=progress)
     return tally(teachers.fit_ballots(adult.X_private, adult.y_private, shards, queries), 2, shards.unit)
@@ -211,19 +189,7 @@ def _shards(X: Matrix, number: int, run: int) -> Shards:
 
 
 def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntArray, run: int) -> float:
-    """Return how many of the evaluation rows a student gets right, in per cent; it sees the other rows unlabelled.
-
-    Parameters
-    ----------
-    student : classifier
-        Fitted as a copy.
-    X, y : arrays of shape (public rows, features) and (public rows,)
-        Public rows; the labels are for scoring.
-    asked, released : arrays of shape (queries,)
-        Numbers of the rows that were asked about, and the answers.
-    run : int
-        Seed of the student.
-    """
+    """Return how many of the evaluation rows a student gets right, in per cent; it sees the other rows unlabelled."""
     labels = np.full(len(X), ABSTAIN)
     labels[asked] = released
     pool = len(X) - EVALUATION_ROWS

@@ -53,24 +53,12 @@ _FLOOR = "1.44 is ln(1/δ)/8, the least that the orders of 2017 can give; where 
 
 @dataclass(frozen=True)
 class _Dealt:
-    """Stays in the parts that one run has for them.
+    """Stays in the parts that one run has for them."""
 
-    Parameters
-    ----------
-    private : HospitalStays
-        What teachers learn from.
-    shards : Shards
-        Which teacher.
-    asked : HospitalStays
-        What is asked about, and the student learns from.
-    scored : HospitalStays
-        What everyone is scored on.
-    """
-
-    private: HospitalStays
+    private: HospitalStays  # for the teachers
     shards: Shards
-    asked: HospitalStays
-    scored: HospitalStays
+    asked: HospitalStays  # for queries and student
+    scored: HospitalStays  # for the scores
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class at temperature 1, shape (rows, classes).
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the probability of each class at temperature 1, shape (rows, classes)."""
         check_is_fitted(self)
         rows = checked_rows(self, X, reset=False)
         with drawing_from(0):  # weights that are replaced at once, but drawing them must not show
@@ -119,13 +113,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         return scores_of(module, torch.tensor(rows)).softmax(dim=1).numpy()
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.integer]:
-        """Return the likeliest class index of each row.
-
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Rows to classify.
-        """
+        """Return the likeliest class index of each row."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _check_settings(self) -> None:

@@ -115,8 +115,8 @@ def _rows(case: _Case) -> Iterator[Row]:
         )
 
 
-def _any_votes(queries: int, delta: float, *, n_classes: int = 10, scale: float = _SCALE) -> float:
-    return epsilon(Repeated(NoisyArgmaxLaplace(scale, n_classes, ONE_TEACHER), queries), delta).epsilon
+def _any_votes(queries: int, delta: float, *, scale: float = _SCALE) -> float:
+    return epsilon(Repeated(NoisyArgmaxLaplace(scale, 10, ONE_TEACHER), queries), delta).epsilon
 
 
 def strong_composition(scale: float, queries: int, delta: float) -> float:
@@ -301,45 +301,23 @@ def _chart(cases: list[_Case]) -> "DotChart":
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dots:
-    """One method's value in each case.
+    """One method's value in each case."""
 
-    Parameters
-    ----------
-    name : str
-        What the legend says.
-    values : tuple of float or None
-        One per case, from the top; None where there is none.
-    """
-
-    name: str
-    values: tuple[float | None, ...]
+    name: str  # in the legend
+    values: tuple[float | None, ...]  # one per case, from the top; None where there is none
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotChart:
-    """Methods beside each other, case by case.
-
-    Parameters
-    ----------
-    title, x_label : str
-        What is shown, and in which unit.
-    cases : tuple of str
-        From the top.
-    reference : Dots
-        What the others are compared with, drawn as an upright bar.
-    methods : tuple of Dots
-        In the order of the legend.
-    ticks : tuple of float
-        What the axis is marked at.
-    """
+    """Methods beside each other, case by case."""
 
     title: str
     x_label: str
-    cases: tuple[str, ...]
-    reference: Dots
-    methods: tuple[Dots, ...]
-    ticks: tuple[float, ...]
+    cases: tuple[str, ...]  # from the top
+    reference: Dots  # drawn as an upright bar
+    methods: tuple[Dots, ...]  # in the order of the legend
+    ticks: tuple[float, ...]  # of the axis
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Draw the chart into `folder` as png and svg, and return their paths.

@@ -81,13 +81,7 @@ def teach(mnist: ImageSplit, *, progress: bool) -> FloatArray:
 
 
 def plurality(probabilities: FloatArray) -> IntArray:
-    """Return the class that most teachers find likeliest, shape (images,).
-
-    Parameters
-    ----------
-    probabilities : array of shape (teachers, images, classes)
-        Of each teacher.
-    """
+    """Return the class that most teachers find likeliest, shape (images,)."""
     votes = np.eye(probabilities.shape[2], dtype=np.int64)[probabilities.argmax(axis=2)]
     return votes.sum(axis=0).argmax(axis=1)
 
@@ -95,12 +89,7 @@ def plurality(probabilities: FloatArray) -> IntArray:
 def summed(probabilities: FloatArray, temperature: float) -> FloatArray:
     """Return the normalised sum of the teachers' probabilities at a temperature, shape (images, classes).
 
-    Parameters
-    ----------
-    probabilities : array of shape (teachers, images, classes)
-        Of each teacher, at temperature 1.
-    temperature : float
-        T: probabilities become p^(1/T), normalised, which is the softmax of scores divided by T.
+    Probabilities become p^(1/T), normalised, which is the softmax of scores divided by T.
     """
     softer = probabilities ** (1 / temperature)
     softer /= softer.sum(axis=2, keepdims=True)

@@ -59,13 +59,6 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     """Yield mechanisms of every kind in turn with random parameters, two to five classes and 4 to 60 made-up teachers.
 
     Every eighth is a noisy sum of one ballot of two to five numbers.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    seed : int
-        The same seed gives the same configurations; it has no part in their noise.
     """
     random = np.random.default_rng(seed)
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
@@ -93,21 +86,7 @@ def audit_configurations(
     noise: NoiseSource | None = None,
     progress: bool = False,
 ) -> list[MechanismAudit]:
-    """Audit every configuration; with probability `confidence`, all lower bounds are right at once.
-
-    Parameters
-    ----------
-    configurations : list of Configuration
-        What to audit.
-    draws : int
-        Releases of each neighbour, per configuration.
-    confidence : float
-        Of all audits together: that of each is corrected for their number after Bonferroni.
-    noise : NoiseSource, optional
-        Default: `SystemNoise`, the noise of real releases.
-    progress : bool
-        Show a progress bar.
-    """
+    """Audit every configuration; with probability `confidence`, all lower bounds are right at once (Bonferroni)."""
     probability(confidence, "confidence", "audit_configurations")
     each = 1 - (1 - confidence) / max(1, len(configurations))
     return [

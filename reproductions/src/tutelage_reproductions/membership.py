@@ -46,38 +46,16 @@ _SCORED = 3  # trainings on all rows
 
 @dataclass(frozen=True)
 class _Data:
-    """One data set and the PATE that is run on it.
-
-    Parameters
-    ----------
-    name : str
-        Of the data.
-    X, y : arrays of shape (rows, features) and (rows,)
-        Private rows as teachers see them.
-    seen : array of shape (rows, other features)
-        Private rows as the student would see them.
-    pool : array of shape (public rows, other features)
-        Public rows as the student sees them.
-    queries, asked : arrays of shape (queries,) and (queries, features)
-        Which of them are asked, and as teachers see them.
-    held_out, labels : arrays of shape (other public rows, other features) and (other public rows,)
-        What scores models.
-    teacher, alone : recipe or classifier, and classifier
-        What teachers are, and one of them by itself.
-    student : classifier
-        What learns from the labels.
-    mechanism : GNMax
-        What releases them.
-    """
+    """One data set and the PATE that is run on it."""
 
     name: str
-    X: Matrix
+    X: Matrix  # private rows as teachers see them
     y: IntArray
-    seen: Matrix
-    pool: Matrix
-    queries: IntArray
+    seen: Matrix  # private rows as the student would see them
+    pool: Matrix  # public rows as the student sees them
+    queries: IntArray  # numbers of the rows that are asked
     asked: Matrix
-    held_out: Matrix
+    held_out: Matrix  # public rows that score models
     labels: IntArray
     teacher: Any
     alone: Any

@@ -107,17 +107,7 @@ def one_shard(n_rows: int) -> Shards:
 
 
 def answers_right(network: "Network", trial: Trial, seeds: Sequence[int]) -> tuple[npt.NDArray[np.bool_], float]:
-    """Return which test rows a network of each seed has right, shape (seeds, rows), and the seconds that all took.
-
-    Parameters
-    ----------
-    network : Network
-        Factory and training.
-    trial : Trial
-        The rows.
-    seeds : sequence of int
-        Of first weights and batches, one for each network.
-    """
+    """Return which test rows a network of each seed has right, shape (seeds, rows), and the seconds that all took."""
     started = time.perf_counter()
     on_processors = network.torch_device().type == "cpu"  # an accelerator trains one after the other
     n_jobs = min(len(seeds), os.cpu_count() or 1) if on_processors else 1

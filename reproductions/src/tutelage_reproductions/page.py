@@ -21,25 +21,12 @@ _ARXIV = re.compile(r" \(arXiv:[^)]*\)")
 
 
 def records_of(folder: Path) -> list[Record]:
-    """Return the records that were saved in a folder, in the order of `NAMES`.
-
-    Parameters
-    ----------
-    folder : path
-        What `Record.save` wrote into.
-    """
+    """Return the records that were saved in a folder, in the order of `NAMES`."""
     return [Record.load(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").is_file()]
 
 
 def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
     """Return the page in Markdown.
-
-    Parameters
-    ----------
-    records : sequence of Record
-        At least one, in the order of `NAMES`.
-    figures : mapping of str to str
-        Links from the page to the figures of those records that have one, by their names.
 
     Raises
     ------

@@ -130,15 +130,13 @@ def _rows(name: str, found: Plan, seen: _Seen, mnist: ImageSplit) -> Iterator[Ro
     drawn = [best.mechanism.release(votes, SimulationNoise(seed)) for seed in range(_DRAWS)]
     shares, interval = mean_share([100 * np.mean(r.labels[r.answered] == truth[r.answered]) for r in drawn])
     yield _near(f"{head}: labels right, %", shares, 100 * best.right, interval)
-    event = Repeated(best.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), len(queries))
-    epsilon = data_independent.epsilon(event, _DELTA).epsilon
+    one = best.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
+    epsilon = data_independent.epsilon(Repeated(one, len(queries)), _DELTA).epsilon
     yield Row(
         name=f"{head}: ε", ours=epsilon, published=found.epsilon.epsilon, at_most=found.target_epsilon, better="lower"
     )
     accountant = Accountant()
-    for part in drawn[0].event.flatten():
-        whole = part.times == len(queries)
-        accountant.add(Repeated(part.event, part.times), votes if whole else votes.select(drawn[0].voted))
+    accountant.add_release(one, votes, drawn[0].voted)
     exact = accountant.exact(_DELTA).reveal()
     yield Row(name=f"{head}: exact ε", ours=exact, published=found.private_epsilon, better="lower", why=_EASIER)
     scores = [_score(seen, queries, release.labels, seed) for seed, release in enumerate(drawn[:_STUDENTS])]

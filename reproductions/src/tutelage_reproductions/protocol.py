@@ -82,41 +82,22 @@ def published_votes() -> Path:
 @final
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """Which networks.
+    """How many networks, and how they are trained."""
 
-    Parameters
-    ----------
-    n_teachers : int
-        Shards of the training images.
-    epochs : int
-        Passes over a shard.
-    trained : int, optional
-        How many of them are trained. Default: all.
-    """
-
-    n_teachers: int
-    epochs: int
+    n_teachers: int  # shards of the training images
+    epochs: int  # passes over a shard
+    # How many of them are trained. Default: all.
     trained: int | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class TeacherBallots:
-    """What the networks voted on the test images.
+    """What the networks voted on the test images."""
 
-    Parameters
-    ----------
-    ballots : integer array of shape (teachers, images)
-        Class index per teacher and image.
-    unit : PrivacyUnit
-        Whose rows lie in one shard.
-    seconds : float
-        Time on the clock to train and vote.
-    """
-
-    ballots: Ballots = field(repr=False)
-    unit: PrivacyUnit
-    seconds: float
+    ballots: Ballots = field(repr=False)  # class index per teacher and image
+    unit: PrivacyUnit  # whose rows lie in one shard
+    seconds: float  # time on the clock to train and vote
 
     def votes(self, n_classes: int) -> VoteHistogram:
         """Return the ballots counted."""
@@ -137,17 +118,7 @@ def load_mnist(*, download: bool) -> ImageSplit:
 
 @cache
 def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> TeacherBallots:
-    """Return the ballots of networks of two convolutions on the test images, trained at the first call in a process.
-
-    Parameters
-    ----------
-    images : ImageSplit
-        The training images are private, the test images are voted on.
-    networks : Networks
-        Which networks.
-    progress : bool
-        Show a progress bar.
-    """
+    """Return the ballots of networks of two convolutions on the test images, trained at the first call in a process."""
     from tutelage.networks import TwoConvolutions
     from tutelage.teachers import Network, NetworkTeachers
 
@@ -177,11 +148,6 @@ def published_svhn_votes() -> VoteHistogram:
 
 def svhn_test_labels(*, download: bool) -> IntArray:
     """Return the labels of SVHN's test images, from a file of labels alone or from SVHN itself.
-
-    Parameters
-    ----------
-    download : bool
-        Fetch SVHN if neither is found.
 
     Raises
     ------

@@ -81,13 +81,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
 
 
 def public_mnist_votes(*, download: bool = False) -> VoteHistogram:
-    """Return votes of 250 teachers trained on public MNIST images on 1,000 others.
-
-    Parameters
-    ----------
-    download : bool
-        Fetch MNIST where it is not found here.
-    """
+    """Return votes of 250 teachers trained on public MNIST images on 1,000 others."""
     mnist = load_mnist(download=download)
     features = glyph_features(PublicRows(mnist.X_test, "MNIST test images"))
     known = np.full(len(mnist.X_test), -1)

@@ -95,41 +95,19 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a run was run on.
+    """What a run was run on."""
 
-    Parameters
-    ----------
-    date : str
-        Day on which it ended, ISO 8601, UTC.
-    seconds : float
-        On the clock, the whole run.
-    processor : str
-        Model, and how many threads of it the process may use.
-    python : str
-        Version of the interpreter, and the operating system.
-    tutelage : str
-        Its version.
-    commit : str, optional
-        Of the checkout that both packages were imported from, with ``+`` where files differ from it; none where it is
-        no checkout.
-    """
-
-    date: str
-    seconds: float
-    processor: str
-    python: str
+    date: str  # day on which it ended, ISO 8601, UTC
+    seconds: float  # on the clock, the whole run
+    processor: str  # model, and how many threads of it the process may use
+    python: str  # version of the interpreter, and the operating system
     tutelage: str
+    # Of the checkout that both packages are imported from, with "+" if files differ from it; None without a checkout.
     commit: str | None
 
     @classmethod
     def now(cls, seconds: float) -> "Circumstances":
-        """Return those of this process.
-
-        Parameters
-        ----------
-        seconds : float
-            How long the run took.
-        """
+        """Return those of this process."""
         return cls(
             date=datetime.now(UTC).date().isoformat(),
             seconds=round(seconds, 1),
@@ -261,13 +239,7 @@ def _git(*words: str) -> str | None:
 
 
 def share(right: npt.ArrayLike) -> tuple[float, Interval]:
-    """Return a share in per cent and its exact (Clopper–Pearson) confidence interval.
-
-    Parameters
-    ----------
-    right : boolean array
-        One entry per case.
-    """
+    """Return a share in per cent and its exact (Clopper–Pearson) confidence interval."""
     right = np.asarray(right)
     found = stats.binomtest(int(right.sum()), right.size)
     low, high = found.proportion_ci(_CONFIDENCE, method="exact")
@@ -275,25 +247,13 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
 
 
 def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:
-    """Return the mean of shares in per cent and its confidence interval, cut to 0 and 100.
-
-    Parameters
-    ----------
-    percents : array of shape (repetitions,)
-        At least one, from 0 to 100.
-    """
+    """Return the mean of shares in per cent and its confidence interval, cut to 0 and 100."""
     centre, interval = mean(percents)
     return centre, None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
 
 
 def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
-    """Return a mean and its confidence interval by Student's distribution.
-
-    Parameters
-    ----------
-    values : array of shape (repetitions,)
-        At least one; of fewer than three there is no interval, for it would say next to nothing.
-    """
+    """Return a mean and its confidence interval by Student's distribution; none of fewer than three values."""
     values = np.asarray(values, dtype=np.float64)
     centre = float(values.mean())
     if len(values) < _FEWEST:

@@ -14,7 +14,6 @@ import numpy as np
 from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.accounting import Accountant
 from tutelage.datasets import ImageSplit, load_svhn_sample
-from tutelage.events import ConfidenceCheck, Repeated
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.noise import SimulationNoise
 from tutelage.votes import VoteHistogram
@@ -89,10 +88,8 @@ def _answers(votes: VoteHistogram) -> _Released:
     queried = votes.select(asked)
     release = _MECHANISM.release(queried, SimulationNoise(_SEED))
     accountant = Accountant()
-    for part in release.event.flatten():
-        checks = isinstance(part.event, ConfidenceCheck)
-        about = queried if checks else queried.select(release.voted)
-        accountant.add(Repeated(part.event, part.times), about, at_most=queried.n_queries)
+    one = _MECHANISM.event_of_one(queried.n_classes, queried.unit, simulated=True)
+    accountant.add_release(one, queried, release.voted)
     labels = np.full(_POOL, ABSTAIN, dtype=np.int64)
     labels[asked] = release.labels
     return _Released(labels, accountant.exact(_DELTA).reveal(), accountant.data_independent(_DELTA).epsilon)

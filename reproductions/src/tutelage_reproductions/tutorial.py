@@ -167,13 +167,7 @@ def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
 
 
 def first_wins_truncated(first: int, second: int) -> float:
-    """Return the chance that the first of two classes has the larger truncated noisy count, or an equal one.
-
-    Parameters
-    ----------
-    first, second : int
-        Votes for either.
-    """
+    """Return the chance that the first of two classes has the larger truncated noisy count, or an equal one."""
     reach = first + second + round(40 / _GAMMA)  # beyond it lies less than e^−40
     values = np.arange(-reach, reach + 1)
     of_first, of_second = (_truncated_law(count, values) for count in (first, second))

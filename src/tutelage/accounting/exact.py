@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import log
-from typing import NoReturn, cast, final, get_args
+from typing import cast, final, get_args
 
 import numpy as np
 from scipy import special
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import MOST_VOTES
@@ -39,7 +40,7 @@ from tutelage.events import (
     NoisyArgmaxLaplace,
     PermuteAndFlip,
 )
-from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, UnsupportedEventError
 from tutelage.votes import VoteHistogram
 
 _LARGEST_EXPONENT = 500.0  # above it sums are taken in the log domain
@@ -160,7 +161,7 @@ _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progr
 
 
 @final
-class ExactCosts:
+class ExactCosts(NeverPickled):
     """Exact Rényi costs, private, of answering every query of a vote histogram once by one argmax or check."""
 
     def __init__(
@@ -219,9 +220,6 @@ class ExactCosts:
         by_class = costs.copy()
         np.put_along_axis(by_class, self._places[:, :, None], costs[:, :-1], axis=1)
         return by_class
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("ExactCosts cannot be stored: they hold the private votes.")
 
     def _costs(self, orders: FloatArray, chunks: Sequence[int] | None = None) -> FloatArray:
         """Return the costs of the distinct histograms, or of those in some chunks, shape (distinct, orders)."""

@@ -161,12 +161,30 @@ def audit_mechanism(
         _seen(release_many(mechanism, votes, draws * queries, source, teachers, neighbours.prediction), part, draws)
         for votes in (neighbours.here, neighbours.there)
     )
+    return told_apart(
+        mechanism, neighbours, here, there, delta=delta, claim=claim, confidence=confidence, part=part, queries=queries
+    )
+
+
+def told_apart(
+    mechanism: object,
+    neighbours: Neighbours,
+    here: IntArray,
+    there: IntArray,
+    *,
+    delta: float,
+    claim: float,
+    confidence: float,
+    part: Part = "release",
+    queries: int = 1,
+) -> MechanismAudit:
+    """Return what was seen of two neighbours, shape (draws, queries), beside the claim."""
     return MechanismAudit(
         mechanism=repr(mechanism),
         neighbours=neighbours,
         part=part,
         queries=queries,
-        draws=draws,
+        draws=len(here),
         delta=delta,
         claim=claim,
         lower_bound=lower_bound(here, there, delta, 1 - confidence),
@@ -174,11 +192,16 @@ def audit_mechanism(
     )
 
 
-def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, confidence: float, owner: str) -> None:
-    """Refuse settings of an audit that make no sense."""
+def check_trial(delta: float, draws: int, confidence: float, owner: str) -> None:
+    """Refuse a δ, a number of draws or a confidence that no audit has."""
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+
+
+def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, confidence: float, owner: str) -> None:
+    """Refuse settings of an audit that make no sense."""
+    check_trial(delta, draws, confidence, owner)
     if part not in get_args(Part):
         raise InvalidParameterError(f"`part` of {owner} must be 'release' or 'check'. Got {part!r}.")
     if part == "check" and not isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed):

@@ -4,6 +4,7 @@ What is found depends on the private rows: it is for their owner. It spends no b
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -13,9 +14,8 @@ from scipy import stats
 from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.audit.checklist import Checked, PrivateRows, sample_of
-from tutelage.audit.mechanism import MechanismAudit, Neighbours, check_draws, claimed_epsilon, lower_bound
+from tutelage.audit.mechanism import MechanismAudit, Neighbours, check_trial, claimed_epsilon, told_apart
 from tutelage.audit.sensitivity import REMOVED, LearnsNothing, changes_of_one
 from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
@@ -52,9 +52,9 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     return Checked("noise as configured", verdict, reason)
 
 
-def check_claim_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
+def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
     """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
-    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE, noise=noise)
+    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE)
     reason = (
         f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
         f"claimed is {round_up(found.claim, 3):.3f}."
@@ -89,9 +89,7 @@ def audit_sum(
     Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
     """
     owner = "audit_sum"
-    number_between(delta, 0, 1, "delta", owner)
-    probability(confidence, "confidence", owner)
-    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+    check_trial(delta, draws, confidence, owner)
     along = np.array(ballot)
     if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
         raise InvalidParameterError(f"`ballot` of {owner} must be whole numbers, not all of them 0. Got {ballot!r}.")
@@ -102,17 +100,9 @@ def audit_sum(
     reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
     inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
     here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
-    return MechanismAudit(
-        mechanism=repr(mechanism),
-        neighbours=Neighbours(tuple(along.tolist()), tuple((-along).tolist())),
-        part="release",
-        queries=1,
-        draws=draws,
-        delta=delta,
-        claim=claimed_epsilon(event, delta) if claim is None else claim,
-        lower_bound=lower_bound(here, there, delta, 1 - confidence),
-        confidence=confidence,
-    )
+    neighbours = Neighbours(tuple(along.tolist()), tuple((-along).tolist()))
+    claim = claimed_epsilon(event, delta) if claim is None else claim
+    return told_apart(mechanism, neighbours, here, there, delta=delta, claim=claim, confidence=confidence)
 
 
 def check_ballots(
@@ -120,26 +110,14 @@ def check_ballots(
 ) -> Checked:
     """Change and remove single people, cast all ballots of each round again, and measure how far its sum moved.
 
-    The outcomes of the rounds before are kept as they were: they are public.
-
-    Parameters
-    ----------
-    model : PATEClassifier
-        What is audited; its teacher is `VectorBallots`.
-    private : PrivateRows
-        Private rows.
-    X_public : array of shape (rows, features)
-        Public rows.
-    entities : int
-        How many people are tried.
+    The teacher of the model is `VectorBallots`. The outcomes of earlier rounds are kept as they were: they are public.
     """
     trial: Any = clone(model)
     trial.set_params(mechanism=NoisySum(1.0), epsilon=None, ledger=None, student=None, noise=SimulationNoise(0))
     trial.fit(private.X, private.y, X_public=X_public, entity_ids=private.entity_ids)
     bound, students = sqrt(trial.ballots_[0].norm_squared), _students(trial, X_public)
 
-    def totals(X: Matrix, y: Any, ids: Any) -> IntArray:
-        return _totals(trial, students, X, y, ids)
+    totals = partial(_totals, trial, students)
 
     def length(moved: IntArray) -> float:
         return float(np.linalg.norm(moved.astype(np.float64))) / bound
@@ -154,18 +132,8 @@ def tried_on_few(
 ) -> PATEClassifier:
     """Return a copy of the model that was fitted to a few rows, with simulated noise and a student of no use.
 
-    Its `mechanism_` is that of the model, whose noise depends on no row.
-
-    Parameters
-    ----------
-    model : PATEClassifier
-        What is audited; its teacher is `NearestQueries`.
-    private : PrivateRows
-        Private rows.
-    X_public : array of shape (rows, features)
-        Public rows.
-    ledger : Ledger, optional
-        The unused budget in memory that the noise follows from. Default: that of the model's `epsilon`.
+    The teacher of the model is `NearestQueries`. The noise depends on no row: it follows from `ledger`, an unused
+    budget in memory, or else from the `epsilon` of the model.
     """
     few, public = _few(private), np.asarray(X_public)[:_QUERIES]
     asked = min(model.n_queries or len(public), len(public))
@@ -178,16 +146,7 @@ def tried_on_few(
 def check_votes(model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4) -> Checked:
     """Change and remove single people of a sample, let all vote again, and measure how far the vote counts moved.
 
-    Parameters
-    ----------
-    model : PATEClassifier
-        What is audited; its teacher is `NearestQueries`.
-    private : PrivateRows
-        Private rows.
-    X_public : array of shape (rows, features)
-        Public rows.
-    entities : int
-        How many people are tried.
+    The teacher of the model is `NearestQueries`.
     """
     once: Any = clone(model)  # in one round, because later ones go by labels
     once.set_params(mechanism=CappedGNMax(1.0, model.teacher.cap), epsilon=None, rounds=1, selection=None)

@@ -135,6 +135,18 @@ class Computed:
     bytes_sent: int
 
 
+class _Own(NamedTuple):
+    """What a party brings to a batch; private to it."""
+
+    batch: Batch
+    begun: Pins | None
+    held: dict[str, EntityShares]
+    left_out: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"_Own(batch={self.batch.identifier}, <shares hidden>)"
+
+
 @final
 class ComputingParty:
     """One of three parties that add shares, compare them under multi-party computation, and open nothing but labels.
@@ -177,11 +189,9 @@ class ComputingParty:
         waiting: Callable[[tuple[str, ...]], object] | None = None,
         transcript: Path | None = None,
     ) -> Computed:
-        """Compute the labels of a batch with the two other parties, and send the aggregator this party's share of them.
+        """Compute the labels of a batch, or the sum of its ballots, and send the aggregator this party's share of it.
 
-        For sums of ballots they are the total of the ballots of one round.
-
-        The first computation of a batch fixes whose votes are in it; every later one uses the same shares, so that
+        The first computation of a batch fixes whose votes are in it. Every later one uses the same shares, so that
         a batch has one outcome however often it is tried.
 
         Parameters
@@ -201,37 +211,26 @@ class ComputingParty:
         Raises
         ------
         QuorumError
-            If too few entities answered: at once where this party's own shares are too few, and the others are not
-            waited for. Nothing was opened.
+            If too few entities answered. If this party has too few shares, it does not wait for the others.
         PartyLostError
-            If another party failed or fell silent. Nothing was opened; try again with the same files.
+            If another party failed or fell silent; try again with the same files.
         StaleBatchError
             If this batch was begun with other votes than those at hand.
         FederationError
-            If the parties' messages do not fit together. Nothing was opened.
+            If the parties' messages do not fit together. Nothing was opened, whatever the error.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
         begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])
-        held, left_out = self._held(batch, mailbox)
-        self._consortium.require_quorum(held, left_out)  # the others can add nobody whose shares this party lacks
-
-        async def body(session: Session) -> tuple[Computed, str, bytes] | FederationError:
-            try:
-                run, entities = await self._agree(session, batch, begun, held, left_out)
-                labels = await self._result(session, [held[name].blocks for name in entities])
-            except PartyLostError:
-                raise
-            except FederationError as refusal:  # all parties come to it; returned, so that none is taken for lost
-                return refusal
-            return Computed(entities, left_out, batch.n_queries, session.bytes_sent), run, labels
-
+        own = _Own(batch, begun, *self._held(batch, mailbox))
+        self._consortium.require_quorum(
+            own.held, own.left_out
+        )  # the others can add nobody whose shares this party lacks
         parties = self._consortium.computing_parties
-        endpoints = [Endpoint(each.name, *host_and_port(each.address), str(each.certificate)) for each in parties]
         found = run_party(
             self._place,
-            endpoints,
+            [Endpoint(each.name, *host_and_port(each.address), str(each.certificate)) for each in parties],
             self._home.identity.tls_key_pem,
-            body,
+            lambda session: self._computed(session, own),
             timeout=timeout,
             listen=listen,
             waiting=waiting,
@@ -239,12 +238,26 @@ class ComputingParty:
         )
         if isinstance(found, FederationError):
             raise found
-        computed, run, labels = found
+        computed, run, result = found
         me, aggregator = self._home.identity, self._consortium.aggregator
         header = Header.of(self._consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = canonical({"run": run, "entities": computed.entities}).encode() + b"\n" + labels
+        content = canonical({"run": run, "entities": computed.entities}).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
         return computed
+
+    async def _computed(self, session: Session, own: _Own) -> tuple[Computed, str, bytes] | FederationError:
+        """Return how it went, the name of the computation, and this party's share of the result.
+
+        A refusal that all parties come to is returned and not raised, so that none of them is taken for lost.
+        """
+        try:
+            run, entities = await self._agree(session, own)
+            result = await self._result(session, [own.held[name].blocks for name in entities])
+        except PartyLostError:
+            raise
+        except FederationError as refusal:
+            return refusal
+        return Computed(entities, own.left_out, own.batch.n_queries, session.bytes_sent), run, result
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
@@ -266,19 +279,13 @@ class ComputingParty:
             return 1, 1, numbers_in(batch)
         return 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self._consortium.n_classes
 
-    async def _agree(
-        self,
-        session: Session,
-        batch: Batch,
-        begun: Pins | None,
-        held: dict[str, EntityShares],
-        left_out: dict[str, str],
-    ) -> tuple[str, tuple[str, ...]]:
+    async def _agree(self, session: Session, own: _Own) -> tuple[str, tuple[str, ...]]:
         """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
 
         Returns the name of this computation, and the entities. Whoever is not among them is added to `left_out`.
         """
-        said = await session.exchange(statement_of(self._consortium, batch, held, begun))
+        batch, left_out = own.batch, own.left_out
+        said = await session.exchange(statement_of(self._consortium, batch, own.held, own.begun))
         everyones = [read_statement(message) for message in said]
         pins = agreed_pins(everyones)
         missed = set().union(*(each["held"] for each in everyones)) - set(pins)
@@ -287,7 +294,7 @@ class ComputingParty:
         # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
         # added cannot be too large: whatever an entity sends, the total alone is opened.
         if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
-            large = await self._oversized(session, batch, {name: held[name] for name in pins}, left_out)
+            large = await self._oversized(session, own._replace(held={name: own.held[name] for name in pins}))
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
@@ -301,24 +308,22 @@ class ComputingParty:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)
 
-    async def _oversized(
-        self, session: Session, batch: Batch, held: dict[str, EntityShares], left_out: dict[str, str]
-    ) -> set[str]:
+    async def _oversized(self, session: Session, own: _Own) -> set[str]:
         """Return whose votes are larger than honest ones can be, and add them to `left_out`."""
         terms = self._consortium
-        terms.require_quorum(held, left_out)
-        vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
+        terms.require_quorum(own.held, own.left_out)
+        vectors = np.stack([shares.blocks.reshape(-1) for shares in own.held.values()])
         bound = projection_bound(
             cast("SharedMechanism", self._mechanism),
             terms.honest,
             terms.teachers_per_entity,
             terms.n_classes,
-            batch.n_queries,
+            own.batch.n_queries,
         )
-        tested = zip(held, await session.oversized(vectors, bound), strict=True)
+        tested = zip(own.held, await session.oversized(vectors, bound), strict=True)
         large = {name for name, too_large in tested if too_large}
         reason = f"its votes are larger than {terms.teachers_per_entity} teachers and their noise come to."
-        left_out |= dict.fromkeys(large, reason)
+        own.left_out.update(dict.fromkeys(large, reason))
         return large
 
     async def _result(self, session: Session, blocks: list[Any]) -> bytes:

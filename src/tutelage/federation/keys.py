@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn, Self, final
+from typing import Any, Self, final
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
-    NotPublishableError,
     TutelageError,
 )
 from tutelage.federation.documents import (
@@ -138,9 +138,10 @@ class Member:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Identity:
+class Identity(NeverPickled):
     """A member with the private keys that belong to its public ones; private. Make one with `generate` or `load`."""
 
+    _stored_by = "save(folder)"
     member: Member
     _signing: Ed25519PrivateKey
     _sealing: X25519PrivateKey
@@ -239,9 +240,6 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("An Identity is not pickled, so that its keys cannot travel; use `save(folder)`.")
 
 
 def _document(file: str, content: dict[str, Any]) -> bytes:

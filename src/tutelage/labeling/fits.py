@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -58,40 +58,19 @@ class People(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitBudget:
-    """The budget that one fit spends from.
+    """The budget that one fit spends from."""
 
-    Parameters
-    ----------
-    ledger : path-like, Ledger or None
-        The ledger; None for one that holds this fit alone.
-    epsilon, delta : float or None, float
-        The budget; None as ε for a new ledger that is just large enough, or whatever an old one has.
-    people : People
-        Whose rows the ledger is tied to.
-    unit : PrivacyUnit
-        Whom it protects.
-    data_changed : bool
-        Whether the rows may be others than those it is tied to.
-    accounting : Accounting
-        How a new ledger keeps its limit.
-    """
-
-    ledger: str | os.PathLike[str] | Ledger | None
+    ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
+    # None for a new ledger that is just large enough, or whatever an old one has.
     epsilon: float | None
     delta: float
-    people: People
-    unit: PrivacyUnit
-    data_changed: bool
-    accounting: Accounting
+    people: People  # whose rows the ledger is tied to
+    unit: PrivacyUnit  # whom it protects
+    data_changed: bool  # whether the rows may be others than those it is tied to
+    accounting: Accounting  # how a new ledger keeps its limit
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
-        """Return the least noise at which the whole budget holds a release and nothing else.
-
-        Parameters
-        ----------
-        event_of : function of the noise
-            What the release is.
-        """
+        """Return the least noise at which the whole budget holds a release and nothing else."""
         target = self.epsilon or _DEFAULT_EPSILON
         if isinstance(self.ledger, Ledger):
             ledger = self.ledger
@@ -104,17 +83,7 @@ class FitBudget:
     def opened(
         self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
     ) -> tuple[Ledger, Made]:
-        """Return the ledger and what was prepared; a new ledger's file is made only after that.
-
-        Parameters
-        ----------
-        event, queries : Event, int
-            The most that one query can be, and how many there are.
-        prepare : function of a ledger
-            Refuses what the ledger has no room for, and then does what is expensive.
-        noise_by_budget : bool
-            Whether a new ledger without an `epsilon` has the one that the noise was chosen by.
-        """
+        """Return the ledger and what was prepared; a new ledger's file is made only after that."""
         default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
         terms = LedgerTerms(
             where=self.ledger,
@@ -179,94 +148,36 @@ class Queries(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitRelease:
-    """What was released in a fit; public but for votes and ballots.
+    """What was released in a fit; public but for votes and ballots."""
 
-    Parameters
-    ----------
-    asked : AskedRounds
-        Labels of public rows.
-    n_drawn, n_remembered : int
-        How many different queries got their label now, and earlier.
-    reservations : collection of int
-        In the ledger.
-    n_teachers : int or None
-        How many teachers voted; None where that is private.
-    votes : VoteHistogram or None
-        The private votes, where teachers were trained.
-    ballots : tuple of BallotSum or of VoteHistogram
-        The private sums of what people cast, batch after batch.
-    moments : tuple of Moments
-        What was released of each noisy sum, as the student takes it.
-    student : classifier or None
-        The student, where it comes with the labels.
-    """
-
-    asked: AskedRounds
-    n_drawn: int
+    asked: AskedRounds  # labels of public rows
+    n_drawn: int  # how many different queries got their label in this fit; the others were answered earlier
     n_remembered: int
-    reservations: Collection[int]
-    n_teachers: int | None
-    votes: VoteHistogram | None = None
+    reservations: Collection[int]  # entries of the ledger
+    n_teachers: int | None  # how many teachers voted; None where that is private
+    votes: VoteHistogram | None = None  # the private votes, where teachers were trained
+    # The private sums of what people cast, batch after batch.
     ballots: tuple[BallotSum, ...] | tuple[VoteHistogram, ...] = ()
-    moments: tuple[Moments, ...] = ()
-    student: Any = None
-
-
-class Asking(Protocol):
-    """What a fit is about to release, before anything is spent."""
-
-    @property
-    def mechanism(self) -> Mechanism | NoisySum:
-        """How."""
-        ...
-
-    @property
-    def n_queries(self) -> int:
-        """How many queries there are."""
-        ...
-
-    def event_of_one(self, unit: PrivacyUnit) -> Event:
-        """Return the most that one query can be."""
-        ...
-
-    def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
-        """Refuse what the ledger has no room for; return the function that spends, draws and releases."""
-        ...
+    moments: tuple[Moments, ...] = ()  # what was released of each noisy sum, as the student takes it
+    student: Any = None  # the student, where it comes with the labels
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AskingVoters:
-    """Labels of queries, by the votes of teachers.
-
-    Parameters
-    ----------
-    mechanism, noise : Mechanism, NoiseSource
-        How votes are released.
-    queries : Queries
-        What is asked.
-    later_selector, student : QuerySelector, classifier
-        How rows of later rounds are chosen, and by which student's predictions.
-    shards : Shards
-        Whose rows they vote by.
-    classes, question : array, str
-        What they vote on.
-    voters : function
-        Trains the teachers, and returns their votes; or people who vote on whatever is asked.
-    capped_by_ledger : bool
-        Whether it returns people, whom the ledger holds to a cap over all that is ever asked.
-    """
+    """Labels of queries, by the votes of teachers."""
 
     mechanism: Mechanism
     noise: NoiseSource
     queries: Queries
-    later_selector: QuerySelector
+    later_selector: QuerySelector  # chooses the rows of later rounds, by the predictions of `student`
     student: Any
-    shards: Shards
+    shards: Shards  # whose rows they vote by
     classes: npt.NDArray[Any]
     question: Any
+    # Trains the teachers and returns their votes, or returns people who vote on whatever is asked.
     voters: Callable[[], VotesOrPeople]
-    capped_by_ledger: bool
+    capped_by_ledger: bool  # whether people vote, held by the ledger to a cap over all queries
 
     @property
     def n_queries(self) -> int:
@@ -325,21 +236,11 @@ class AskingVoters:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AskingSum:
-    """A noisy sum of ballots, and with it labels of all public rows and the student in closed form.
+    """A noisy sum of ballots, and with it labels of all public rows and the student in closed form."""
 
-    Parameters
-    ----------
-    ballot_rounds : BallotRounds
-        Who casts which ballots.
-    mechanism : NoisySum
-        How their sum is released.
-    rows : Rows
-        What they are cast from.
-    """
-
-    ballot_rounds: BallotRounds
+    ballot_rounds: BallotRounds  # who casts which ballots
     mechanism: NoisySum
-    rows: Rows
+    rows: Rows  # what they are cast from
     n_queries: int = 1
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
@@ -369,3 +270,6 @@ class AskingSum:
             moments=released.moments,
             student=released.student,
         )
+
+
+Asking = AskingVoters | AskingSum  # what a fit is about to release, before anything is spent

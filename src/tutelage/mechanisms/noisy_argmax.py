@@ -1,6 +1,7 @@
 """Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), capped votes, other noise."""
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
 import numpy as np
@@ -14,9 +15,27 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram
 
 
+@dataclass(frozen=True, slots=True)
+class _ReportsWinner(Mechanism):
+    """Reports one class for every query; the first field is the noise."""
+
+    def __post_init__(self) -> None:
+        name = fields(self)[0].name
+        object.__setattr__(self, name, noise_scale(getattr(self, name), name, type(self).__name__))
+
+    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
+        self.check(votes, predictions)
+        return Release(self._labels(votes.counts, noise), self.event(votes, simulated=noise.simulated))
+
+    @abstractmethod
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        """Return the winner of each query under fresh noise."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class LNMax(Mechanism):
+class LNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Laplace noise); each answer is 2/scale-differentially private.
 
     Parameters
@@ -34,23 +53,17 @@ class LNMax(Mechanism):
     noises_votes_as_given = shows_every_answer = True
     scale: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "LNMax"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what answering one query is."""
         return events.NoisyArgmaxLaplace(self.scale, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        self.check(votes, predictions)
-        drawn = noise.discrete_laplace(self.scale, votes.counts.shape)
-        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noisy_argmax(counts, noise.discrete_laplace(self.scale, counts.shape))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class GNMax(Mechanism):
+class GNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Gaussian noise); each answer costs at most λ/sigma² at Rényi order λ.
 
     Parameters
@@ -68,23 +81,17 @@ class GNMax(Mechanism):
     noises_votes_as_given = shows_every_answer = True
     sigma: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "GNMax"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what answering one query is."""
         return events.NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        self.check(votes, predictions)
-        drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
-        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CappedGNMax(Mechanism):
+class CappedGNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Gaussian noise) of teachers that vote on at most `cap` of all queries.
 
     All answers together cost about cap times one answer of `GNMax`, however many queries there are.
@@ -108,23 +115,20 @@ class CappedGNMax(Mechanism):
     cap: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "CappedGNMax"))
+        _ReportsWinner.__post_init__(self)
         object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "CappedGNMax"))
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.CappedArgmaxGaussian:
         """Return what answering one query is, or any number of them."""
         return events.CappedArgmaxGaussian(self.sigma, self.cap, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        self.check(votes, predictions)
-        drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
-        return Release(noisy_argmax(votes.counts, drawn), self.event(votes, simulated=noise.simulated))
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ExponentialMax(Mechanism):
+class ExponentialMax(_ReportsWinner):
     """Release class j with probability ∝ exp(n_j/scale), the exponential mechanism; each answer is 2/scale-private.
 
     Parameters
@@ -142,23 +146,17 @@ class ExponentialMax(Mechanism):
     noises_votes_as_given = shows_every_answer = True
     scale: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "ExponentialMax"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what answering one query is."""
         return events.ExponentialArgmax(self.scale, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        self.check(votes, predictions)
-        labels = noise.gumbel_argmax(votes.counts, self.scale)
-        return Release(labels, self.event(votes, simulated=noise.simulated))
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noise.gumbel_argmax(counts, self.scale)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class PermuteAndFlip(Mechanism):
+class PermuteAndFlip(_ReportsWinner):
     """Release argmax_j (n_j + exponential noise), permute-and-flip; each answer is 2/scale-differentially private.
 
     Parameters
@@ -176,18 +174,12 @@ class PermuteAndFlip(Mechanism):
     noises_votes_as_given = shows_every_answer = True
     scale: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", noise_scale(self.scale, "scale", "PermuteAndFlip"))
-
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what answering one query is."""
         return events.PermuteAndFlip(self.scale, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
-        """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
-        self.check(votes, predictions)
-        labels = noise.exponential_argmax(votes.counts, self.scale)
-        return Release(labels, self.event(votes, simulated=noise.simulated))
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noise.exponential_argmax(counts, self.scale)
 
 
 def noisy_argmax(counts: IntArray, noise: IntArray) -> IntArray:

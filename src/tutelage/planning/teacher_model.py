@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from tutelage._internal.files import Form, read_arrays
 from tutelage._internal.typing import FloatArray, IntArray
@@ -450,7 +450,7 @@ def _gaussian(votes: TypicalVotes, sigma: float) -> FloatArray:
 
 
 def _laplace(votes: TypicalVotes, scale: float) -> FloatArray:  # a Laplace variable of scale b has the variance 2b²
-    return _wins(votes, np.sqrt(scale**2 + votes.scatter / 2), _laplace_quantile, _laplace_below)
+    return _wins(votes, np.sqrt(scale**2 + votes.scatter / 2), stats.laplace.ppf, stats.laplace.cdf)
 
 
 def _exponential(votes: TypicalVotes, scale: float) -> FloatArray:  # Gumbel noise of scale b has the variance π²b²/6
@@ -467,14 +467,6 @@ def _wins(votes: TypicalVotes, spread: FloatArray, quantile, below) -> FloatArra
     against_rival = below(((votes.right - votes.rival) / spread)[:, None] + noise)
     against_other = below(((votes.right - votes.other) / spread)[:, None] + noise)
     return (against_rival * against_other**votes.others).mean(axis=1)
-
-
-def _laplace_quantile(share: FloatArray) -> FloatArray:
-    return np.where(share < 0.5, np.log(2 * share), -np.log(2 * (1 - share)))
-
-
-def _laplace_below(value: FloatArray) -> FloatArray:
-    return np.where(value < 0, np.exp(np.minimum(value, 0)) / 2, 1 - np.exp(-np.maximum(value, 0)) / 2)
 
 
 def _odds(count: FloatArray, votes: TypicalVotes, spread: FloatArray) -> FloatArray:

@@ -9,14 +9,15 @@ the order of the classes matters only for breaking ties. Proof: docs/proofs/smoo
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import NamedTuple, NoReturn, final
+from typing import NamedTuple, final
 
 import numpy as np
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
-from tutelage.exceptions import NotPublishableError, UnsupportedEventError
+from tutelage.exceptions import UnsupportedEventError
 from tutelage.publishing.cost_envelope import noise_to_pass
 from tutelage.votes import VoteHistogram
 
@@ -143,7 +144,7 @@ def cell(log_q: FloatArray) -> IntArray:
 
 
 @final
-class SmoothCosts:
+class SmoothCosts(NeverPickled):
     """The private cost of everything released at one Rényi order, and what it could be within j changed teachers."""
 
     __slots__ = ("_cost", "_sensitivities")
@@ -173,9 +174,6 @@ class SmoothCosts:
 
     def __repr__(self) -> str:
         return "SmoothCosts(<depends on the private votes>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("SmoothCosts cannot be stored: they depend on the private votes.")
 
 
 def most_sensitive(released: Accountant, order: float) -> float:

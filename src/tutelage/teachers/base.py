@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, Self, final, runtime_checkable
+from typing import Any, Protocol, Self, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 
@@ -174,7 +175,7 @@ class TeacherRecipe(Protocol):
         ...
 
 
-class Ensemble:
+class Ensemble(NeverPickled):
     """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on."""
 
     def __init__(self, n_classes: int) -> None:
@@ -208,11 +209,6 @@ class Ensemble:
         if len(labels) and (labels.min() < 0 or labels.max() >= self._n_classes):
             raise InvalidDataError(f"Labels must be class indices from 0 to {self._n_classes - 1}.")
         return rows, labels.astype(np.int64)
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(
-            "Teachers are not pickled, so that what they know of private rows cannot travel inside a saved object."
-        )
 
 
 def _numbers(X: npt.ArrayLike) -> Matrix:

@@ -3,14 +3,15 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidDataError
 from tutelage.features import FeatureMap, require_public_map
 from tutelage.features.rowwise import (
     EXACT_FLOAT64,
@@ -30,7 +31,7 @@ _AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class FewVotes:
+class FewVotes(NeverPickled):
     """Votes of teachers that abstain on most queries; private.
 
     Parameters
@@ -64,9 +65,6 @@ class FewVotes:
     def at(self, places: npt.NDArray[np.bool_] | IntArray) -> "FewVotes":
         """Return the votes at these places, or where a mask says so."""
         return FewVotes(self.teachers[places], self.queries[places], self.labels[places], self.shape)
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError("FewVotes are not pickled, so that votes cannot travel inside a saved object.")
 
 
 @final

@@ -5,14 +5,15 @@ stopping at it leaks what no ε here accounts for; so they come in a type that p
 """
 
 from dataclasses import dataclass
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, NotPublishableError
+from tutelage.exceptions import InvalidDataError
 
 
 @final
@@ -26,7 +27,7 @@ class RevealedStatistics:
 
 
 @final
-class PrivateStatistics:
+class PrivateStatistics(NeverPickled):
     """Statistics of the teachers, shut until `reveal` is called.
 
     Parameters
@@ -74,11 +75,6 @@ class PrivateStatistics:
 
     def __repr__(self) -> str:
         return f"PrivateStatistics(<hidden: private votes>, teachers={len(self._ballots)}, rows={len(self._labels)})"
-
-    def __reduce__(self) -> NoReturn:
-        raise NotPublishableError(
-            "PrivateStatistics are not pickled, so that votes cannot travel inside a saved object."
-        )
 
     def __format__(self, spec: str) -> str:
         return repr(self)

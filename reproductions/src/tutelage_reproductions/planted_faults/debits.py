@@ -26,17 +26,10 @@ _SIGMA, _QUERIES, _PER_CLASS = 5.0, 40, 3
 @final
 @dataclass(frozen=True)
 class Watched(Mechanism):
-    """A right noisy argmax that notes, whenever it draws, for how many queries, and what was spent by then.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Which is looked at.
-    drawn : list
-        Pairs of queries and budget spent, one per draw.
-    """
+    """A right noisy argmax that notes, whenever it draws, for how many queries, and what was spent by then."""
 
     ledger: Ledger = field(repr=False)
+    # Pairs of queries and budget spent, one per draw.
     drawn: list[tuple[int, float]] = field(default_factory=list, repr=False)
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:

@@ -22,15 +22,9 @@ _SIGMA, _THRESHOLD = 2.0, 6.0
 @final
 @dataclass(frozen=True)
 class FaultyArgmax(Mechanism):
-    """A noisy argmax that claims discrete Gaussian noise of σ = 2 and does something else.
+    """A noisy argmax that claims discrete Gaussian noise of σ = 2 and does something else."""
 
-    Parameters
-    ----------
-    fault : callable
-        Returns labels from votes and a noise source.
-    """
-
-    fault: Callable[[VoteHistogram, NoiseSource], IntArray]
+    fault: Callable[[VoteHistogram, NoiseSource], IntArray]  # returns labels from votes and a noise source
     noises_votes_as_given = shows_every_answer = True
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
@@ -49,17 +43,10 @@ class FaultyArgmax(Mechanism):
 @final
 @dataclass(frozen=True)
 class FaultyCheck(Mechanism):
-    """A confident mechanism whose check or whose bookkeeping is wrong.
+    """A confident mechanism whose check or whose bookkeeping is wrong."""
 
-    Parameters
-    ----------
-    noise_on_check : bool
-        Whether the check is noisy, as claimed.
-    report : callable
-        Returns, from the mask of passed queries, how many checks and answers are reported.
-    """
-
-    noise_on_check: bool
+    noise_on_check: bool  # whether the check is noisy, as claimed
+    # Returns, from the mask of passed queries, how many checks and answers are reported.
     report: Callable[[np.ndarray], tuple[int, int]]
     noises_votes_as_given = shows_every_answer = True
 
@@ -259,15 +246,9 @@ def no_answers_in_small_batches(passed: np.ndarray) -> tuple[int, int]:
 @final
 @dataclass(frozen=True)
 class Untold(Mechanism):
-    """A right argmax whose event says of seeded noise that it was real, or is of a kind without a cost.
+    """A right argmax whose event says of seeded noise that it was real, or is of a kind without a cost."""
 
-    Parameters
-    ----------
-    costs : bool
-        Whether the event has a cost.
-    """
-
-    costs: bool
+    costs: bool  # whether its event has a cost
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is claimed to be."""
@@ -302,15 +283,9 @@ class Hiding(Mechanism):
 @final
 @dataclass
 class Changing(Mechanism):
-    """An argmax with less noise after every release.
+    """An argmax with less noise after every release."""
 
-    Parameters
-    ----------
-    sigma : float
-        Parameter σ of the next release.
-    """
-
-    sigma: float
+    sigma: float  # parameter σ of the next release
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is, this time."""
@@ -326,13 +301,7 @@ class Changing(Mechanism):
 
 @final
 class SinglePrecisionNoise:
-    """Laplace noise of single precision, whose digits give away the count beneath (Mironov 2012).
-
-    Parameters
-    ----------
-    seed : int
-        Of a seeded generator.
-    """
+    """Laplace noise of single precision, whose digits give away the count beneath (Mironov 2012)."""
 
     simulated = True
 
