@@ -414,7 +414,7 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
 def test_ledger_parameters_without_a_ledger_and_odd_mechanisms_are_refused(binary_rows):
     X, y = binary_rows
     for change, message in (
-        ({"epsilon": 3.0}, "is about a ledger; name its file"),
+        ({"epsilon": 3.0}, "both determine how much noise there is"),
         ({"data_changed": True}, "is about a ledger"),
         ({"mechanism": MultiLabel(GNMax(9), 2)}, "must answer one class per query"),
     ):

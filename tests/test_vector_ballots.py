@@ -183,7 +183,7 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(tmp_path):
     ("changes", "said"),
     [
         ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
-        ({"mechanism": NoisySum(10.0)}, "both say how much noise"),
+        ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
         ({"n_queries": 10}, "n_queries"),
         ({"rounds": 2}, "rounds"),
         ({"selection": "medoids"}, "selection"),

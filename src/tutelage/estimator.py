@@ -134,7 +134,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         silos, each of which is one teacher, and where every person is one.
     mechanism : Mechanism or NoisySum, optional
         How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`.
-        Default: ``GNMax(0.16 * n_teachers)``; for these two, as little noise as `epsilon` allows.
+        Default: a `GNMax`, and for these two theirs, with as little noise as `epsilon` allows; ``GNMax(0.16 *
+        n_teachers)`` for other teachers without an `epsilon`.
     student : scikit-learn classifier or str, optional
         Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
@@ -165,8 +166,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
         the same rows is another question. The class values are part of it in any case.
     epsilon : float, optional
-        ε of the budget, fixed when the ledger is made. Default: just enough for this `fit`; 1 where the noise follows
-        from it.
+        ε of the budget, fixed when the ledger is made. Without a `mechanism`, the noise is the least with which all
+        queries of this `fit` fit into the whole budget; with a `mechanism` and a `ledger`, several fits can share the
+        budget. Default: just enough for this `fit`; 1 where every person is a teacher and there is no `mechanism`.
     data_changed : bool, default=False
         The private data changed since the ledger was last used and are still those its budget is about.
     delta : float, default=1e-5
@@ -238,13 +240,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from tutelage import GNMax, PATEClassifier
+    >>> from tutelage import PATEClassifier
     >>> from tutelage.datasets import load_adult
     >>> adult = load_adult()
-    >>> model = PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=8.0), n_queries=50, random_state=0)
+    >>> model = PATEClassifier(n_teachers=20, epsilon=5.0, n_queries=50, random_state=0)
     >>> model = model.fit(adult.X_private[:2000], adult.y_private[:2000], X_public=adult.X_public)
-    >>> print(model.epsilon_)
-    ε = 4.7654 at δ = 1e-05
+    >>> print(model.mechanism_, model.epsilon_)
+    GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
     # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
@@ -493,8 +495,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
                 "another mechanism."
             )
-        elif self.ledger is None and self.epsilon is not None:
-            raise InvalidParameterError("`epsilon` of PATEClassifier is about a ledger; name its file in `ledger`.")
+        if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
+            raise InvalidParameterError(
+                "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
+                "or name a `ledger`, of which `epsilon` is the budget."
+            )
         if self.checkpoints is not None and self.random_state is None:
             raise InvalidParameterError(
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
@@ -528,8 +533,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
                 f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
             )
-        if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
-            raise InvalidParameterError("`epsilon` and `mechanism` both say how much noise there is. Pass one of them.")
         unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
         given = [name for name, default in unused.items() if getattr(self, name) != default]
         if given:
@@ -683,14 +686,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def _votes(
         self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
     ) -> AskingVoters:
-        """Return how labels are released by votes; where people vote, by default with the least noise."""
+        """Return how labels are released by votes, with the least noise where it follows from the budget."""
         by_people, n_classes = isinstance(run.teacher, NearestQueries), len(self.classes_)
 
-        def capped(sigma: float) -> CappedGNMax:
-            return CappedGNMax(sigma, run.teacher.cap * self.rounds)
+        def mechanism(sigma: float) -> Mechanism:
+            return CappedGNMax(sigma, run.teacher.cap * self.rounds) if by_people else GNMax(sigma)
 
-        def event_of(sigma: float) -> Event:
-            return capped(sigma).event_of_one(n_classes, shards.unit, simulated=run.noise.simulated)
+        def event_of_all(sigma: float) -> Event:
+            one = mechanism(sigma).event_of_one(n_classes, shards.unit, simulated=run.noise.simulated)
+            return of_queries(one, sum(queries.sizes))
 
         def voters() -> VoteHistogram | NearestTeachers:
             if by_people:
@@ -698,9 +702,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             ballots = self._ballots(run.teacher, rows, shards, queries.voted, seed)
             return tally(ballots, n_classes, shards.unit)
 
-        by_budget = by_people and run.mechanism is None
+        if self._noise_by_budget(run):
+            released_by = mechanism(budget.least_noise(event_of_all))
+        else:
+            released_by = run.mechanism_for(shards.n_shards)
         return AskingVoters(
-            mechanism=capped(budget.least_noise(event_of)) if by_budget else run.mechanism_for(shards.n_shards),
+            mechanism=released_by,
             noise=run.noise,
             queries=queries,
             later_selector=run.selector,
@@ -711,6 +718,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             voters=voters,
             capped_by_ledger=by_people,
         )
+
+    def _noise_by_budget(self, run: Resolved) -> bool:
+        """Return whether the noise is the least that the whole budget allows."""
+        return run.mechanism is None and (self.epsilon is not None or isinstance(run.teacher, SinglePeople))
 
     def _accounting_of_new(self, run: Resolved) -> Accounting:
         """Return how a new ledger keeps its budget: one that a sum fills has no room for other kinds of releases."""
@@ -729,8 +740,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """Spend, draw and release; set what came out and what it cost, and return it."""
         one = asking.event_of_one(budget.unit)
         most = of_queries(one, asking.n_queries)
-        by_budget = run.mechanism is None and isinstance(run.teacher, SinglePeople)
-        ledger, release = budget.opened(one, asking.n_queries, asking.prepare, noise_by_budget=by_budget)
+        ledger, release = budget.opened(
+            one, asking.n_queries, asking.prepare, noise_by_budget=self._noise_by_budget(run)
+        )
         before = ledger.state()
         repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
         made = release(ledger)

@@ -21,7 +21,9 @@ from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_
 from tutelage.cli.text import plain_console, print_json
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
+from tutelage.labeling.fits import noise_filling
 from tutelage.ledger import Ledger
+from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER, round_up
 
@@ -61,7 +63,9 @@ def audit(
     epsilon, existing = _budget_of_noise(settings)
     # No ledger, for nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
-    if existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
+    if settings.mechanism is None and not settings.by_people:
+        model.set_params(mechanism=_by_budget(settings, data, pool, epsilon, existing), epsilon=None)
+    elif existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
         few: Any = tried_on_few(model, private, pool, ledger=existing)
         model.set_params(mechanism=few.mechanism_, epsilon=None)
     found = _of_pipeline(
@@ -83,13 +87,25 @@ def audit(
 
 def _budget_of_noise(settings: RunConfig) -> tuple[float | None, Ledger | None]:
     """Return the ε that the noise of a run would follow from, and the whole budget of its ledger in memory, if any."""
-    if not settings.by_people or settings.mechanism is not None:
+    if settings.mechanism is not None:
         return None, None
     if not settings.ledger.exists():
         return settings.privacy.epsilon, None
     state = Ledger.open(settings.ledger, read_only=True).state()
     kept = {"order": state.order, "accounting": state.accounting}
     return state.budget, Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
+
+
+def _by_budget(settings: RunConfig, data: RunData, pool: Any, epsilon: float | None, existing: Ledger | None) -> GNMax:
+    """Return how teachers' votes are released with the least noise."""
+    budget: Any = {"epsilon": epsilon, "delta": settings.privacy.delta, "unit": ONE_TEACHER}
+    ledger = existing or Ledger.in_memory(**budget)
+
+    def event_of(sigma: float) -> Repeated:
+        one = GNMax(sigma).event_of_one(len(data.classes), ledger.unit, simulated=False)
+        return Repeated(one, settings.public.queries or len(pool))
+
+    return GNMax(noise_filling(ledger, event_of))
 
 
 def _of_pipeline(
@@ -155,10 +171,11 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
 
 def _claimed(settings: RunConfig, data: RunData, pool: Any, model: PATEClassifier) -> float:
     """Return the ε that one run claims."""
-    if settings.votes is None or settings.by_people:
+    if settings.by_people:
         run: Any = clone(model)
         return run.fit(data.X_private, data.y_private, X_public=pool, entity_ids=data.entity_ids).epsilon_.epsilon
-    one = settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
+    mechanism: Any = model.mechanism
+    one = mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
     event = Repeated(one, settings.public.queries or len(pool))
     return data_independent.epsilon(event, settings.privacy.delta).epsilon
 

@@ -146,7 +146,7 @@ class RunConfig:
 
     @property
     def votes(self) -> Mechanism | None:
-        """How votes are released, where that is named."""
+        """How votes are released, where that is named; otherwise with the least noise that the budget allows."""
         return self.mechanism if isinstance(self.mechanism, Mechanism) else None
 
     @property
@@ -156,7 +156,7 @@ class RunConfig:
 
     @property
     def by_people(self) -> bool:
-        """Whether every person is a teacher, so that the noise may follow from the budget."""
+        """Whether every person is a teacher."""
         return self.teachers.estimator in (_VECTORS, _NEAREST)
 
     @property
@@ -198,7 +198,8 @@ def load_config(path: Path) -> RunConfig:
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
-    read["mechanism"] = _mechanism_of(read["teachers"].estimator, table.get("mechanism", {}))
+    by_budget = read["privacy"].epsilon is not None
+    read["mechanism"] = _mechanism_of(read["teachers"].estimator, table.get("mechanism", {}), by_budget=by_budget)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     if config.folder.exists() and not config.folder.is_dir():
@@ -209,7 +210,7 @@ def load_config(path: Path) -> RunConfig:
     return config
 
 
-def _mechanism_of(teacher: str, table: Any) -> Mechanism | NoisySum | None:
+def _mechanism_of(teacher: str, table: Any, *, by_budget: bool) -> Mechanism | NoisySum | None:
     """Return the mechanism that is named, of those that the teachers can use; None for the least noise."""
     if teacher == _VECTORS:
         return read_sum(table)
@@ -220,7 +221,11 @@ def _mechanism_of(teacher: str, table: Any) -> Mechanism | NoisySum | None:
             f"`name` in [mechanism] must not be {_CAPPED}: these teachers vote on every query. Choose another, or "
             f"{_NEAREST} as `estimator` in [teachers]."
         )
-    return read_mechanism(table, CENTRAL)
+    if table:
+        return read_mechanism(table, CENTRAL)
+    if not by_budget:
+        raise ConfigError("The amount of noise is missing. Set `epsilon` in [privacy], or `name` in [mechanism].")
+    return None
 
 
 def build_teacher(section: TeachersSection) -> Any:

@@ -49,7 +49,10 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
     """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
     ledger, mechanism = settings.ledger, settings.votes
     if mechanism is None or mechanism.takes_predictions or settings.public.rounds > 1:
-        raise ConfigError("`proposal` in [privacy] needs votes, `rounds` = 1 and no `interactive`. Leave it out.")
+        raise ConfigError(
+            "`proposal` in [privacy] needs votes, a [mechanism] other than `interactive`, and `rounds` = 1. Leave it "
+            "out."
+        )
     if not ledger.exists():
         raise ConfigError(
             f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "

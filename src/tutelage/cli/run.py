@@ -27,7 +27,7 @@ from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import LNMax
+from tutelage.mechanisms import LNMax, Mechanism
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
@@ -206,9 +206,9 @@ def _selection(settings: RunConfig, model: PATEClassifier) -> str:
 
 def _frontier(settings: RunConfig, model: PATEClassifier, unit: PrivacyUnit) -> tuple[FrontierPoint, ...]:
     """Return what other numbers of queries would cost; where every person is a teacher, any number costs the same."""
-    if settings.votes is None or settings.by_people:
+    if not isinstance(model.mechanism_, Mechanism) or settings.by_people:
         return ()
-    one = settings.votes.event_of_one(len(model.classes_), unit, simulated=False)
+    one = model.mechanism_.event_of_one(len(model.classes_), unit, simulated=False)
     return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
 
 

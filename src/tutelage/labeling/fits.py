@@ -78,7 +78,7 @@ class FitBudget:
             ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit, accounting=self.accounting)
         else:
             ledger = Ledger.open(self.ledger)
-        return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
+        return noise_filling(ledger, event_of)
 
     def opened(
         self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
@@ -111,6 +111,11 @@ class FitBudget:
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
             ledger.bind(self.people.digest(), formerly=[self.people.former_digest()], changed=self.data_changed)
+
+
+def noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
+    """Return the least noise at which the whole budget of a ledger, spent or not, holds a release and nothing else."""
+    return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
 
 class Rows(NamedTuple):

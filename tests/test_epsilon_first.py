@@ -1,0 +1,115 @@
+"""An ε in place of noise: teachers who vote get the least noise with which all their queries fit into the budget."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from test_cli import configure, ran, refusal, tutelage, write_people
+from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.events import of_queries
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerMismatchError,
+)
+from tutelage.ledger.filter import RenyiFilter
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+
+DELTA = 1e-5
+ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+TREE = DecisionTreeClassifier(max_depth=2, random_state=0)
+PUBLIC = np.random.default_rng(3).uniform(size=(90, 4))
+MECHANISM = '[mechanism]\nname = "gnmax"\nsigma = 2.0\n'
+
+
+def model(**changes: Any) -> PATEClassifier:
+    settings = {
+        "teacher": TREE,
+        "n_teachers": 20,
+        "student": TREE,
+        "random_state": 0,
+        "epsilon": 2.0,
+        "noise": SimulationNoise(0),
+    }
+    return PATEClassifier(**{**settings, **changes})
+
+
+def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
+    return limit.cost(of_queries(GNMax(sigma).event_of_one(2, ROW, simulated=False), queries))
+
+
+@pytest.mark.parametrize(("n_queries", "rounds"), [(9, 1), (None, 1), (50, 4)])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon, n_queries, rounds):
+    found: Any = model(epsilon=epsilon, n_queries=n_queries, rounds=rounds).fit(*binary_rows, X_public=PUBLIC)
+    asked, sigma = n_queries or len(PUBLIC), found.mechanism_.sigma
+    limit = RenyiFilter.suited_to(epsilon, DELTA)
+    assert cost(sigma, asked, limit) <= limit.capacity < cost(sigma * 0.9998, asked, limit)
+    assert 0.9 * epsilon < found.epsilon_.epsilon <= epsilon
+    assert found.ledger_.spent <= found.ledger_.budget == epsilon
+    assert len(found.rounds_) == rounds
+    assert sum(found.rounds_) == asked
+
+
+def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(binary_rows, tmp_path, monkeypatch):
+    path = tmp_path / "a.ledger"
+    first: Any = model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
+    with pytest.warns(BudgetContinuedWarning):
+        again: Any = model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
+    assert again.mechanism_ == first.mechanism_
+    assert again.drawn_ == again.release_.cost == 0
+    assert again.release_.labels.tolist() == first.release_.labels.tolist()
+    monkeypatch.setattr(PATEClassifier, "_ballots", lambda *_: 1 / 0)
+    with pytest.raises(BudgetExceededError):
+        model(ledger=path, question="another").fit(*binary_rows, X_public=PUBLIC)
+    with pytest.raises(LedgerMismatchError, match="`epsilon` must be 2"):
+        model(ledger=path, epsilon=2.5).fit(*binary_rows, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize("order", [None, 40.0])
+def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, tmp_path, order):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=order)
+    found: Any = model(ledger=ledger).fit(*binary_rows, X_public=PUBLIC)
+    limit = RenyiFilter(2.0, DELTA, order) if order else RenyiFilter.suited_to(2.0, DELTA)
+    sigma = found.mechanism_.sigma
+    assert cost(sigma, 90, limit) <= limit.capacity < cost(sigma * 0.9998, 90, limit)
+    assert 1.99 < ledger.state().spent <= 2.0
+
+
+def test_a_named_mechanism_leaves_room_in_the_ledger(binary_rows, tmp_path):
+    found: Any = model(ledger=tmp_path / "a.ledger", mechanism=GNMax(60.0)).fit(*binary_rows, X_public=PUBLIC)
+    assert found.mechanism_ == GNMax(60.0)
+    assert found.ledger_.spent < 1.6 < found.ledger_.budget == 2.0
+    with pytest.raises(InvalidParameterError, match="both determine how much noise there is"):
+        model(mechanism=GNMax(60.0)).fit(*binary_rows, X_public=PUBLIC)
+    bare: Any = model(epsilon=None).fit(*binary_rows, X_public=PUBLIC)
+    assert bare.mechanism_ == GNMax(0.16 * 20)
+
+
+# On the command line
+
+
+def test_a_run_without_a_mechanism_spends_its_epsilon(tmp_path):
+    write_people(tmp_path)
+    configure(tmp_path, (MECHANISM, ""), ("[privacy]", "[privacy]\nepsilon = 2.0"))
+    card = ran(tmp_path)
+    assert 1.9 < card["public_epsilon"] <= 2.0
+    assert card["mechanism"].startswith("GNMax(sigma=")
+    again = tutelage("run", "config.toml", "--overwrite", cwd=tmp_path)
+    assert "nothing was spent" in " ".join(again.stdout.split()), again.stderr
+    audited = tutelage("audit", "config.toml", "--draws", "1000", "--json", cwd=tmp_path)
+    checks = {check["check"]: check["reason"] for check in json.loads(audited.stdout)["checks"]}
+    assert any(card["mechanism"] in reason for reason in checks.values()), checks
+
+
+def test_a_run_needs_an_epsilon_or_a_mechanism(tmp_path):
+    write_people(tmp_path)
+    configure(tmp_path, (MECHANISM, ""))
+    said = refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
+    assert "The amount of noise is missing. Set `epsilon` in [privacy], or `name` in [mechanism]." in said
