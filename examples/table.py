@@ -5,7 +5,6 @@ python examples/table.py
 
 import csv
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage import GNMax, PATEClassifier
 from tutelage.datasets import load_adult
 from tutelage.features import PublicColumns
-from tutelage.reporting import PrivacyCard
 from tutelage.tables import read_csv
 
 folder = tempfile.TemporaryDirectory()
@@ -59,23 +57,13 @@ right = model.score(X_public[evaluated], public.column("income")[evaluated])
 print(model.epsilon_)
 print(f"the student is right on {right:.1%} of {len(X_public[evaluated]):,} public rows that were not asked")
 
-card = PrivacyCard(
-    epsilon=model.epsilon_,
-    event=model.release_.event,
-    mechanism=str(model.mechanism),
-    noise_source="OpenDP exact discrete samplers, operating system entropy",
-    queries=len(model.queries_),
-    answered=int(model.release_.answered.sum()),
-    teachers=model.n_teachers,
-    classes=tuple(model.classes_.tolist()),
-    features=columns.names,
-    student=type(model.student_).__name__,
-    student_accuracy=float(right),
-    evaluation_rows=len(X_public[evaluated]),
-    budget=model.ledger_.as_dict(),
+card = model.card(
+    X_public[evaluated],
+    public.column("income")[evaluated],
+    feature_names=columns.names,
     statements={"private_data": "The census of 1994, as UCI distributes it", "why_epsilon": "It is an example."},
-    created=datetime.now(UTC).isoformat(timespec="seconds"),
 )
-_, markdown, _ = card.save(folder.name)
-print(f"{markdown.name} begins: {markdown.read_text().splitlines()[0]}")
+results = model.save(Path(folder.name) / "results", card)
+print(*sorted(path.name for path in results.iterdir()))
+print(f"card.md begins: {(results / 'card.md').read_text().splitlines()[0]}")
 folder.cleanup()

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from test_cli import configure, refusal, write_people
-from tutelage.cli import outputs, run
+from tutelage import published
+from tutelage._internal.results import is_read
+from tutelage.cli import outputs
 from tutelage.reporting import read_card
 from tutelage_reproductions import Record, Row, command
 
@@ -131,7 +133,7 @@ def test_results_that_cannot_be_written_leave_the_earlier_ones(project, called, 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run, "save_student", full)
+    monkeypatch.setattr(published, "save_student", full)
     assert refusal(called("run", "config.toml", "--overwrite"), 1) == "tutelage: out: No space left on device."
     (project / "out" / "private-written-files.json").unlink()  # that there were checkpoints
     assert contents(project / "out") == before
@@ -220,8 +222,8 @@ def test_files_of_members_and_mailboxes_are_no_outputs(tmp_path):
     for folder, file in (("home", "b.private.json"), ("mailbox", "batch")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / file).write_text("key")
-        assert outputs.is_read(tmp_path / folder / file, [tmp_path / "home", tmp_path / "mailbox"])
-    assert not outputs.is_read(tmp_path / "home" / "transcript", [tmp_path / "home"])
+        assert is_read(tmp_path / folder / file, [tmp_path / "home", tmp_path / "mailbox"])
+    assert not is_read(tmp_path / "home" / "transcript", [tmp_path / "home"])
 
 
 def test_a_plan_and_a_record_replace_only_their_own(tmp_path, called, monkeypatch):

@@ -176,9 +176,19 @@ SHOWN = {
     "table.py": (
         "ε = 2.1197 at δ = 1e-05",
         "of 3,700 public rows that were not asked",
+        "card.html card.json card.md labels.csv student.skops written-files.json",
         "card.md begins: # Privacy card",
     ),
 }
+
+
+def test_the_documented_card_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(blocks("docs/card.md", "python")[0], names)  # noqa: S102  our own documentation
+    assert names["model"].epsilon_.epsilon <= 1
+    assert names["card"].student_accuracy > 0.7
+    assert names["student"].predict(names["adult"].X_public[:3]).shape == (3,)
 
 
 @FITS_AGAIN

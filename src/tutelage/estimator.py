@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tutelage._internal.fitting import fit_clone, require_classifier
+from tutelage._internal.results import ResultsFolder
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
@@ -35,6 +36,8 @@ from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
+from tutelage.published import RESULTS, accuracy_by_class, card_of, whole_student, write_results
+from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
 from tutelage.students.selection import FirstRows, QuerySelector
@@ -249,6 +252,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
+    n_features_in_: int
+
     # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "teacher": "no_validation",
@@ -459,6 +464,65 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
+
+    def card(
+        self,
+        X: npt.ArrayLike | None = None,
+        y: npt.ArrayLike | None = None,
+        *,
+        feature_names: Collection[str] | None = None,
+        statements: dict[str, str] | None = None,
+    ) -> PrivacyCard:
+        """Return the privacy card of this fit, from public values only; costs no privacy.
+
+        Parameters
+        ----------
+        X, y : array of shape (rows, features), array of shape (rows,), optional
+            Public rows with labels, which score the student: best rows that were not asked about.
+        feature_names : collection of str, optional
+            Names of the columns. Default: those of the frame that was fitted, or the column numbers.
+        statements : dict of str to str, optional
+            What the people behind the data say, by the topics of `tutelage.reporting.STATEMENTS`:
+            ``{"private_data": "Admissions of 2019 to 2023"}``.
+
+        Returns
+        -------
+        PrivacyCard
+            The card; notebooks show its first lines, and its `save` writes it whole.
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
+        accuracy = () if X is None else accuracy_by_class(self.classes_, self.predict(X), np.asarray(y))
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
+
+    def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
+        """Write what may be published of this fit into a folder, all files or none, and return the folder.
+
+        They are ``student.skops``, the student behind its feature map, for `tutelage.students.load_student`;
+        ``labels.csv``, the released labels by the number of the public row; ``card.json``, ``card.md`` and
+        ``card.html``; and ``written-files.json``, by which a later call replaces these files and no others.
+
+        Parameters
+        ----------
+        folder : path-like
+            Where to; it is made if there is none.
+        card : PrivacyCard, optional
+            Default: that of `card()`.
+
+        Raises
+        ------
+        ConfigError
+            If a file of one of these names is there that was not written here. Nothing is written then.
+        """
+        check_is_fitted(self)
+        results = ResultsFolder(Path(folder), "name another `folder`")
+        results.check(RESULTS, ())
+        card = card or self.card()
+        with results.replacing() as part:
+            write_results(part, self, card, whole_student(self._student_map(), self.student_))
+        return results.path
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""

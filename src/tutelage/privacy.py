@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
+from tutelage._internal.html import fragment
 from tutelage._internal.pickling import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
@@ -184,6 +185,15 @@ class PublicEpsilon:
     def __str__(self) -> str:
         taint = " (simulated noise: not private)" if self.simulated else ""
         return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{taint}"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = (
+            ("privacy unit", self.unit.name),
+            ("neighboring data", self.unit.neighboring.sentence),
+            ("proved by", self.method),
+        )
+        return fragment("Privacy guarantee:", str(self), rows)
 
 
 @final

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import open_private
+from tutelage._internal.html import facts
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
 from tutelage.reporting.drawings import WIDTH, Drawing, Scale, axes, box, dot, drawing, path, segment, stamp, write
-from tutelage.reporting.html import document, facts, figure
+from tutelage.reporting.html import document, figure
 from tutelage.teachers import PrivateStatistics
 from tutelage.votes import VoteHistogram
 

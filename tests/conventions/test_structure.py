@@ -40,12 +40,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": {"accounting", "mechanisms", "partition", "reporting", "teachers", "votes"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": PIPELINE | {"ballots", "features"},
-    "estimator": PIPELINE | {"features", "labeling"},
+    "published": {"accounting", "ledger", "mechanisms", "noise", "reporting", "students"},
+    "estimator": PIPELINE | {"features", "labeling", "published", "reporting"},
     "federation": PIPELINE | {"ballots", "features", "labeling"},
     "audit": PIPELINE | {"ballots", "estimator", "reporting", "testing"},
     "cli": PIPELINE
     | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
-    | {"planning", "private_report", "publishing", "reporting"},
+    | {"planning", "private_report", "published", "publishing", "reporting"},
 }
 
 

@@ -10,7 +10,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage._internal.results import ResultsFolder
+from tutelage.cli.outputs import require_writable
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage_reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run

@@ -10,30 +10,27 @@ import numpy as np
 import typer
 
 from tutelage._internal.files import name_in, read_arrays
+from tutelage._internal.results import ResultsFolder, is_read
 from tutelage._internal.typing import IntArray
-from tutelage.accounting import data_independent
 from tutelage.cli.ledger import opened
-from tutelage.cli.outputs import ResultsFolder, is_read
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import Teachers, print_json
-from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, Repeated, SummedNoise
+from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger import History, LedgerState
 from tutelage.privacy import PublicEpsilon
 from tutelage.private_report import write_private_report
+from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
-from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard, read_card
+from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
-from tutelage.reporting.evidence import merged
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
 _ANOTHER = "name another folder with --output"
-_MOST_BATCHES = 200
-_FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
 
 
 def card(
@@ -164,22 +161,6 @@ def _from_ledger(history: History) -> PrivacyCard:
         versions={"tutelage": version("tutelage")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def batches_of(history: History) -> tuple[Batch, ...]:
-    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
-    batches = []
-    for charge in history.charges:
-        share = history.limit.share(charge.cost)
-        checks = share * history.share_of_checks(charge)
-        batches.append(Batch(charge.reserved.content["written"], charge.queries, checks, share - checks))
-    return merged(batches, _MOST_BATCHES)
-
-
-def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
-    """Return what other numbers of queries would cost by themselves, every one of them answered."""
-    numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
-    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
 
 
 def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:

@@ -1,7 +1,6 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 import difflib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,9 +19,9 @@ from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
+from tutelage.published import is_formula
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
-from tutelage.tables import is_number
 from tutelage.teachers import TEACHERS, NearestQueries, VectorBallots
 
 _MOST_TEACHERS = 10**7
@@ -32,7 +31,6 @@ _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBa
 _CAPPED = "capped"  # the mechanism of the latter, and of no other teachers here
 _CLOSED_FORM = "closed-form"
 _FIRST = "first"
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 
 
 @final
@@ -335,7 +333,7 @@ def _check_classes(classes: list) -> None:
     if {type(value) for value in classes} not in ({str}, {int}):
         raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
     for value in classes:
-        if isinstance(value, str) and _FORMULA.match(value) and not is_number(value):
+        if is_formula(value):
             raise ConfigError(
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."

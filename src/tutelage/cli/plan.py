@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from tutelage._internal.results import ResultsFolder
 from tutelage._internal.validation import integer_at_least, positive
-from tutelage.cli.outputs import ResultsFolder, require_writable
+from tutelage.cli.outputs import require_writable
 from tutelage.cli.text import AsJson, plain_console
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.planning import Plan, ProxyVotes, TeacherModel

@@ -1,24 +1,20 @@
 """``tutelage run``: from a configuration to a student, its released labels and a privacy card."""
 
-import csv
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
-from sklearn.pipeline import make_pipeline
 
-from tutelage.accounting import data_independent, pate2017
+from tutelage._internal.results import ResultsFolder, is_read
+from tutelage.accounting import pate2017
 from tutelage.ballots import save_sums
-from tutelage.cli.card import batches_of, frontier_of
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
-from tutelage.cli.outputs import ResultsFolder, is_read, require_writable
+from tutelage.cli.outputs import require_writable
 from tutelage.cli.pipeline import build_classifier, describe_features
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
@@ -27,16 +23,16 @@ from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import LNMax, Mechanism
-from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon, round_up
+from tutelage.mechanisms import LNMax
+from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.published import RESULTS, whole_student, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.reporting import ClassAccuracy, FrontierPoint, PrivacyCard
-from tutelage.students import save_student
+from tutelage.reporting import PrivacyCard
 
 _CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
-_RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", _VOTES)
+_RESULTS = (*RESULTS, _VOTES)
 
 
 def run(
@@ -140,76 +136,33 @@ def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path
     return proposal, check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
 
 
-def _score(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
-    """Return the student's accuracy by class on public labelled rows that were not asked about, if there are any."""
+def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
+    release = model.release_
+    independent, sanitised = _claims(settings, data, model, proposal)
+    card = model.card(*_scored(settings, data, model), feature_names=data.features)
+    publications = model.open_ledger_.history().publications
+    return replace(
+        card,
+        epsilon=independent,
+        sanitised=sanitised,
+        proposal=None if sanitised is None or proposal is None else record_of(proposal),
+        event=release.event if proposal is None else Composed((release.event, *publications)),
+        feature_map=describe_features(settings),
+        student=settings.student_name,
+        findings=objections_on_card(settings, data, independent, model.n_teachers_, card.accuracy_by_class),
+    )
+
+
+def _scored(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[Any, Any]:
+    """Return public labeled rows that were not asked about, and their labels, if there are any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
-        return ()
-    truth = data.y_public[scored]
-    right = model.predict(data.X_public[scored]) == truth
-    places = [(str(value), truth == value) for value in model.classes_]
-    return tuple(ClassAccuracy(name, int(rows.sum()), int(right[rows].sum())) for name, rows in places)
-
-
-def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
-    release = model.release_
-    independent, sanitised = _claims(settings, data, model, proposal)
-    scores = _score(settings, data, model)
-    evaluated = sum(entry.rows for entry in scores)
-    unit, history = independent.unit, model.open_ledger_.history()
-    return PrivacyCard(
-        epsilon=independent,
-        sanitised=sanitised,
-        proposal=None if sanitised is None or proposal is None else record_of(proposal),
-        if_added_or_removed=_if_added_or_removed(settings, model),
-        event=release.event if proposal is None else Composed((release.event, *history.publications)),
-        mechanism=str(model.mechanism_),
-        noise_source="OpenDP exact discrete samplers, operating system entropy",
-        queries=len(release.labels),
-        selection=_selection(settings, model),
-        answered=int(release.answered.sum()),
-        teachers=model.n_teachers_,
-        classes=tuple(str(value) for value in model.classes_),
-        features=data.features,
-        feature_map=describe_features(settings),
-        student=settings.student_name,
-        student_accuracy=sum(entry.right for entry in scores) / evaluated if evaluated else None,
-        evaluation_rows=evaluated,
-        accuracy_by_class=scores,
-        budget=history.state.as_dict(),
-        batches=batches_of(history),
-        frontier=_frontier(settings, model, unit),
-        findings=objections_on_card(settings, data, independent, model.n_teachers_, scores),
-        versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _if_added_or_removed(settings: RunConfig, model: PATEClassifier) -> float | None:
-    """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
-    private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-    if not settings.by_vectors or not private_number or model.epsilon_ == model.ledger_.guarantee():
-        return None
-    return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
-
-
-def _selection(settings: RunConfig, model: PATEClassifier) -> str:
-    if settings.by_vectors:
-        return "all public rows, labeled from noisy sums of bounded ballots"
-    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
-    return f"{settings.public.selection}, in {rounds}; by public rows and released labels alone"
-
-
-def _frontier(settings: RunConfig, model: PATEClassifier, unit: PrivacyUnit) -> tuple[FrontierPoint, ...]:
-    """Return what other numbers of queries would cost; where every person is a teacher, any number costs the same."""
-    if not isinstance(model.mechanism_, Mechanism) or settings.by_people:
-        return ()
-    one = model.mechanism_.event_of_one(len(model.classes_), unit, simulated=False)
-    return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
+        return None, None
+    return data.X_public[scored], data.y_public[scored]
 
 
 def _claims(
@@ -235,17 +188,9 @@ def _save_votes(path: Path, settings: RunConfig, model: PATEClassifier) -> None:
 
 
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
-    card.save(folder)
+    write_results(folder, model, card, whole_student(data.columns, model.resolved().student_map, model.student_))
     if settings.output.votes:
         _save_votes(folder / _VOTES, settings, model)
-    parts = [part for part in (data.columns, model.resolved().student_map, model.student_) if part is not None]
-    save_student(make_pipeline(*parts) if len(parts) > 1 else model.student_, folder / "student.skops")
-    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["public_row", "label"])
-        release = model.release_
-        for row, label, answered in zip(model.queries_, release.labels, release.answered, strict=True):
-            writer.writerow([row, model.classes_[label] if answered else ""])
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:

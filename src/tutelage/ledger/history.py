@@ -8,6 +8,7 @@ from itertools import takewhile
 from math import inf
 from typing import Any, NamedTuple, Self, final
 
+from tutelage._internal.html import fragment
 from tutelage.events import (
     PUBLICATIONS,
     Check,
@@ -101,6 +102,17 @@ class LedgerState:
     def __str__(self) -> str:
         spent = round_up(self.spent)
         return f"{spent:.4f} of ε = {self.budget:g} is spent, {max(0.0, self.budget - spent):.4f} remains."
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]
+        """Return what notebooks show."""
+        rows = (
+            ("guarantee of everything released", str(self.guarantee())),
+            ("privacy unit", self.unit.name),
+            ("neighboring data", self.unit.neighboring.sentence),
+            ("labels stored", f"{self.answers:,}"),
+            ("head", self.head),
+        )
+        return fragment("Ledger:", str(self), rows)
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
+from tutelage._internal.html import fragment
 from tutelage.privacy import PublicEpsilon
 from tutelage.reporting.html import page_of
 from tutelage.reporting.markdown import markdown_of
@@ -133,6 +134,12 @@ class PrivacyCard(CardRecord):
     def as_html(self) -> str:
         """Return the card as one self-contained page: figures and style inside, no scripts, nothing fetched."""
         return page_of(pages_of(self))
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the first lines of the page."""
+        page = pages_of(self)
+        alarm = () if page.alarm is None else (("warning", page.alarm),)
+        return fragment(f"{page.title}:", " ".join(page.claim), (*alarm, *page.highlights))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""

@@ -1,11 +1,11 @@
 """The figures of a card, and drawings as SVG: odds, budget over time, where it went, accuracy by class."""
 
-import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from tutelage._internal.html import escape
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, merged
 from tutelage.reporting.meaning import odds, percent, right_guesses
@@ -13,19 +13,6 @@ from tutelage.reporting.meaning import odds, percent, right_guesses
 WIDTH = 680
 LETTER = 6.4  # width of a letter of an axis, nearly
 _NOTHING = 1e-300
-# Characters that turn the direction of what follows, so that a name could be read as another one.
-_DIRECTIONS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C])
-_CONTROLS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-
-
-def straight(text: str) -> str:
-    """Return text that neither turns the line around nor holds control characters."""
-    return text.translate(_DIRECTIONS | _CONTROLS)
-
-
-def escape(text: str) -> str:
-    """Return text as it may stand in a page or drawing: it can neither open a tag nor turn the line around."""
-    return html.escape(straight(text), quote=True)
 
 
 @final

@@ -2,8 +2,9 @@
 
 from importlib.resources import files
 
+from tutelage._internal.html import escape, facts
 from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Part, Prose, Statement
-from tutelage.reporting.drawings import Drawing, escape
+from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
 
 # A browser that opens the file runs no script, fetches nothing and sends no form, whatever a name in it says.
@@ -42,12 +43,6 @@ def figure(drawing: Drawing) -> str:
         f"<figure><figcaption><strong>{escape(drawing.title)}</strong> {escape(drawing.caption)}</figcaption>"
         f"{drawing.svg}</figure>"
     )
-
-
-def facts(rows: tuple[tuple[str, str], ...]) -> str:
-    """Return names and values as a table."""
-    cells = (f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
-    return f"<table class=facts><tbody>{''.join(cells)}</tbody></table>"
 
 
 def _header(page: Page) -> str:

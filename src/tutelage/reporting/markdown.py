@@ -2,8 +2,9 @@
 
 import re
 
+from tutelage._internal.html import straight
 from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Prose, Statement
-from tutelage.reporting.drawings import Drawing, straight
+from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
 
 _SIGNS = re.compile(r"([\\|<\[`])")

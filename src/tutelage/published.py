@@ -1,0 +1,177 @@
+"""What is published of a fit: the privacy card, the released labels and the student, each from public values only."""
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from tutelage.accounting import data_independent
+from tutelage.events import Event, Repeated
+from tutelage.exceptions import InvalidDataError
+from tutelage.ledger import History
+from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.noise import SystemNoise
+from tutelage.privacy import NeighboringRelation
+from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint, PrivacyCard
+from tutelage.reporting.evidence import merged
+from tutelage.reporting.lints import lint
+from tutelage.students import save_student
+from tutelage.tables import is_number
+
+RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops")
+_MOST_BATCHES = 200
+_FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
+
+
+def is_formula(value: object) -> bool:
+    """Return whether spreadsheets would compute a class value that is text."""
+    return isinstance(value, str) and bool(_FORMULA.match(value)) and not is_number(value)
+
+
+def card_of(
+    model: Any, accuracy: tuple[ClassAccuracy, ...], features: Sequence[str], statements: dict[str, str]
+) -> PrivacyCard:
+    """Return the card of a fitted `PATEClassifier`.
+
+    Parameters
+    ----------
+    model : PATEClassifier
+        The classifier.
+    accuracy : tuple of ClassAccuracy
+        How many public labeled rows of each class the student has right.
+    features : sequence of str
+        Names of the columns.
+    statements : dict of str to str
+        What the people behind the data say, by topic.
+    """
+    release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
+    history = model.open_ledger_.history() if hasattr(model, "open_ledger_") else None
+    evaluated = sum(entry.rows for entry in accuracy)
+    run = model.resolved()
+    by_votes = model.n_teachers_ is not None and isinstance(mechanism, Mechanism)
+    return PrivacyCard(
+        epsilon=epsilon,
+        if_added_or_removed=_if_added_or_removed(model),
+        event=release.event,
+        mechanism=str(mechanism),
+        noise_source=_noise_source(run.noise),
+        queries=len(release.labels),
+        selection=_selection(model),
+        answered=int(release.answered.sum()),
+        teachers=model.n_teachers_,
+        classes=tuple(str(value) for value in model.classes_),
+        features=tuple(features),
+        feature_map=_feature_map(run.student_map),
+        student=model.student if isinstance(model.student, str) else type(run.student).__name__,
+        student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
+        evaluation_rows=evaluated,
+        accuracy_by_class=accuracy,
+        budget=(model.ledger_ if history is None else history.state).as_dict(),
+        batches=() if history is None else batches_of(history),
+        frontier=_frontier(model) if by_votes else (),
+        findings=lint(
+            epsilon=epsilon.epsilon,
+            delta=epsilon.delta,
+            unit=epsilon.unit,
+            accuracy=[astuple(entry) for entry in accuracy],
+            teachers=model.n_teachers_ if by_votes else None,
+            classes=len(model.classes_),
+            threshold=getattr(mechanism, "threshold", None),
+            stopping="fixed" if model.rounds == 1 else "data-independent",
+            mechanism="interactive" if by_votes and mechanism.takes_predictions else None,
+        ),
+        statements=statements,
+        versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def accuracy_by_class(
+    classes: npt.NDArray[Any], predicted: npt.NDArray[Any], truth: npt.NDArray[Any]
+) -> tuple[ClassAccuracy, ...]:
+    """Return how many rows of each class are right."""
+    places = [(str(value), truth == value) for value in classes]
+    return tuple(ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum())) for name, rows in places)
+
+
+def whole_student(*parts: Any) -> Any:
+    """Return maps and a student, those that are not None, as one estimator."""
+    given = [part for part in parts if part is not None]
+    return given[0] if len(given) == 1 else make_pipeline(*given)
+
+
+def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
+    """Write what may be published: card, student and labels."""
+    odd = [value for value in model.classes_.tolist() if is_formula(value)]
+    if odd:
+        raise InvalidDataError(
+            f"Spreadsheets would compute the class value {odd[0]!r} in labels.csv. Rename the class before you fit."
+        )
+    card.save(folder)
+    save_student(student, folder / "student.skops")
+    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["public_row", "label"])
+        release = model.release_
+        for row, label, answered in zip(model.queries_, release.labels, release.answered, strict=True):
+            writer.writerow([row, model.classes_[label] if answered else ""])
+
+
+def batches_of(history: History) -> tuple[Batch, ...]:
+    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
+    batches = []
+    for charge in history.charges:
+        share = history.limit.share(charge.cost)
+        checks = share * history.share_of_checks(charge)
+        batches.append(Batch(charge.reserved.content["written"], charge.queries, checks, share - checks))
+    return merged(batches, _MOST_BATCHES)
+
+
+def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
+    """Return what other numbers of queries would cost by themselves, every one of them answered."""
+    numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
+    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
+
+
+def _frontier(model: Any) -> tuple[FrontierPoint, ...]:
+    """Return the frontier of a fit whose queries are paid for one by one."""
+    unit, simulated = model.epsilon_.unit, model.epsilon_.simulated
+    one = model.mechanism_.event_of_one(len(model.classes_), unit, simulated=simulated)
+    return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
+
+
+def _if_added_or_removed(model: Any) -> float | None:
+    """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
+    private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    if not isinstance(model.mechanism_, NoisySum) or not private_number or model.epsilon_ == model.ledger_.guarantee():
+        return None
+    return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
+
+
+def _selection(model: Any) -> str:
+    if isinstance(model.mechanism_, NoisySum):
+        return "all public rows, labeled from noisy sums of bounded ballots"
+    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
+    rule = "first" if model.selection is None else model.selection
+    name = rule if isinstance(rule, str) else type(rule).__name__
+    return f"{name}, in {rounds}; by public rows and released labels alone"
+
+
+def _noise_source(noise: Any) -> str:
+    system = isinstance(noise, SystemNoise)
+    return "OpenDP exact discrete samplers, operating system entropy" if system else type(noise).__name__
+
+
+def _feature_map(feature_map: Any) -> str:
+    if feature_map is None:
+        return "none"
+    steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
+    return f"{', '.join(type(step).__name__ for step in steps)}, part of the student and published with it"

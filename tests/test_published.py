@@ -1,0 +1,129 @@
+"""What a fit publishes from Python: card, labels, student, and what notebooks show of guarantees."""
+
+import csv
+import json
+import pickle
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
+from tutelage import GNMax, PATEClassifier, PublicEpsilon, SimulationNoise
+from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
+from tutelage.features import PublicPCA, PublicRows
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.students import load_student
+from tutelage.teachers import NearestQueries, VectorBallots
+
+TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
+AXES = PublicPCA.learn(PublicRows(PUBLIC, "public rows"), 3)
+FILES = ["card.html", "card.json", "card.md", "labels.csv", "student.skops", "written-files.json"]
+TEACHERS = {"trees": TREE, "vectors": VectorBallots(), "nearest": NearestQueries(5)}
+
+
+def fitted(teacher: Any = TREE, y: Any = LABELS, **changes: Any) -> Any:
+    settings = {
+        "n_teachers": 30,
+        "epsilon": 20.0,
+        "features": AXES,
+        "classes": np.unique(y),
+        "random_state": 0,
+        "noise": SimulationNoise(0),
+    }
+    student = {} if isinstance(teacher, VectorBallots) else {"student": TREE}
+    return PATEClassifier(teacher, **{**settings, **student, **changes}).fit(PRIVATE, y, X_public=PUBLIC)
+
+
+@pytest.fixture(scope="module", params=TEACHERS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return fitted(TEACHERS[request.param])
+
+
+def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
+    folder = model.save(tmp_path / "results")
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert load_student(folder / "student.skops").predict(TEST).tolist() == model.predict(TEST).tolist()
+    with (folder / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["public_row"]) for row in rows] == model.queries_.tolist()
+    labels = ["" if label < 0 else str(model.classes_[label]) for label in model.release_.labels]
+    assert [row["label"] for row in rows] == labels
+    stored = json.loads((folder / "card.json").read_text())
+    assert stored["public_epsilon"] == model.epsilon_.epsilon
+    assert stored["teachers"] == model.n_teachers_
+
+
+def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
+    card = model.card(TEST, TRUE, feature_names="abcd", statements={"private_data": "made up"})
+    assert card.student_accuracy == model.score(TEST, TRUE)
+    assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
+        (str(value), int((value == TRUE).sum())) for value in range(3)
+    ]
+    assert card.features == ("a", "b", "c", "d")
+    assert card.statements == {"private_data": "made up"}
+    assert card.noise_source == "SimulationNoise"
+    assert card.feature_map == "PublicPCA, part of the student and published with it"
+    bare = model.card()
+    assert bare.student_accuracy is None
+    assert bare.features == ("0", "1", "2", "3")
+    with pytest.raises(InvalidParameterError, match="go together: public rows and their labels"):
+        model.card(TEST)
+
+
+def test_a_stored_model_still_has_a_card(model):
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301
+    card = copy.card()
+    assert card.epsilon == model.epsilon_
+    assert card.batches == ()
+    assert card.budget["spent"] == model.ledger_.spent
+
+
+def test_only_files_that_were_written_here_are_replaced(tmp_path):
+    model = fitted(mechanism=GNMax(5.0), epsilon=None, n_queries=40)
+    (tmp_path / "labels.csv").write_text("mine")
+    with pytest.raises(ConfigError, match=r"labels\.csv would be replaced, but was not written here"):
+        model.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    (tmp_path / "labels.csv").unlink()
+    model.save(tmp_path)
+    card = model.card(statements={"legal": "none"})
+    model.save(tmp_path, card)
+    assert json.loads((tmp_path / "card.json").read_text())["statements"] == {"legal": "none"}
+
+
+def test_class_values_that_spreadsheets_would_compute_are_not_written(tmp_path):
+    values = np.array(["=1+1", "b", "c"])
+    model = fitted(y=values[LABELS], n_queries=40)
+    with pytest.raises(InvalidDataError, match="would compute the class value '=1"):
+        model.save(tmp_path / "results")
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == []
+
+
+# In notebooks
+
+
+def shown(value: Any) -> str:
+    """Return the text of well-formed HTML that has one labeled section and neither script nor style."""
+    page = value._repr_html_().replace("<table class=facts>", '<table class="facts">')
+    root = ET.fromstring(page)  # noqa: S314
+    assert root.tag == "section"
+    assert root.get("aria-label")
+    assert {node.tag for node in root.iter()} <= {"section", "p", "strong", "table", "tbody", "tr", "th", "td"}
+    assert all(node.get("scope") == "row" for node in root.iter("th"))
+    return "".join(root.itertext())
+
+
+def test_guarantees_show_what_they_say_and_never_markup():
+    unit = PrivacyUnit("<script>alert(1)</script>", NeighboringRelation.CHANGE_ONE_ROW)
+    epsilon = PublicEpsilon(1.23456, 1e-5, unit, "a & b", simulated=True)
+    assert "ε = 1.2346 at δ = 1e-05 (simulated noise: not private)" in shown(epsilon)
+    assert "<script>alert(1)</script>" in shown(epsilon)
+    assert "<script" not in epsilon._repr_html_()
+    model = fitted(n_queries=40)
+    assert str(model.ledger_) in shown(model.ledger_)
+    card = model.card(feature_names=["<b>", "c", "d", "e"])
+    assert "NOT PRIVATE" in shown(card)
+    assert len(card._repr_html_()) < 3000
