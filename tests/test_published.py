@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
@@ -100,6 +101,52 @@ def test_class_values_that_spreadsheets_would_compute_are_not_written(tmp_path):
     with pytest.raises(InvalidDataError, match="would compute the class value '=1"):
         model.save(tmp_path / "results")
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == []
+
+
+# A student that knows its columns
+
+NAMES = list("abcd")
+OTHER_ORDER = ["d", "more", "b", "a", "c"]
+FRAMES: dict[str, Any] = {
+    "pandas": lambda table: pytest.importorskip("pandas").DataFrame(table),
+    "polars": lambda table: pytest.importorskip("polars").DataFrame(table),
+    "pyarrow": lambda table: pytest.importorskip("pyarrow").table(table),
+    "mapping": dict,
+}
+
+
+@pytest.fixture(scope="module")
+def named() -> Any:
+    """A model that was fitted on a frame."""
+    frame = pytest.importorskip("pandas").DataFrame
+    settings = {"n_teachers": 30, "epsilon": 20.0, "random_state": 0, "noise": SimulationNoise(0), "features": AXES}
+    private, public = (frame(rows, columns=NAMES) for rows in (PRIVATE, PUBLIC))
+    return PATEClassifier(TREE, student=TREE, **settings).fit(private, LABELS, X_public=public)
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_a_student_finds_columns_by_name(named, tmp_path, library):
+    student = load_student(named.save(tmp_path) / "student.skops")
+    cells = dict(zip(NAMES, TEST.T, strict=True)) | {"more": np.zeros(len(TEST))}
+    expected = student.predict(TEST).tolist()
+    assert np.mean(expected == TRUE) > 0.6
+    assert student.predict(FRAMES[library]({name: cells[name] for name in OTHER_ORDER})).tolist() == expected
+    assert student.feature_names_in_.tolist() == NAMES
+    assert named.card().features == tuple(NAMES)
+    for given in (["b", "c", "d"], ["A", "b", "c", "d"]):
+        rows = FRAMES[library]({name: cells[name.lower()] for name in given})
+        with pytest.raises(InvalidDataError, match=r"The rows have no column 'a'. They need each of: a, b, c, d"):
+            student.predict(rows)
+
+
+@pytest.mark.parametrize("library", ["default", "pandas", "polars"])
+def test_a_student_predicts_the_same_whatever_transformers_return(named, library):
+    student = named.whole_student()
+    expected = student.predict(TEST).tolist()
+    if library != "default":
+        pytest.importorskip(library)
+    with config_context(transform_output=library):
+        assert student.predict(TEST).tolist() == expected
 
 
 # In notebooks

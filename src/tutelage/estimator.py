@@ -27,7 +27,7 @@ from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
-from tutelage.features import check_row_by_row, features_of_private, require_public_map
+from tutelage.features import PublicColumns, check_row_by_row, features_of_private, require_public_map
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
@@ -36,7 +36,7 @@ from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import Shards, as_column
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
-from tutelage.published import RESULTS, accuracy_by_class, card_of, whole_student, write_results
+from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
@@ -197,7 +197,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         Class values in sorted order.
     student_ : scikit-learn classifier
-        The fitted student; it may be published.
+        The fitted student, which takes rows through the feature map; it may be published. See `whole_student`.
     queries_ : ndarray of shape (queries,)
         Which public rows were asked, in the order of `release_`; may be published.
     rounds_ : tuple of int
@@ -521,8 +521,24 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         results.check(RESULTS, ())
         card = card or self.card()
         with results.replacing() as part:
-            write_results(part, self, card, whole_student(self._student_map(), self.student_))
+            write_results(part, self, card, self.whole_student())
         return results.path
+
+    def whole_student(self) -> Any:
+        """Return the student behind its feature map, which takes rows as `fit` did; it may be published.
+
+        A student that was fitted on columns with names finds these by name, in frames of any library and in any order,
+        and refuses rows in which one is missing.
+
+        Returns
+        -------
+        scikit-learn classifier or pipeline
+            For `save_student` and `export_onnx` of `tutelage.students`, and for predictions without this object.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        columns = None if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))
+        return joined(columns, self._student_map(), self.student_)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""

@@ -102,7 +102,7 @@ def accuracy_by_class(
     return tuple(ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum())) for name, rows in places)
 
 
-def whole_student(*parts: Any) -> Any:
+def joined(*parts: Any) -> Any:
     """Return maps and a student, those that are not None, as one estimator."""
     given = [part for part in parts if part is not None]
     return given[0] if len(given) == 1 else make_pipeline(*given)

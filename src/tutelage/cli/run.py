@@ -25,7 +25,7 @@ from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.published import RESULTS, whole_student, write_results
+from tutelage.published import RESULTS, joined, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
@@ -188,7 +188,7 @@ def _save_votes(path: Path, settings: RunConfig, model: PATEClassifier) -> None:
 
 
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
-    write_results(folder, model, card, whole_student(data.columns, model.resolved().student_map, model.student_))
+    write_results(folder, model, card, joined(data.columns, model.resolved().student_map, model.student_))
     if settings.output.votes:
         _save_votes(folder / _VOTES, settings, model)
 
