@@ -21,7 +21,18 @@ from conftest import REPOSITORY
 pytest.importorskip("hatchling")
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
-OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
+OF_AN_EXTRA = {
+    "torch",
+    "safetensors",
+    "matplotlib",
+    "cryptography",
+    "gmpy2",
+    "mpyc",
+    "dask",
+    "ray",
+    "onnxruntime",
+    "skl2onnx",
+}
 
 
 def build(folder: Path, *options: str, project: Path = REPOSITORY) -> Path:

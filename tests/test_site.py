@@ -51,7 +51,8 @@ RUN_BY = {
     "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
-    "docs/students.md": ("test_docs.py", {"python": 3}),
+    "docs/card.md": ("test_docs.py", {"python": 1}),
+    "docs/students.md": ("test_docs.py", {"python": 4}),
     "docs/teachers.md": ("test_docs.py", {"python": 6}),
 }
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
@@ -161,7 +162,12 @@ def test_every_public_unit_has_its_page_and_every_page_its_units():
     }
     folder = Path(package.__file__).parent
     units = {path.stem if path.suffix else path.name for path in folder.iterdir() if not path.name.startswith("_")}
-    units -= {"py", "cli", "progress"}  # a marker; the command line, which has its own page; how work is shown
+    units -= {
+        "py",
+        "cli",
+        "progress",
+        "published",
+    }  # a marker; the command line, which has its own page; what is internal
     assert {module.split(".")[1] for module in documented if module.startswith("tutelage.")} == units
     assert "tutelage_reproductions" in documented
     for page in (REPOSITORY / "docs" / "reference").glob("[a-z]*.md"):

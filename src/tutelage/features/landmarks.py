@@ -5,7 +5,7 @@ is chosen from public rows, and from how much noise the sum will have.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,16 @@ _SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian 
 # What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
 _EXPLAINED, _POWER = 0.3, 0.8
+
+
+class KernelWeights(NamedTuple):
+    """A kernel in steps of the grid: `linear` times inner product by `size`, and `gaussian` times each Gaussian."""
+
+    step: float
+    size: float
+    linear: float
+    gaussian: float
+    widths: tuple[float, ...]
 
 
 @final
@@ -104,20 +114,26 @@ class PublicKernel(PublicFeatureMap):
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
-        step = _step(self.center, self.reach)
-        size = max(float(np.median((self.points**2).sum(axis=1))), 1.0)
+        by = self.weights
 
         def alike(rows: Matrix) -> FloatArray:
             on = _on_grid(rows, self.center, self.reach)
             distances = squared_distances(on, self.points)
             inner = ((on**2).sum(axis=1, keepdims=True) + (self.points**2).sum(axis=1) - distances) / 2
-            found = _LINEAR * inner / size
-            for scale in _SCALES:
-                width = scale * self.distance / step
-                found += (1 - _LINEAR) / len(_SCALES) * np.exp(-distances / (2 * width**2))
+            found = by.linear * inner / by.size
+            for width in by.widths:
+                found += by.gaussian * np.exp(-distances / (2 * width**2))
             return found
 
         return in_chunks(alike, finite_rows(X, len(self.center), "PublicKernel"))
+
+    @property
+    def weights(self) -> KernelWeights:
+        """How the kernel adds up, for rows in whole steps of the grid."""
+        step = _step(self.center, self.reach)
+        size = max(float(np.median((self.points**2).sum(axis=1))), 1.0)
+        widths = tuple(scale * self.distance / step for scale in _SCALES)
+        return KernelWeights(step, size, _LINEAR, (1 - _LINEAR) / len(_SCALES), widths)
 
     def _check(self) -> None:
         """Refuse parameters with which a row's features would not be finite, or not of that row alone."""

@@ -104,7 +104,7 @@ class PublicPCA(PublicProjection):
         return cls(fitted.mean_, directions, reach_of(rows, fitted.mean_))
 
 
-_FURTHEST = 1e6  # standard deviations: a value further out than that is moved there
+FURTHEST = 1e6  # standard deviations: a value further out than that is moved there
 
 
 @final
@@ -140,7 +140,7 @@ class PublicScaling(PublicFeatureMap):
         rows = finite_rows(X, len(self.center), "PublicScaling").astype(np.float64)
         with np.errstate(over="ignore"):
             scaled = (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
-        return np.clip(scaled, -_FURTHEST, _FURTHEST)
+        return np.clip(scaled, -FURTHEST, FURTHEST)
 
 
 @final

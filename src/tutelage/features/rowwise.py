@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import ceil, isqrt, sqrt
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,8 +66,17 @@ def on_grid(X: Matrix, center: FloatArray, step: float, limit: int) -> FloatArra
     return np.clip(np.rint((inside - center) / step), -limit, limit)
 
 
-def projector(center: FloatArray, directions: FloatArray, reach: float) -> Callable[[Matrix], Matrix]:
-    """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
+class Projection(NamedTuple):
+    """Rows in whole steps, at most `limit` either way, times whole weights, times `scale`."""
+
+    step: float
+    limit: int
+    weights: FloatArray
+    scale: float
+
+
+def projection(directions: FloatArray, reach: float) -> Projection:
+    """Return what a product with `directions` comes to in whole numbers."""
     step = reach * _BEYOND_PUBLIC / _LARGEST_VALUE
     with np.errstate(all="ignore"):  # what does not come out finite is refused
         unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (
@@ -74,7 +84,13 @@ def projector(center: FloatArray, directions: FloatArray, reach: float) -> Calla
         )  # rounding adds some
         weights = np.rint(directions / unit)
         _require_exact(weights, (step, unit, step * unit))
-    return lambda X: on_grid(X, center, step, _LARGEST_VALUE) @ weights * (step * unit)
+    return Projection(step, _LARGEST_VALUE, weights, step * unit)
+
+
+def projector(center: FloatArray, directions: FloatArray, reach: float) -> Callable[[Matrix], Matrix]:
+    """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
+    by = projection(directions, reach)
+    return lambda X: on_grid(X, center, by.step, by.limit) @ by.weights * by.scale
 
 
 def _require_exact(weights: FloatArray, units: tuple[float, ...]) -> None:

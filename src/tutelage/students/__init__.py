@@ -1,9 +1,10 @@
 """Released labels and public rows to a model; nothing here can hold a vote.
 
-Networks need the torch extra and are loaded when they are first named.
+Networks need the torch extra, ONNX files the onnx extra. Both are loaded when they are first named.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.names import Named, loaded
@@ -16,6 +17,7 @@ from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.students.store import load_student, save_student
 
 if TYPE_CHECKING:
+    from tutelage.students.export import export_onnx
     from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "SelfTrainingStudent",
     "SemiSupervisedClassifier",
     "default_student",
+    "export_onnx",
     "fit_student",
     "load_student",
     "save_student",
@@ -48,7 +51,10 @@ STUDENTS: Mapping[str, Named[Any]] = {
         loaded(__name__, "NoisySelfTrainingStudent"), "images, cheaper than consistency; minutes; torch"
     ),
 }
-_NETWORKS = {"AdversarialStudent", "ConsistencyStudent", "NoisySelfTrainingStudent"}
+_HOME = {  # of names that need an extra
+    **dict.fromkeys(("AdversarialStudent", "ConsistencyStudent", "NoisySelfTrainingStudent"), "networks"),
+    "export_onnx": "export",
+}
 
 
 def student_named(name: str, **parameters: Any) -> Any:
@@ -74,10 +80,8 @@ def default_student(*, public_features: bool) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NETWORKS:
-        from tutelage.students import networks
-
-        return getattr(networks, name)
+    if name in _HOME:
+        return getattr(import_module(f"tutelage.students.{_HOME[name]}"), name)
     raise AttributeError(f"module 'tutelage.students' has no attribute {name!r}")
 
 

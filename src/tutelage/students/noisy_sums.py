@@ -15,7 +15,7 @@ from tutelage.features.rowwise import projector
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in proportion to which weights are expected
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
-_LEAST_CHANCE = 1e-3
+LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
 _QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
@@ -167,7 +167,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Matrix) -> FloatArray:
         """Return the probability of each class, shape (rows, classes)."""
-        chances = np.maximum(self.decision_function(X) + 1 / len(self.classes_), _LEAST_CHANCE)
+        chances = np.maximum(self.decision_function(X) + 1 / len(self.classes_), LEAST_CHANCE)
         return chances / chances.sum(axis=1, keepdims=True)
 
     def predict(self, X: Matrix) -> npt.NDArray[np.generic]:

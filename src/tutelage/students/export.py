@@ -1,0 +1,338 @@
+"""Students as ONNX files, map and classifier in one graph, for programs without this package; needs the onnx extra."""
+
+import warnings
+from collections.abc import Callable
+from copy import copy
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.validation import check_is_fitted
+
+from tutelage._internal.typing import FloatArray
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features.columns import PublicColumns, ScaledColumns
+from tutelage.features.landmarks import PublicKernel, UnitBall
+from tutelage.features.learned import (
+    FURTHEST,
+    NeighbourWhitening,
+    PublicPCA,
+    PublicProjection,
+    PublicScaling,
+    PublicSteps,
+)
+from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
+from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
+from tutelage.students.self_training import SelfTrainingStudent
+
+try:
+    from onnx.numpy_helper import from_array
+    from onnxruntime import InferenceSession
+    from skl2onnx import convert_sklearn, update_registered_converter
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+    from skl2onnx.algebra import onnx_ops
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
+    from skl2onnx.operator_converters.decision_tree import convert_sklearn_decision_tree_classifier
+    from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
+    from skl2onnx.sklapi import CastTransformer
+except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
+    raise ModuleNotFoundError("ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name) from error
+
+_ROWS = "rows"
+_DOUBLE, _INT64 = 11, 7  # codes of types in ONNX
+_TREES = (  # which round rows to 32 bits
+    DecisionTreeClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
+Node = Any
+
+
+def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
+    """Write a fitted student with its feature map as an ONNX file, and return the path.
+
+    The inputs are ``rows``, 64-bit floats of shape (rows, features); or, if the student knows its columns by name, one
+    input per column of shape (rows, 1): 64-bit floats, or text for categories. The outputs are ``label`` and
+    ``probabilities``.
+
+    Parameters
+    ----------
+    student : scikit-learn classifier or pipeline
+        A fitted student, for example ``load_student("results/student.skops")``.
+    path : path-like
+        The file. It is replaced if it exists.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a part of the student has no form in ONNX. Nothing is written then.
+    """
+    parts = _parts(student)
+    check_is_fitted(parts[-1])
+    strange = next((part for part in parts if not _has_form(part)), None)
+    content = None if strange is not None or not is_classifier(parts[-1]) else _converted(parts)
+    if content is None:
+        raise InvalidParameterError(
+            f"`student` of export_onnx must have a form in ONNX, and {type(strange or parts[-1]).__name__} has none. "
+            "Publish student.skops, or choose another student or feature map."
+        )
+    Path(path).write_bytes(content)
+    return Path(path)
+
+
+def _parts(student: Any) -> list[Any]:
+    """Return maps and classifier one after another."""
+    if isinstance(student, Pipeline):
+        return [part for _, step in student.steps for part in _parts(step)]
+    if isinstance(student, SelfTrainingStudent) and not isinstance(student.estimator, Pipeline):
+        check_is_fitted(student)
+        inner = copy(student.estimator_)
+        inner.classes_ = student.classes_[np.asarray(inner.classes_, dtype=np.int64)]
+        return [CastTransformer(dtype=np.float32), inner]
+    return [CastTransformer(dtype=np.float32), student] if isinstance(student, _TREES) else [student]
+
+
+def _has_form(part: Any) -> bool:
+    # Trees that split by categories would be written as if they split by size.
+    return type(part) in sklearn_operator_name_map and not np.any(getattr(part, "is_categorical_", None))
+
+
+def _converted(parts: list[Any]) -> bytes | None:
+    """Return the graph of all parts; None where a part cannot be converted, or not run."""
+    whole = Pipeline([(str(number), part) for number, part in enumerate(parts)])
+    settings = {id(parts[-1]): {"zipmap": False}}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about what the libraries will rename
+            graph: Any = convert_sklearn(whole, initial_types=_inputs(parts[0]), options=settings)
+        content: bytes = graph.SerializeToString()
+        InferenceSession(content, providers=["CPUExecutionProvider"])
+    except Exception:  # whatever the two libraries raise about a graph that they do not take
+        return None
+    return content
+
+
+def _inputs(first: Any) -> list[tuple[str, Any]]:
+    if not isinstance(first, PublicColumns):
+        return [(_ROWS, DoubleTensorType([None, getattr(first, "n_features_in_", None)]))]
+    kinds = dict.fromkeys(first.texts, StringTensorType)
+    return [(name, kinds.get(name, DoubleTensorType)([None, 1])) for name in first.names]
+
+
+class _Graph:
+    """Operators of one version of ONNX; numbers in them have 64 bits."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def __getattr__(self, name: str) -> Callable[..., Node]:
+        kind = getattr(onnx_ops, f"Onnx{name}")
+        return lambda *inputs, **settings: kind(*inputs, **{"op_version": self.version, **settings})
+
+    def number(self, node: Node) -> Node:
+        return self.Cast(node, to=_DOUBLE)
+
+    def sums(self, rows: Node) -> Node:
+        return self.ReduceSum(rows, np.array([1]), keepdims=1)
+
+    def on_grid(self, rows: Node, center: FloatArray, step: float, limit: int) -> Node:
+        steps = self.Round(self.Div(self.Sub(rows, _row(center)), _row(step)))
+        return self.Clip(steps, np.array(-limit, np.float64), np.array(limit, np.float64))
+
+
+def _columns(part: PublicColumns, graph: _Graph, *cells: Node) -> Node:
+    of = dict(zip(part.names, cells, strict=True))
+    codes = [
+        _codes(graph, of[name], known)
+        for name, known in zip(part.names, part.categories, strict=True)
+        if known is not None
+    ]
+    return graph.Concat(*(of[name] for name in part.numbers), *codes, axis=1)
+
+
+def _codes(graph: _Graph, cells: Node, known: Any) -> Node:
+    codes = {category: float(code) for code, category in enumerate(known.tolist())}
+    empty = next((codes[text] for text in ("", "?") if text in codes), -1.0)
+    codes = {"": empty, "?": empty, **codes}
+    keys, values = list(codes), list(codes.values())
+    code = graph.LabelEncoder(cells, keys_strings=keys, values_floats=values, default_float=-1.0, op_version=2)
+    return graph.number(code)
+
+
+def _scaled(part: PublicScaling, graph: _Graph, rows: Node) -> Node:
+    deviation = np.where(part.deviation > 0, part.deviation, np.inf)
+    scaled = graph.Div(graph.Sub(rows, _row(part.center)), _row(deviation))
+    return graph.Clip(scaled, np.array(-FURTHEST), np.array(FURTHEST))
+
+
+def _ranged(part: ScaledColumns, graph: _Graph, rows: Node) -> Node:
+    low, high = (_row(ends) for ends in (part.low, part.high))
+    return graph.Div(graph.Sub(graph.Min(graph.Max(rows, low), high), low), high - low)
+
+
+def _projected(part: PublicProjection, graph: _Graph, rows: Node) -> Node:
+    by = projection(part.directions, part.reach)
+    on = graph.on_grid(rows, part.center, by.step, by.limit)
+    return graph.Mul(graph.MatMul(on, by.weights), _row(by.scale))
+
+
+def _alike(part: PublicKernel, graph: _Graph, rows: Node) -> Node:
+    by = part.weights
+    on = graph.on_grid(rows, part.center, by.step, distance_levels(len(part.center), EXACT_FLOAT64))
+    products, lengths = graph.MatMul(on, np.ascontiguousarray(part.points.T)), (part.points**2).sum(axis=1)
+    distances = graph.Add(graph.Sub(_row(lengths), graph.Mul(products, _row(2))), graph.sums(graph.Mul(on, on)))
+    found = graph.Mul(products, _row(by.linear / by.size))
+    for width in by.widths:
+        gaussian = graph.Exp(graph.Div(distances, _row(-2 * width**2)))
+        found = graph.Add(found, graph.Mul(gaussian, _row(by.gaussian)))
+    return found
+
+
+def _in_ball(part: UnitBall, graph: _Graph, rows: Node) -> Node:
+    lengths = graph.Div(graph.Sqrt(graph.sums(graph.Mul(rows, rows))), _row(part.radius))
+    scaled = graph.Div(rows, graph.Mul(graph.Max(lengths, _row(1)), _row(part.radius)))
+    constant = graph.Add(graph.Mul(lengths, _row(0)), _row(part.constant))
+    return graph.Div(graph.Concat(scaled, constant, axis=1), _row(np.sqrt(1 + part.constant**2)))
+
+
+def _stepped(part: PublicSteps, graph: _Graph, rows: Node) -> Node:
+    steps, codes = [list(part.steps), list(part.categories)]
+    compared = []
+    for kind, values, first in (("GreaterOrEqual", steps, 0), ("Equal", codes, len(steps))):
+        if values:
+            places = np.repeat(np.arange(first, first + len(values)), [len(each) for each in values])
+            compared.append(getattr(graph, kind)(graph.Gather(rows, places, axis=1), _row(np.concatenate(values))))
+    return graph.Concat(*(graph.number(one) for one in compared), axis=1)
+
+
+_MAPS: dict[type, Callable[..., Node]] = {
+    PublicColumns: _columns,
+    ScaledColumns: _ranged,
+    PublicScaling: _scaled,
+    PublicSteps: _stepped,
+    PublicProjection: _projected,
+    PublicPCA: _projected,
+    NeighbourWhitening: _projected,
+    PublicKernel: _alike,
+    UnitBall: _in_ball,
+}
+
+
+def _row(values: Any) -> FloatArray:
+    return np.atleast_2d(np.asarray(values, dtype=np.float64))
+
+
+def _shape_of_map(operator: Any) -> None:
+    operator.outputs[0].type = DoubleTensorType([None, None])
+
+
+def _convert_map(scope: Any, operator: Any, container: Any) -> None:
+    part, graph = operator.raw_operator, _Graph(container.target_opset)
+    made = _MAPS[type(part)](part, graph, *operator.inputs)
+    graph.Identity(made, output_names=operator.outputs[:1]).add_to(scope, container)
+
+
+def _type_of(classes: Any) -> Any:
+    return StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType
+
+
+def _shape_of_sums(operator: Any) -> None:
+    classes = operator.raw_operator.classes_
+    operator.outputs[0].type = _type_of(classes)([None])
+    operator.outputs[1].type = DoubleTensorType([None, len(classes)])
+
+
+def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
+    part, graph = operator.raw_operator, _Graph(container.target_opset)
+    scores = graph.MatMul(operator.inputs[0], part.coef_)
+    chances = graph.Max(graph.Add(scores, _row(1 / len(part.classes_))), _row(LEAST_CHANCE))
+    best = graph.ArgMax(scores, axis=1, keepdims=0)
+    classes = part.classes_.astype(str) if part.classes_.dtype.kind in "UOS" else part.classes_.astype(np.int64)
+    label = graph.Reshape(graph.ArrayFeatureExtractor(classes, best), np.array([-1]), output_names=operator.outputs[:1])
+    label.add_to(scope, container)
+    graph.Div(chances, graph.sums(chances), output_names=operator.outputs[1:]).add_to(scope, container)
+
+
+class _Exact:
+    """A container of nodes, for trees that are written as scikit-learn compares in them.
+
+    skl2onnx writes boosted histograms with 32-bit thresholds, where rows that scikit-learn tells apart may be equal,
+    and with truth values that newer versions of onnx refuse. It does not write where other trees send missing values.
+    """
+
+    def __init__(self, container: Any, missing: list[int] | None = None) -> None:
+        self._container, self._missing = container, missing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._container, name)
+
+    def add_node(self, *names: Any, **settings: Any) -> None:
+        """Add a node."""
+        left = "nodes_missing_value_tracks_true"
+        if left in settings:
+            settings[left] = self._missing or [int(one) for one in settings[left]]
+            arrays = {name: value for name, value in settings.items() if getattr(value, "dtype", None) == np.float64}
+            as_tensors = {f"{name}_as_tensor": from_array(value) for name, value in arrays.items()}
+            settings = {name: value for name, value in settings.items() if name not in arrays} | as_tensors
+        self._container.add_node(*names, **settings)
+
+
+def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
+    convert_sklearn_random_forest_classifier(scope, operator, _Exact(container), op_version=3)
+
+
+def _convert_forest(scope: Any, operator: Any, container: Any) -> None:
+    convert_sklearn_random_forest_classifier(scope, operator, _Exact(container, _missing_to_left(operator)))
+
+
+def _convert_tree(scope: Any, operator: Any, container: Any) -> None:
+    convert_sklearn_decision_tree_classifier(scope, operator, _Exact(container, _missing_to_left(operator)))
+
+
+def _missing_to_left(operator: Any) -> list[int]:
+    """Return which nodes of all trees send missing values to the left."""
+    trees = getattr(operator.raw_operator, "estimators_", [operator.raw_operator])
+    return [int(one) for one in np.concatenate([tree.tree_.missing_go_to_left for tree in trees])]
+
+
+def _shape_of_trees(operator: Any) -> None:
+    classes = operator.raw_operator.classes_
+    operator.outputs[0].type = _type_of(classes)([None])
+    operator.outputs[1].type = FloatTensorType([None, len(classes)])  # whatever the rows are
+
+
+for _kind in _MAPS:
+    update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_map, _convert_map)
+update_registered_converter(
+    NoisySumClassifier,
+    "TutelageNoisySumClassifier",
+    _shape_of_sums,
+    _convert_sums,
+    options={"zipmap": [False], "nocl": [True, False], "output_class_labels": [False, True]},
+)
+for _kind, _convert in (
+    (DecisionTreeClassifier, _convert_tree),
+    (ExtraTreesClassifier, _convert_forest),
+    (HistGradientBoostingClassifier, _convert_boosting),
+    (RandomForestClassifier, _convert_forest),
+):
+    # The options are those of skl2onnx, by their possible values.
+    flags = ("decision_leaf", "decision_path", "nocl", "output_class_labels", "raw_scores")
+    update_registered_converter(
+        _kind,
+        sklearn_operator_name_map[_kind],
+        _shape_of_trees,
+        _convert,
+        options={"zipmap": [True, False, "columns"], **{flag: [True, False] for flag in flags}},
+    )

@@ -1,0 +1,178 @@
+"""Students as ONNX files: the same predictions as in Python, for every map and classifier that can be written."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from blobs import PUBLIC, TEST, TRUE, blobs
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features import (
+    NeighbourWhitening,
+    OneHotColumns,
+    PublicColumns,
+    PublicPCA,
+    PublicRows,
+    PublicScaling,
+    PublicSteps,
+    ScaledColumns,
+    ballot_features,
+)
+from tutelage.students import LabelPropagationStudent, NoisySumClassifier, SelfTrainingStudent, load_student
+from tutelage.tables import Table
+from tutelage.teachers import VectorBallots
+
+pytest.importorskip("skl2onnx")
+runtime: Any = pytest.importorskip("onnxruntime")
+from tutelage.students import export_onnx  # noqa: E402  needs the extra
+
+ROWS, LABELS = blobs(1500, 5)
+SURE = 1e-6  # two classes whose probabilities are nearer than this are told apart by rounding to 32 bits
+ONE_MORE = np.vstack([TEST, 50 * TEST[:100], np.zeros((1, 4))])  # rows further out than any public one
+DECLARED = PublicRows(PUBLIC, "public rows")
+CLASSIFIERS = {
+    "logistic regression": LogisticRegression(),
+    "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
+    "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
+    "forest": RandomForestClassifier(15, random_state=0),
+    "extra trees": ExtraTreesClassifier(15, random_state=0),
+    "gradient boosting": GradientBoostingClassifier(n_estimators=10, random_state=0),
+    "histogram gradient boosting": HistGradientBoostingClassifier(max_iter=15, random_state=0),
+    "support vectors": SVC(random_state=0),
+    "neighbors": KNeighborsClassifier(),
+    "naive Bayes": GaussianNB(),
+    "closed form": NoisySumClassifier(),
+    "self-training": SelfTrainingStudent(rounds=0, random_state=0),
+    "boosted self-training": SelfTrainingStudent(HistGradientBoostingClassifier(max_iter=5), rounds=0, random_state=0),
+}
+MAPS = {
+    "scaling": PublicScaling.learn(DECLARED),
+    "one public value": PublicScaling(np.zeros(4), np.array([1.0, 0.0, 2.0, 1.0])),
+    "ranges": ScaledColumns([-2, -1, 0, -3], [2, 3, 1, 3]),
+    "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
+    "metric": NeighbourWhitening.learn(DECLARED),
+    "steps": PublicSteps.learn(DECLARED, 4),
+    "kernel": ballot_features(DECLARED, noise=0.02),
+    "one after another": make_pipeline(PublicScaling.learn(DECLARED), make_pipeline(PublicPCA.learn(DECLARED, 2))),
+}
+
+
+def run(path: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:
+    return tuple(runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs))
+
+
+def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | None = None) -> None:
+    """Compare a file with the student that it was written from."""
+    labels, probabilities = run(path, inputs or {"rows": np.asarray(rows, dtype=np.float64)})
+    expected, same = student.predict(rows), np.ones(len(rows), dtype=bool)
+    assert len(rows) >= 500
+    if hasattr(student, "predict_proba"):
+        known = student.predict_proba(rows)
+        np.testing.assert_allclose(probabilities, known, atol=1e-6)
+        second, first = np.sort(known, axis=1)[:, -2:].T
+        same = first - second > SURE
+        assert np.mean(labels == expected) > 0.99
+    assert labels[same].tolist() == expected[same].tolist()
+    assert len(np.unique(labels)) > 1
+
+
+@pytest.mark.parametrize("words", [False, True], ids=["numbers", "words"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_classifier_predicts_the_same(tmp_path, name, words):
+    y = np.array(["low", "middle", "high"])[LABELS] if words else LABELS
+    student = CLASSIFIERS[name].fit(ROWS, y)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), TEST)
+
+
+@pytest.mark.parametrize("name", ["tree", "forest", "extra trees", "histogram gradient boosting"])
+@pytest.mark.parametrize("learned", [False, True], ids=["never seen", "learned from"])
+def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
+    holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
+    student: Any = clone(CLASSIFIERS[name])
+    student.fit(np.where(holes & learned, np.nan, ROWS), LABELS)
+    missing = np.where(np.random.default_rng(1).random(TEST.shape) < 0.2, np.nan, TEST)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_gives_the_same_features(tmp_path, name):
+    student = make_pipeline(MAPS[name], NoisySumClassifier()).fit(ROWS, LABELS)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), ONE_MORE)
+
+
+@pytest.mark.parametrize("name", ["steps", "ranges"])
+def test_maps_that_take_missing_values_keep_them(tmp_path, name):
+    holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
+    student = make_pipeline(MAPS[name], HistGradientBoostingClassifier(max_iter=5, random_state=0))
+    student.fit(np.where(holes, np.nan, ROWS), LABELS)
+    missing = np.where(np.random.default_rng(1).random(TEST.shape) < 0.2, np.nan, TEST)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
+
+
+def test_categories_that_are_numbers_become_columns(tmp_path):
+    codes = PublicSteps.learn(PublicRows(np.round(PUBLIC), "public rows"), 2)
+    student = make_pipeline(codes, LogisticRegression()).fit(np.round(ROWS), LABELS)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), np.round(ONE_MORE))
+
+
+def test_ballots_of_vectors_give_a_student_that_can_be_exported(tmp_path):
+    settings: Any = {"epsilon": 5.0, "classes": range(3), "random_state": 0, "noise": SimulationNoise(0)}
+    model = PATEClassifier(VectorBallots(), features=MAPS["steps"], **settings)
+    model.fit(ROWS, LABELS, X_public=PUBLIC)
+    student = load_student(model.save(tmp_path / "results") / "student.skops")
+    assert np.mean(student.predict(TEST) == TRUE) > 0.6
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), TEST)
+
+
+def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def table(n: int, wards: list[str]) -> Table:
+        age, ward = rng.integers(20, 90, n), rng.choice(wards, n)
+        dose = np.where(rng.random(n) < 0.1, "", rng.uniform(size=n).round(2).astype(str))
+        return Table("rows", {"ward": ward.tolist(), "age": age.astype(str).tolist(), "dose": dose.tolist()})
+
+    public, rows = table(300, ["a", "b", "?"]), table(600, ["a", "b", "", "?", "unseen"])
+    columns = PublicColumns.learn(public, ("ward", "age", "dose"))
+    y = (rng.random(300) < np.where(np.array(public.column("ward")) == "a", 0.9, 0.2)).astype(int)
+    forest = HistGradientBoostingClassifier(max_iter=10, random_state=0)
+    student = make_pipeline(columns, forest).fit(public, y)
+    number = {name: [float(cell or "nan") for cell in rows.column(name)] for name in ("age", "dose")}
+    inputs: dict[str, Any] = {name: np.array(cells)[:, np.newaxis] for name, cells in number.items()}
+    inputs["ward"] = np.array(rows.column("ward"), dtype=object)[:, np.newaxis]
+    path = export_onnx(student, tmp_path / "student.onnx")
+    labels, probabilities = run(path, inputs)
+    assert labels.tolist() == student.predict(rows).tolist()
+    np.testing.assert_allclose(probabilities, student.predict_proba(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("student", "named"),
+    [
+        (LabelPropagationStudent(), "LabelPropagationStudent"),
+        (make_pipeline(OneHotColumns([["a"]] * 4), LogisticRegression()), "OneHotColumns"),
+        (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
+        (SelfTrainingStudent(make_pipeline(StandardScaler(), GaussianNB()), rounds=0), "SelfTrainingStudent"),
+        (StandardScaler(), "StandardScaler"),
+    ],
+)
+def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
+    X = np.abs(np.round(ROWS))
+    with pytest.raises(InvalidParameterError, match=f"must have a form in ONNX, and {named} has none"):
+        export_onnx(student.fit(X, LABELS), tmp_path / "student.onnx")
+    assert not list(tmp_path.iterdir())
