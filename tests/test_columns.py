@@ -37,26 +37,6 @@ def test_a_missing_column_is_named_and_no_cell_is_shown():
         columns.transform(Table("private.csv", {"age": ["1"], "town": ["Ulm"]}))
 
 
-class Series:
-    """A column as pandas and polars give it."""
-
-    def __init__(self, *cells: object, dtype: type | str = object) -> None:
-        self.cells = np.array(cells, dtype=dtype)
-
-    def to_numpy(self) -> np.ndarray:
-        return self.cells
-
-
-class Frame:
-    """Rows as pandas and polars hold them."""
-
-    def __init__(self, **columns: Series) -> None:
-        self.columns, self._cells = list(columns), columns
-
-    def __getitem__(self, name: str) -> Series:
-        return self._cells[name]
-
-
 class NotAvailable:
     """pandas.NA: whether it differs from itself is not available either."""
 
@@ -73,13 +53,13 @@ EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), NotAvailab
 @pytest.mark.parametrize(
     "rows",
     [
-        Frame(note=Series("x", "y"), city=Series("Ulm", "Bonn "), age=Series(31, 7.5, dtype="float64")),
+        {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
         {"city": ["Ulm", " Bonn"], "age": [31, "7.5"]},
         Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
         [[31, "Ulm"], [7.5, "Bonn"]],
         np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
     ],
-    ids=["frame", "mapping", "table", "rows", "text"],
+    ids=["arrays", "mapping", "table", "rows", "text"],
 )
 def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(rows):
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
@@ -107,7 +87,7 @@ def test_a_category_is_its_spelling_and_a_whole_number_has_one():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (Frame(age=Series(1), City=Series("Miller")), "no column 'city'. They need each of: age, city."),
+        ({"age": [1], "City": ["Miller"]}, "no column 'city'. They need each of: age, city."),
         ({"age": [1]}, "no column 'city'"),
         ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
         ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),

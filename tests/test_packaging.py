@@ -21,7 +21,7 @@ from conftest import REPOSITORY
 pytest.importorskip("hatchling")
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
-OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
+OF_AN_EXTRA = {"torch", "safetensors", "matplotlib", "pyarrow", "cryptography", "gmpy2", "mpyc", "dask", "ray"}
 
 
 def build(folder: Path, *options: str, project: Path = REPOSITORY) -> Path:
