@@ -5,6 +5,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, time
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -32,7 +33,7 @@ class Table:
     Parameters
     ----------
     source : str
-        The file's name, for messages.
+        The file's name, for messages; empty for rows that come from no file.
     columns : dict of str to array or list of str
         Cells per column, top to bottom: an array whose cells keep their types, or text as a csv file has it, blanks
         trimmed, whose kind is found from the public rows.
@@ -54,7 +55,9 @@ class Table:
         if name not in self.columns:
             # The columns it has are not listed: without a header they would be a person's cells.
             cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"
-            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header{cells}?")
+            raise InvalidDataError(
+                f"{self.source or 'The table'} has no column '{name}'. Is its first line a header{cells}?"
+            )
         return self.columns[name]
 
     def texts(self, name: str) -> list[str]:
@@ -150,8 +153,9 @@ def _read_parquet(path: Path) -> Table:
         raise InvalidDataError(f"{path.name} needs pyarrow: pip install 'tutelage[tables]'.") from None
     if not path.is_file():
         raise InvalidDataError(f"{path} cannot be read: No such file.")
-    # Without partitioning: pyarrow would read columns from the names of the folders, such as year=2024.
-    rows = _quietly(lambda: read_arrow(path, partitioning=None), f"{path} is not a readable Parquet file")
+    # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
+    no_folders: Any = None
+    rows = _quietly(lambda: read_arrow(path, partitioning=no_folders), f"{path} is not a readable Parquet file")
     table = frame_table(rows)
     if any(name.startswith(_PANDAS_INDEX) for name in table.columns):
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
@@ -183,7 +187,7 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, Mapping):
-        return Table("The rows", {str(name): _array(cells, str(name)) for name, cells in rows.items()})
+        return Table("", {str(name): _array(cells, str(name)) for name, cells in rows.items()})
     same_names = "The columns of the rows must have different names"
     frame = _quietly(lambda: nw.from_native(rows, pass_through=True), same_names)
     return None if frame is rows else frame_table(frame, names)
@@ -203,7 +207,7 @@ def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
         if names is None or name in names:
             columns[name] = _quietly(lambda one=series: _cells(one), f"Column '{name}' cannot be read")
             levels |= _arrow_levels(series, name)
-    return Table("The rows", columns, levels)
+    return Table("", columns, levels)
 
 
 def column_array(values: Any) -> Any:
@@ -281,10 +285,12 @@ def is_missing(cell: Any) -> bool:
 
 
 def spelled(cell: Any) -> str:
-    """Return a cell as text: an empty one as none, and whole numbers in one way."""
+    """Return a cell as text: an empty one as none, and whole numbers and days in one way."""
     if isinstance(cell, str):
         return cell.strip()
     if is_missing(cell):
         return ""
+    if isinstance(cell, datetime) and cell.time() == time():
+        return str(cell.date())
     # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
     return str(int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell)

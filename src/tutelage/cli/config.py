@@ -18,6 +18,7 @@ from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, ref
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
+from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
@@ -177,7 +178,7 @@ class RunConfig:
     @property
     def features_section(self) -> FeaturesSection | None:
         """What ``[features]`` says; where every person is a teacher, by default steps and 0/1 columns."""
-        return self.features or (FeaturesSection(map="steps") if self.by_people else None)
+        return self.features or (FeaturesSection(map=TABLE_MAP_OF_PEOPLE) if self.by_people else None)
 
     @property
     def student_name(self) -> str:

@@ -230,10 +230,11 @@ class PublicColumns(PublicFeatureMap):
         InvalidDataError
             If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
         """
-        columns = dict(zip(self.names, self._columns_of(X), strict=True))
+        table = as_table(X, self.names)
+        columns = dict(zip(self.names, self._columns_of(X if table is None else table), strict=True))
         if len({len(cells) for cells in columns.values()}) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
-        source = f" of {X.source}" if isinstance(X, Table) else ""
+        source = f" of {table.source}" if table is not None and table.source else ""
         known = dict(zip(self.names, self.categories, strict=True))
         numbers = [
             (_days if name in self.dates else _numbers)(columns[name], f"Column '{name}'{source}")
@@ -244,15 +245,14 @@ class PublicColumns(PublicFeatureMap):
 
     def _columns_of(self, X: Any) -> Iterator[Cells]:
         """Yield the cells of each column, in the order of the names."""
-        table = as_table(X, self.names)
-        if table is not None:
-            missing = [] if table is X else [name for name in self.names if name not in table.columns]
-            if missing:
+        if isinstance(X, Table):
+            missing = [name for name in self.names if name not in X.columns]
+            if missing and not X.source:
                 raise InvalidDataError(
                     f"The rows have no column '{missing[0]}'. They need each of: {', '.join(self.names)}. Check the "
                     "spelling."
                 )
-            return map(table.column, self.names)
+            return map(X.column, self.names)
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidDataError(
