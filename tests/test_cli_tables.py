@@ -119,3 +119,28 @@ def test_a_label_in_no_class_is_not_quoted(folder, called):
     assert refused.returncode == 1
     assert "holds a value that is not among `classes`" in refused.stderr
     assert "maybe" not in refused.stderr
+
+
+@pytest.mark.parametrize(("rows", "warned"), [(0, True), (2, True), (3, False)])
+def test_a_class_with_hardly_a_row_is_a_warning_that_names_nothing(rows, warned, folder, called):
+    table = pandas.read_csv(folder / "private.csv")
+    table.loc[: rows - 1, "ill"] = "perhaps" if rows else table["ill"]
+    table.to_csv(folder / "private.csv", index=False)
+    merged(folder, 'classes = ["no", "yes", "perhaps"]', public="")
+    run = called("run", "config.toml", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    assert ("warning: Some class has fewer than 3 private rows" in run.stderr) == warned
+    assert "perhaps" not in run.stderr
+    assert "fewer than" not in (folder / "out" / "card.json").read_text()
+
+
+def test_free_text_is_refused_unless_it_is_ignored(folder, called):
+    for name in ("private", "public"):
+        table = pandas.read_csv(folder / f"{name}.csv")
+        table["notes"] = [f"note {row}" for row in range(len(table))]
+        table.to_csv(folder / f"{name}.csv", index=False)
+    refused = called("run", "config.toml", cwd=folder)
+    assert refused.returncode == 1
+    assert "Column 'notes' of the public rows holds text that differs in most rows" in refused.stderr
+    configure(folder, private='ignore = ["notes"]')
+    assert called("run", "config.toml", cwd=folder).returncode == 0

@@ -145,3 +145,25 @@ def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
         with pytest.raises(InvalidDataError) as caught:
             refused()
         assert caught.value.__context__ is None
+
+
+NOTES = [f"note {number}" for number in range(100)]
+
+
+@pytest.mark.parametrize("cells", [NOTES, [*NOTES[:51], *[""] * 400], [*NOTES[:26], *NOTES[:24], ""], NOTES[:50]])
+def test_text_that_differs_in_most_public_rows_is_no_category(cells):
+    for table in (Table("public.csv", {"notes": cells}), {"notes": cells}):
+        with pytest.raises(InvalidDataError, match="Column 'notes' of the public rows holds text that differs in most"):
+            PublicColumns.learn(table)
+
+
+@pytest.mark.parametrize("cells", [NOTES[:49], [*NOTES[:25], *NOTES[:25]], list(map(str, range(100)))])
+def test_few_cells_or_half_as_many_texts_or_numbers_are_no_free_text(cells):
+    columns = PublicColumns.learn(Table("public.csv", {"notes": cells}))
+    assert columns.transform({"notes": cells[:3]}).shape == (3, 1)
+
+
+def test_numbers_with_a_decimal_comma_are_named_as_such():
+    cells = [f"{number},5" for number in range(60)]
+    with pytest.raises(InvalidDataError, match="Column 'dose' of the public rows holds numbers with commas"):
+        PublicColumns.learn(Table("public.csv", {"dose": cells}))

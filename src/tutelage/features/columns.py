@@ -136,6 +136,8 @@ _EMPTY = ("", "?")  # how text spells a missing value
 _TRUTH = ("False", "True")  # the categories of a column of truth values
 _DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
+_ENOUGH_CELLS = 50  # in a column that is refused as a category
+_WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
 
@@ -184,7 +186,8 @@ class PublicColumns(PublicFeatureMap):
         Raises
         ------
         InvalidDataError
-            If a column is missing, or holds something other than numbers, text, truth values and dates.
+            If a column is missing, or holds something other than numbers, text, truth values and dates; or if at least
+            50 cells of text are filled and more than half of them differ, which makes no category.
         """
         table = as_table(public, names)
         if table is None:
@@ -284,10 +287,23 @@ def _learned(table: Table, name: str) -> npt.NDArray[np.str_] | str | None:
                 f"{type(strange).__name__}."
             )
         order = sorted(set(map(spelled, filled)))
+        if len(filled) >= _ENOUGH_CELLS and 2 * len(order) > len(filled):
+            raise InvalidDataError(_no_category(name, order))
     return np.array([""] * (len(filled) < len(values)) + order)
 
 
 _SIMPLE = (str, Real, Decimal, date, time)
+
+
+def _no_category(name: str, texts: list[str]) -> str:
+    """Return why a public column whose cells are nearly all different is refused."""
+    held = f"Column '{name}' of the public rows holds"
+    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
+        return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
+    return (
+        f"{held} text that differs in most rows, so it is no category. Leave the column out (`ignore` in [private]), "
+        "or replace the text by public features of it, such as an embedding, in columns of numbers."
+    )
 
 
 def _is_number(cell: Any) -> bool:
