@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 from test_cli import configure, write_people
+from tutelage import GNMax, PATEClassifier
+from tutelage.exceptions import BudgetContinuedWarning
+from tutelage.tables import read_table
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -53,6 +57,32 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
     assert again.returncode == 0, again.stderr
     assert "Every query was labeled before" in again.stdout
     assert (folder / "out" / "labels.csv").read_text() == labels
+
+
+@pytest.mark.parametrize("read", [read_table, pandas.read_csv], ids=["read_table", "pandas"])
+@pytest.mark.parametrize("settings", ["", 'entity = "patient"'])
+def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, called):
+    configure(folder, private=settings)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    table, public = (pandas.read_csv(folder / f"{name}.csv") for name in ("private", "public"))
+    public = public.drop(columns="ill")
+    model = PATEClassifier(
+        DecisionTreeClassifier(),
+        n_teachers=15,
+        mechanism=GNMax(sigma=2.0),
+        student=DecisionTreeClassifier(),
+        classes=["no", "yes"],
+        n_queries=40,
+        question="ill",
+        unit="patient" if settings else None,
+        ledger=folder / "private.csv.ledger",
+    )
+    people = table["patient"] if settings else None
+    with pytest.warns(BudgetContinuedWarning):
+        model.fit(read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=people)
+    assert (model.drawn_, model.remembered_) == (0, 40)
+    released = pandas.read_csv(folder / "out" / "labels.csv")["label"]
+    assert model.classes_[model.release_.labels].tolist() == released.tolist()
 
 
 MERGED = 'classes = { sick = ["yes", "maybe"], well = ["no"] }'

@@ -23,7 +23,7 @@ pytest.importorskip("pyarrow")
 pytestmark = FITS_AGAIN
 
 SIZES = ["large", "medium", "small"]
-FEATURES = ["age", "size", "ward", "fit", "seen"]
+FEATURES = ["age", "dose", "size", "ward", "fit", "seen"]
 
 
 def made_up(n: int, seed: int) -> Any:
@@ -32,6 +32,7 @@ def made_up(n: int, seed: int) -> Any:
     return polars.DataFrame(
         {
             "age": age.tolist(),
+            "dose": random.integers(0, 5, n) / 2,
             "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
             "ward": random.choice(["north", "south"], n).tolist(),
             "fit": (random.uniform(size=n) < 0.5).tolist(),
@@ -160,7 +161,9 @@ def test_columns_may_be_declared():
 @pytest.mark.parametrize("rename", [{"ward": "Ward"}, {"age": "aeg"}])
 def test_a_misspelt_column_is_refused_by_its_name(rename):
     (name,) = rename
-    message = f"The rows have no column '{name}'. They need each of: age, size, ward, fit, seen. Check the spelling."
+    message = (
+        f"The rows have no column '{name}'. They need each of: age, dose, size, ward, fit, seen. Check the spelling."
+    )
     for rows in (PRIVATE.rename(rename), PRIVATE.to_pandas().rename(columns=rename)):
         with pytest.raises(InvalidDataError) as caught:
             fitted(rows, PUBLIC)

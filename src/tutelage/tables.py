@@ -66,8 +66,14 @@ class Table:
         return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
 
     def rows(self) -> npt.NDArray[Any]:
-        """Return all cells as text, shape (rows, columns)."""
-        return np.array([self.texts(name) for name in self.columns], dtype=object).T
+        """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
+        return np.array([_written(self.columns[name], self.texts(name)) for name in self.columns], dtype=object).T
+
+
+def _written(cells: Cells, texts: list[str]) -> list[str]:
+    if isinstance(cells, list) or cells.dtype.kind != "f":
+        return texts
+    return [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
 
 
 def read_table(path: Path) -> Table:

@@ -268,6 +268,8 @@ class PublicColumns(PublicFeatureMap):
 def _learned(table: Table, name: str) -> npt.NDArray[np.str_] | str | None:
     """Return the categories of a public column, sorted or in their order; None for numbers, and a word for dates."""
     cells = table.column(name)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
+        return "date" if cells.dtype.kind == "M" else None
     values = cells if isinstance(cells, list) else cells.tolist()
     filled = [value for value in values if not is_missing(value)]
     if name in table.levels:
