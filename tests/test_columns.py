@@ -54,7 +54,7 @@ EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), NotAvailab
     "rows",
     [
         {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
-        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"]},
+        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"], "scan": np.zeros((2, 3))},
         Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
         [[31, "Ulm"], [7.5, "Bonn"]],
         np.array([["31", "Ulm"], ["7.5", "Bonn"]]),

@@ -178,7 +178,7 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     rows : Table, DataFrame, DuckDB relation, mapping of names to cells, or anything else
         Public or private rows.
     names : collection of str, optional
-        The columns of a frame that are needed. Default: all.
+        The columns that are needed. Default: all.
 
     Returns
     -------
@@ -193,7 +193,8 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, Mapping):
-        return Table("", {str(name): _array(cells, str(name)) for name, cells in rows.items()})
+        needed = {name: cells for name, cells in rows.items() if names is None or name in names}
+        return Table("", {str(name): _array(cells, str(name)) for name, cells in needed.items()})
     same_names = "The columns of the rows must have different names"
     frame = _quietly(lambda: nw.from_native(rows, pass_through=True), same_names)
     return None if frame is rows else frame_table(frame, names)
