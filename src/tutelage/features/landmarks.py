@@ -4,7 +4,7 @@ A person's ballot over these features has a length of at most one, whatever the 
 is chosen from public rows, and from how much noise the sum will have.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
@@ -31,7 +31,8 @@ _SCALES = (1.0, 2.0)  # bandwidths, in distances of the kernel
 _LINEAR = 0.5  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
 _ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
-_FINE, _NARROW, _WIDE = 1e-3, 0.5, 1.0  # with less noise than the first, narrower Gaussians pay
+# With less noise than the first, Gaussians of half the width pay; but not where landmarks are further away than that.
+_FINE, _NARROW = 1e-3, 0.5
 _SAMPLE = 1000  # public rows between which the median distance is taken
 _SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian is zero or infinite when squared
 # What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
@@ -68,7 +69,7 @@ class PublicKernel(PublicFeatureMap):
         self._check()
 
     @classmethod
-    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, width: float = _WIDE, seed: int = 0) -> Self:
+    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
         """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer.
 
         Parameters
@@ -77,8 +78,6 @@ class PublicKernel(PublicFeatureMap):
             Rows of numbers.
         n_landmarks : int
             How many landmarks to draw.
-        width : float
-            Width of the narrower Gaussian, in median distances between public rows.
         seed : int
             Of the draw.
 
@@ -100,7 +99,7 @@ class PublicKernel(PublicFeatureMap):
         distance = float(np.sqrt(np.median(np.maximum(squared_distances(sample, sample[::-1]), 0))))
         if distance == 0:
             raise InvalidDataError("The public rows of PublicKernel must differ from each other.")
-        return cls(center, reach, _on_grid(rows[chosen], center, reach), width * distance)
+        return cls(center, reach, _on_grid(rows[chosen], center, reach), distance)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
@@ -195,8 +194,9 @@ def ballot_features(
     positive(noise, "noise", "ballot_features")
     number_between(quantile, 0, 1, "quantile", "ballot_features")
     values = require_public(public, "ballot_features").values
-    width = _NARROW if noise < _FINE else _WIDE
-    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), width=width, seed=seed)
+    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), seed=seed)
+    if noise < _FINE and _nearest(kernel, values) < _NARROW:
+        kernel = replace(kernel, distance=_NARROW * kernel.distance)
     with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
         alike = kernel.transform(values)
         center = alike.mean(axis=0)
@@ -204,6 +204,14 @@ def ballot_features(
     projection = PublicProjection(center, directions, reach_of(alike, center))
     lengths = np.linalg.norm(projection.transform(alike), axis=1)
     return make_pipeline(kernel, projection, UnitBall(float(np.quantile(lengths, quantile)) or 1.0))
+
+
+def _nearest(kernel: PublicKernel, rows: Matrix) -> float:
+    """Return how far the nearest other landmark is from a usual one of some rows, in widths of the kernel."""
+    some = np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]
+    distances = squared_distances(_on_grid(rows[some], kernel.center, kernel.reach), kernel.points)
+    nearest = np.where(distances > 0, distances, np.inf).min(axis=1)
+    return float(np.sqrt(np.median(nearest))) * _step(kernel.center, kernel.reach) / kernel.distance
 
 
 def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
