@@ -371,7 +371,11 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([('["no", "yes"]', '["no", "yes", "yes"]')], {}, "must list each class value once"),
         ([('"public.csv"', '"./private.csv"')], {}, "must be another file than in [private]"),
         ([('folder = "out"', 'folder = "public.csv"')], {}, "`folder` in [output] must be a folder"),
-        ([("public.csv", "public.npz")], {}, "must both be .csv or both be .npz"),
+        (
+            [("public.csv", "public.npz")],
+            {},
+            "must both be tables (.csv, .tsv or .txt, also with .gz, or .parquet) or both",
+        ),
         ([("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")], {}, "must be one of ClassMeans, Naive"),
         (
             [("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Ridge")],

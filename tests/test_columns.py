@@ -37,26 +37,6 @@ def test_a_missing_column_is_named_and_no_cell_is_shown():
         columns.transform(Table("private.csv", {"age": ["1"], "town": ["Ulm"]}))
 
 
-class Series:
-    """A column as pandas and polars give it."""
-
-    def __init__(self, *cells: object, dtype: type | str = object) -> None:
-        self.cells = np.array(cells, dtype=dtype)
-
-    def to_numpy(self) -> np.ndarray:
-        return self.cells
-
-
-class Frame:
-    """Rows as pandas and polars hold them."""
-
-    def __init__(self, **columns: Series) -> None:
-        self.columns, self._cells = list(columns), columns
-
-    def __getitem__(self, name: str) -> Series:
-        return self._cells[name]
-
-
 class NotAvailable:
     """pandas.NA: whether it differs from itself is not available either."""
 
@@ -73,13 +53,13 @@ EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), NotAvailab
 @pytest.mark.parametrize(
     "rows",
     [
-        Frame(note=Series("x", "y"), city=Series("Ulm", "Bonn "), age=Series(31, 7.5, dtype="float64")),
-        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"]},
+        {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
+        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"], "scan": np.zeros((2, 3))},
         Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
         [[31, "Ulm"], [7.5, "Bonn"]],
         np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
     ],
-    ids=["frame", "mapping", "table", "rows", "text"],
+    ids=["arrays", "mapping", "table", "rows", "text"],
 )
 def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(rows):
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
@@ -107,7 +87,7 @@ def test_a_category_is_its_spelling_and_a_whole_number_has_one():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (Frame(age=Series(1), City=Series("Miller")), "no column 'city'. They need each of: age, city."),
+        ({"age": [1], "City": ["Miller"]}, "no column 'city'. They need each of: age, city."),
         ({"age": [1]}, "no column 'city'"),
         ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
         ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),
@@ -165,3 +145,25 @@ def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
         with pytest.raises(InvalidDataError) as caught:
             refused()
         assert caught.value.__context__ is None
+
+
+NOTES = [f"note {number}" for number in range(100)]
+
+
+@pytest.mark.parametrize("cells", [NOTES, [*NOTES[:51], *[""] * 400], [*NOTES[:26], *NOTES[:24], ""], NOTES[:50]])
+def test_text_that_differs_in_most_public_rows_is_no_category(cells):
+    for table in (Table("public.csv", {"notes": cells}), {"notes": cells}):
+        with pytest.raises(InvalidDataError, match="Column 'notes' of the public rows holds text that differs in most"):
+            PublicColumns.learn(table)
+
+
+@pytest.mark.parametrize("cells", [NOTES[:49], [*NOTES[:25], *NOTES[:25]], list(map(str, range(100)))])
+def test_few_cells_or_half_as_many_texts_or_numbers_are_no_free_text(cells):
+    columns = PublicColumns.learn(Table("public.csv", {"notes": cells}))
+    assert columns.transform({"notes": cells[:3]}).shape == (3, 1)
+
+
+def test_numbers_with_a_decimal_comma_are_named_as_such():
+    cells = [f"{number},5" for number in range(60)]
+    with pytest.raises(InvalidDataError, match="Column 'dose' of the public rows holds numbers with commas"):
+        PublicColumns.learn(Table("public.csv", {"dose": cells}))

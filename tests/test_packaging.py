@@ -25,6 +25,7 @@ OF_AN_EXTRA = {
     "torch",
     "safetensors",
     "matplotlib",
+    "pyarrow",
     "cryptography",
     "gmpy2",
     "mpyc",

@@ -109,3 +109,14 @@ def test_a_student_whose_feature_map_was_in_another_module_opens():
     rows = np.array([[1.0, 20.0], [2.0, 30.0]])
     assert student[0].transform(rows).tolist() == [[0.25, 0.5], [0.5, 0.75]]
     assert student.predict(rows).tolist() == [0, 1]
+
+
+def test_columns_that_were_stored_before_dates_were_numbers_stay_categories(tmp_path):
+    columns = PublicColumns(("age", "day"), (None, np.array(["2020-01-01", "2020-01-02"])))
+    del columns.__dict__["dates"]  # which earlier versions did not write
+    rows = {"age": ["31", "?"], "day": ["2020-01-02", "2020-01-03"]}
+    student = make_pipeline(columns, DecisionTreeClassifier()).fit(rows, ["yes", "no"])
+    save_student(student, tmp_path / "student.skops")
+    back = load_student(tmp_path / "student.skops")
+    np.testing.assert_array_equal(back[0].transform(rows), [[31, 1], [np.nan, -1]])
+    assert back.predict(rows).tolist() == ["yes", "no"]

@@ -3,7 +3,7 @@
 import secrets
 import warnings
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -27,7 +27,16 @@ from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
-from tutelage.features import PublicColumns, check_row_by_row, features_of_private, require_public_map
+from tutelage.features import (
+    FEATURE_MAPS,
+    PublicColumns,
+    PublicRows,
+    check_row_by_row,
+    features_of_private,
+    require_public_map,
+)
+from tutelage.features.named import named_rows, require_dense, without_columns
+from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
@@ -41,6 +50,7 @@ from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
 from tutelage.students.selection import FirstRows, QuerySelector
+from tutelage.tables import Table, as_table, column_array, is_missing
 from tutelage.teachers import (
     NearestQueries,
     NearestTeachers,
@@ -53,6 +63,7 @@ from tutelage.teachers import (
 from tutelage.votes import VoteHistogram, tally
 
 _TRIAL_ROWS_PER_CLASS = 10
+_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
 _PRIVATE = ("votes_", "ballots_")
 FEW_VOTES_LEFT = (
     "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
@@ -144,7 +155,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
     features : public feature map, optional
         What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
-        such. It may be published.
+        such. It may be published. For rows with named columns it may begin with the `PublicColumns` that they have;
+        by default these are learned from `X_public`.
     student_features : public feature map or "rows", optional
         What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
         the same as the teachers. It is part of every prediction.
@@ -228,6 +240,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     n_teachers_ : int
         How many teachers voted; may be published. Where every person is one and their number is private, it is the
         noisy count that `VectorBallots` released, and None with `NearestQueries`.
+    columns_ : PublicColumns or None
+        What the columns are, if the rows had names; the student takes rows through it. May be published.
+    student_map_ : public feature map or None
+        What the student sees the rows through, after `columns_`; may be published.
     n_features_in_ : int
         Number of features.
 
@@ -252,6 +268,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
+    columns_: PublicColumns | None
     n_features_in_: int
 
     # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
@@ -381,31 +398,33 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
+        X: Any,
+        y: Any,
         *,
-        X_public: npt.ArrayLike | None = None,
-        entity_ids: npt.ArrayLike | None = None,
-        silos: npt.ArrayLike | None = None,
-        whole_rows: npt.ArrayLike | None = None,
+        X_public: Any = None,
+        entity_ids: Any = None,
+        silos: Any = None,
+        whole_rows: Any = None,
     ) -> Self:
         """Train teachers on the private rows, release noisy labels of public rows, and train the student.
 
         Parameters
         ----------
-        X : array of shape (rows, features)
-            Private rows.
+        X : array of shape (rows, features), or rows with named columns
+            Private rows. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a mapping of names to
+            cells has named columns, in any order. `X_public` decides which of them are used, and what they are.
         y : array of shape (rows,)
-            Class value of each private row.
-        X_public : array of shape (public rows, features)
-            Public rows: those that are asked about, and more for the student to learn from without labels.
+            Class value of each private row. This and the ids may be columns of the same libraries.
+        X_public : array of shape (public rows, features), or rows with named columns
+            Public rows: those that are asked about, and more for the student to learn from without labels. All their
+            columns are features.
         entity_ids : array of shape (rows,), optional
             Whose row it is: the unit of privacy. Without it the unit is one row.
         silos : array of shape (rows,), optional
             Owner of each row; each owner is one teacher.
         whole_rows : array of shape (rows, ...), optional
             The private rows with all their columns, of which `X` has some. Where there are no `entity_ids`, the ledger
-            knows its data set by them, whichever columns and labels a fit uses. Default: `X`.
+            knows its data set by them, whichever columns and labels a fit uses. Default: `X`, with all its columns.
 
         Raises
         ------
@@ -425,6 +444,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
         """
         run = self.resolved()
+        run, X, X_public, table = self._numbered(run, X, X_public)
+        if whole_rows is None and entity_ids is None and table is not None:
+            whole_rows = table.rows()
         data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
         of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
         of_student = _integer(student_seed)
@@ -439,28 +461,28 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             discard_checkpoints(Path(self.checkpoints))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's class value for each row of `X`; costs no privacy.
 
         Parameters
         ----------
-        X : array of shape (rows, features)
-            Rows to classify.
+        X : array of shape (rows, features), or rows with named columns
+            Rows to classify. Columns are found by name if `fit` got names.
         """
         check_is_fitted(self)
-        return self.student_.predict(_mapped(self._student_map(), self._validated(X)))
+        return self.student_.predict(self._seen(X))
 
     @available_if(_student_has_probabilities)
-    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
 
         Parameters
         ----------
-        X : array of shape (rows, features)
+        X : array of shape (rows, features), or rows with named columns
             Rows to classify.
         """
         check_is_fitted(self)
-        known = self.student_.predict_proba(_mapped(self._student_map(), self._validated(X)))
+        known = self.student_.predict_proba(self._seen(X))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
@@ -494,7 +516,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
         accuracy = () if X is None else accuracy_by_class(self.classes_, self.predict(X), np.asarray(y))
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        columns = self._named_columns()
+        names = range(self.n_features_in_) if columns is None else columns.names
         return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
@@ -536,9 +559,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             For `save_student` and `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        columns = None if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))
-        return joined(columns, self._student_map(), self.student_)
+        return joined(self._named_columns(), self.student_map_, self.student_)
+
+    def _named_columns(self) -> PublicColumns | None:
+        """Return what the columns are, if they have names."""
+        names = getattr(self, "feature_names_in_", None)  # of a frame of which a share was declared public
+        return self.columns_ if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
@@ -635,13 +661,37 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self.unit is not None and columns["entity_ids"] is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
+    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
+        """Return rows with named columns as numbers, and the maps without these columns; set what predictions need."""
+        self.columns_ = None
+        declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
+        rows = None if X_public is None else named_rows(X, X_public, declared)
+        if rows is not None:
+            self.columns_ = rows.columns
+            if self.features is None and isinstance(run.teacher, SinglePeople):
+                public = PublicRows(rows.public, "X_public")
+                maps = FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, 0, None, len(rows.columns.numbers))
+                teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
+            run = replace(run, teacher_map=teacher_map, student_map=student_map)
+        self.student_map_ = run.student_map
+        return (run, require_dense(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
+
+    def _seen(self, X: Any) -> Matrix:
+        """Return rows as the student sees them."""
+        rows = require_dense(X) if self.columns_ is None else self.columns_.transform(require_dense(X))
+        return _mapped(self.student_map_, self._validated(rows))
+
     def _checked(
         self, run: Resolved, X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
     ) -> _Data:
         """Check everything that was given, set `classes_`, and return private and public rows."""
+        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
+        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
+            raise InvalidDataError("y must have a label in every row. Some are missing; remove these rows.")
         rows, labels = self._validated(X, y)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        whole = rows if whole_rows is None else as_column(whole_rows)
+        table = as_table(whole_rows)
+        whole = table.rows() if table else rows if whole_rows is None else as_column(whole_rows)
         if len(whole) != len(rows):
             raise InvalidDataError(
                 f"`whole_rows` must have one row per private row. Got {len(whole)} for {len(rows)} rows."
@@ -690,7 +740,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if checked is None:  # out here: raised while it is handled, the complaint would be carried along
             raise InvalidDataError(_without_values(complaint))
         if y:
-            check_classification_targets(checked[1])
+            _check_targets(checked[1], declared=self.classes is not None)
         return checked
 
     def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
@@ -911,6 +961,27 @@ def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
         return
     one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
     ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
+
+
+def _check_targets(labels: Any, *, declared: bool) -> None:
+    """Refuse labels that are no classes, such as the numbers of a regression; no message quotes one."""
+    regression, complaint = False, ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the number of classes: see below
+            check_classification_targets(labels)
+    except ValueError as error:
+        complaint = str(error)
+    if not complaint and not declared and labels.dtype.kind in "iuf":
+        values = len(np.unique(labels))
+        regression = values > _MOST_NUMBERS and values * _FEWEST_ROWS_PER_NUMBER > len(labels)
+    if regression or "continuous" in complaint:
+        raise InvalidDataError(
+            "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them into "
+            "classes first, or declare each class in `classes`."
+        )
+    if complaint:
+        raise InvalidDataError(complaint)
 
 
 def _check_parameter(name: str, value: object, allowed: Any) -> None:

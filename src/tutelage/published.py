@@ -69,7 +69,7 @@ def card_of(
         teachers=model.n_teachers_,
         classes=tuple(str(value) for value in model.classes_),
         features=tuple(features),
-        feature_map=_feature_map(run.student_map),
+        feature_map=_feature_map(model.student_map_),
         student=model.student if isinstance(model.student, str) else type(run.student).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,

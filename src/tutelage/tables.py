@@ -1,45 +1,96 @@
-"""Rows from a csv file, as text, with errors that name files and columns but never quote a cell."""
+"""Tables of any form as named columns whose cells keep their kinds; errors name files and columns and quote no cell."""
 
 import csv
+import gzip
+import zlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, time
+from itertools import chain
 from pathlib import Path
-from typing import final
+from typing import Any, TypeVar, final
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
+
+TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
+"""Endings of the files that `read_table` reads."""
+
+Cells = npt.NDArray[Any] | list[str]
+_SEPARATORS = ",;\t|"
+_PANDAS_INDEX = "__index_level_"
+_Read = TypeVar("_Read")
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Named columns of text cells, blanks trimmed.
+    """Named columns.
 
     Parameters
     ----------
     source : str
-        The file's name, for messages.
-    columns : dict of str to list of str
-        Cells per column, top to bottom.
+        The file's name, for messages; empty for rows that come from no file.
+    columns : dict of str to array or list of str
+        Cells per column, top to bottom: an array whose cells keep their types, or text as a csv file has it, blanks
+        trimmed, whose kind is found from the public rows.
+    levels : dict of str to tuple of str
+        The order of the categories, for columns that have one.
     """
 
     source: str
-    columns: dict[str, list[str]] = field(repr=False)
+    columns: Mapping[str, Cells] = field(repr=False)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.columns.values())))
 
-    def column(self, name: str) -> list[str]:
+    def column(self, name: str) -> Cells:
         """Return the cells of column `name`, or raise `InvalidDataError` where there is none."""
         if name not in self.columns:
             # The columns it has are not listed: without a header they would be a person's cells.
             cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"
-            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header{cells}?")
+            raise InvalidDataError(
+                f"{self.source or 'The table'} has no column '{name}'. Is its first line a header{cells}?"
+            )
         return self.columns[name]
+
+    def texts(self, name: str) -> list[str]:
+        """Return the cells of column `name` as text, the same for every form of a table."""
+        cells = self.column(name)
+        return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
+
+    def rows(self) -> npt.NDArray[Any]:
+        """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
+        return np.array([_written(self.columns[name], self.texts(name)) for name in self.columns], dtype=object).T
+
+
+def _written(cells: Cells, texts: list[str]) -> list[str]:
+    if isinstance(cells, list) or cells.dtype.kind != "f":
+        return texts
+    return [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
+
+
+def read_table(path: Path) -> Table:
+    """Read a csv file (see `read_csv`) or, if its name ends in ``.parquet``, a Parquet file.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, has no rows, or is not a table with a name for every column.
+    """
+    return _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
 
 
 def read_csv(path: Path) -> Table:
-    """Read a comma-separated file with a header row (UTF-8).
+    """Read a csv file with a header row (UTF-8), compressed if its name ends in ``.gz``.
+
+    Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names.
 
     Raises
     ------
@@ -48,8 +99,9 @@ def read_csv(path: Path) -> Table:
     """
     unreadable = ""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.reader(lines, skipinitialspace=True)
+        with _opened(path) as lines:
+            first = lines.readline()
+            reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True)
             header = [name.strip() for name in next(reader, [])]
             rows = []
             for row in reader:
@@ -59,16 +111,30 @@ def read_csv(path: Path) -> Table:
                     )
                 if row:
                     rows.append([cell.strip() for cell in row])
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        unreadable, header, rows = type(error).__name__, [], []
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        unreadable, header, rows = type(error).__name__, [], []
     if unreadable:  # out here: a UnicodeDecodeError holds the bytes of the file
         raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).")
     if not rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
     _check_header(header, path)
     return Table(path.name, dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _opened(path: Path) -> Any:
+    opens: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    return opens(path, "rt", newline="", encoding="utf-8-sig")
+
+
+def _separator(header: str) -> str:
+    """Return the separator that divides the header into most names, a comma if several do."""
+
+    def names(separator: str) -> int:
+        return len(next(csv.reader([header], delimiter=separator, skipinitialspace=True), []))
+
+    return max(_SEPARATORS, key=names)
 
 
 def _check_header(header: list[str], path: Path) -> None:
@@ -86,6 +152,124 @@ def _check_header(header: list[str], path: Path) -> None:
             raise InvalidDataError(f"Columns {first} and {number} of {path} have the same name. Rename one of them.")
 
 
+def _read_parquet(path: Path) -> Table:
+    try:
+        from pyarrow.parquet import read_table as read_arrow
+    except ModuleNotFoundError:
+        raise InvalidDataError(f"{path.name} needs pyarrow: pip install 'tutelage[tables]'.") from None
+    if not path.is_file():
+        raise InvalidDataError(f"{path} cannot be read: No such file.")
+    # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
+    no_folders: Any = None
+    rows = _quietly(lambda: read_arrow(path, partitioning=no_folders), f"{path} is not a readable Parquet file")
+    table = frame_table(rows)
+    if any(name.startswith(_PANDAS_INDEX) for name in table.columns):
+        raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
+    if not table.columns or table.n_rows == 0:
+        raise InvalidDataError(f"{path} has no rows.")
+    return Table(path.name, table.columns, table.levels)
+
+
+def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
+    """Return rows with named columns as a table: a frame of any library, or a mapping of names to cells.
+
+    Parameters
+    ----------
+    rows : Table, DataFrame, DuckDB relation, mapping of names to cells, or anything else
+        Public or private rows.
+    names : collection of str, optional
+        The columns that are needed. Default: all.
+
+    Returns
+    -------
+    Table or None
+        None for rows whose columns have no names.
+
+    Raises
+    ------
+    InvalidDataError
+        If the columns of a frame cannot be computed, or two have the same name.
+    """
+    if isinstance(rows, Table):
+        return rows
+    if isinstance(rows, Mapping):
+        needed = {name: cells for name, cells in rows.items() if names is None or name in names}
+        return Table("", {str(name): _array(cells, str(name)) for name, cells in needed.items()})
+    same_names = "The columns of the rows must have different names"
+    frame = _quietly(lambda: nw.from_native(rows, pass_through=True), same_names)
+    return None if frame is rows else frame_table(frame, names)
+
+
+def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
+    """Return a frame of any library that narwhals knows as a table."""
+    frame = nw.from_native(rows, pass_through=True)
+    # The schema first: a DuckDB relation forgets the order of its categories when it is computed.
+    schema = _quietly(frame.collect_schema, "The rows cannot be computed")
+    if isinstance(frame, nw.LazyFrame):
+        frame = _quietly(frame.collect, "The rows cannot be computed (DuckDB needs pyarrow)")
+    levels = {str(name): tuple(kind.categories) for name, kind in schema.items() if isinstance(kind, nw.Enum)}
+    columns = {}
+    for series in frame.iter_columns():
+        name = str(series.name)
+        if names is None or name in names:
+            columns[name] = _quietly(lambda one=series: _cells(one), f"Column '{name}' cannot be read")
+            levels |= _arrow_levels(series, name)
+    return Table("", columns, levels)
+
+
+def column_array(values: Any) -> Any:
+    """Return a column of a DataFrame library as an array; anything else as it is."""
+    series = nw.from_native(values, allow_series=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return _cells(series)
+    if isinstance(series, nw.DataFrame | nw.LazyFrame):
+        columns = list(frame_table(series).columns.values())
+        return columns[0] if len(columns) == 1 else values
+    return values
+
+
+def _cells(series: Any) -> npt.NDArray[Any]:
+    """Return the cells of a column: numbers, truth values and dates as such, the others as objects."""
+    kind, complete = series.dtype, not series.null_count()
+    if kind == nw.Datetime:
+        return series.to_numpy().astype("datetime64[us]")
+    if kind == nw.Date or kind.is_float() or (complete and (kind.is_integer() or kind == nw.Boolean)):
+        return series.to_numpy()
+    # As a list: the arrays of some libraries fill empty cells of categories with another category.
+    cells = series.to_list()
+    if kind in (nw.Categorical, nw.Enum):
+        cells = [None if is_missing(cell) else spelled(cell) for cell in cells]
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _arrow_levels(series: Any, name: str) -> dict[str, tuple[str, ...]]:
+    """Return the order of an ordered category of PyArrow, which narwhals does not tell from others."""
+    native = series.to_native()
+    if not getattr(getattr(native, "type", None), "ordered", False) or not native.chunks:
+        return {}
+    return {name: tuple(map(spelled, native.unify_dictionaries().chunk(0).dictionary.to_pylist()))}
+
+
+def _array(cells: Any, name: str) -> npt.NDArray[Any]:
+    found = column_array(cells)
+    found = found if isinstance(found, np.ndarray) else np.asarray(found, dtype=object)
+    if found.ndim != 1:
+        raise InvalidDataError(f"Column '{name}' must hold one cell per row. Got shape {found.shape}.")
+    if found.dtype.kind == "M":
+        return found.astype("datetime64[us]")
+    return found if found.dtype.kind in "biuf" else found.astype(object)
+
+
+def _quietly(read: Callable[[], _Read], refusal: str) -> _Read:
+    """Return what `read` returns; its errors may quote cells, so only their type is told."""
+    kind = ""
+    try:
+        return read()
+    except Exception as error:
+        kind = type(error).__name__
+    raise InvalidDataError(f"{refusal} ({kind}).")
+
+
 def is_number(text: str) -> bool:
     """Return whether a cell reads as a number."""
     try:
@@ -93,3 +277,27 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_missing(cell: Any) -> bool:
+    """Return whether a cell is empty: None, NaN, NaT or blank text."""
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return True
+    try:
+        return bool(cell != cell)  # NaN, NaT
+    except TypeError:  # pandas.NA does not say whether it differs from itself
+        return True
+    except ValueError:  # a cell that is an array
+        return False
+
+
+def spelled(cell: Any) -> str:
+    """Return a cell as text: an empty one as none, and whole numbers and days in one way."""
+    if isinstance(cell, str):
+        return cell.strip()
+    if is_missing(cell):
+        return ""
+    if isinstance(cell, datetime) and cell.time() == time():
+        return str(cell.date())
+    # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
+    return str(int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell)

@@ -88,6 +88,7 @@ _WORDS_FOR_PEOPLE = {
     "participant", "patient", "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user", "uuid",
 }  # fmt: skip
 _FEWEST_PEOPLE = 10
+_FEWEST_ROWS_OF_CLASS = 3
 _MOST_ROWS_OF_ONE = 20  # on average; a column named like an id with fewer values may be a category
 _MOST_ROWS_OF_ONE_UNNAMED = 3
 _LONGEST_ID = 40  # longer cells are free text
@@ -101,6 +102,11 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
     They depend on private rows, and are therefore text and no `Finding`, which a card would take.
     """
     yield from _odd_cells(data)
+    if min(np.count_nonzero(data.y_private == value) for value in data.classes) < _FEWEST_ROWS_OF_CLASS:
+        yield (
+            f"Some class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
+            "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."
+        )
     if settings.private is not None:
         yield from _odd_people(settings.private, data)
     if settings.public.overlap == "checked" and _share_rows(data):

@@ -17,6 +17,8 @@ from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, ref
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
+from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
+from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.published import is_formula
@@ -40,10 +42,24 @@ class PrivateSection:
 
     file: str
     label: str = "y"
-    classes: list
+    classes: list | dict
     entity: str | None = None
     silo: str | None = None
     ignore: list = field(default_factory=list)
+
+    @property
+    def class_of(self) -> dict[Any, Any]:
+        """The class of each label, by default the label itself."""
+        if isinstance(self.classes, list):
+            return {label: label for label in self.classes}
+        return {label: name for name, labels in self.classes.items() for label in labels}
+
+    @property
+    def question(self) -> str:
+        """What is asked about the rows: other labels in a class are another question."""
+        if isinstance(self.classes, list):
+            return self.label
+        return canonical([self.label, {name: sorted(map(str, labels)) for name, labels in self.classes.items()}])
 
 
 @final
@@ -160,7 +176,7 @@ class RunConfig:
     @property
     def features_section(self) -> FeaturesSection | None:
         """What ``[features]`` says; where every person is a teacher, by default steps and 0/1 columns."""
-        return self.features or (FeaturesSection(map="steps") if self.by_people else None)
+        return self.features or (FeaturesSection(map=TABLE_MAP_OF_PEOPLE) if self.by_people else None)
 
     @property
     def student_name(self) -> str:
@@ -320,7 +336,9 @@ def _check_sources(config: RunConfig) -> None:
         )
     if public.file and _same(config.base / private.file, config.base / public.file):
         raise ConfigError("`file` in [public] must be another file than in [private]: public rows are not protected.")
-    _check_classes(private.classes)
+    _check_classes(list(private.classes))
+    if isinstance(private.classes, dict):
+        _check_merged(private.classes)
     if not all(isinstance(name, str) for name in private.ignore):
         raise ConfigError("`ignore` in [private] must be a list of column names.")
 
@@ -338,6 +356,19 @@ def _check_classes(classes: list) -> None:
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
+
+
+def _check_merged(classes: dict[str, Any]) -> None:
+    """Refuse merged labels that are not in exactly one class."""
+    lists = [labels if isinstance(labels, list) else [] for labels in classes.values()]
+    merged = [label for labels in lists for label in labels]
+    if not all(lists) or not all(type(label) in (str, int) for label in merged):
+        raise ConfigError(
+            "`classes` in [private], as a table, must give each class the list of its labels, text or whole numbers: "
+            'classes = { yes = ["<30", ">30"], no = ["NO"] }.'
+        )
+    if len(set(map(str, merged))) < len(merged):
+        raise ConfigError("`classes` in [private] must list each label once.")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -47,7 +47,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         "selection": None if settings.by_vectors else settings.public.selection,
         "rounds": settings.public.rounds,
         "unit": None if settings.private is None else settings.private.entity,
-        "question": settings.dataset if settings.private is None else settings.private.label,
+        "question": settings.dataset if settings.private is None else settings.private.question,
         "delta": settings.privacy.delta,
         "random_state": settings.teachers.seed,
         "n_jobs": settings.teachers.jobs,

@@ -186,7 +186,9 @@ def propose(
 @choosing_mechanism()
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    public: Annotated[Path, typer.Argument(help="Public rows that were labeled (csv or npz).", show_default=False)],
+    public: Annotated[
+        Path, typer.Argument(help="Public rows that were labeled (csv, Parquet or npz).", show_default=False)
+    ],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes behind the labels.")],
     released_by: Chosen,
     ledger: Annotated[

@@ -17,7 +17,7 @@ from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.ledger.entries import canonical
-from tutelage.tables import Table, read_csv
+from tutelage.tables import TABLE_FILES, Table, read_table
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
@@ -49,12 +49,18 @@ def load_sources(config: RunConfig) -> RunData:
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.base / config.private.file, config.base / config.public.file
-    kinds = {private.suffix.lower(), public.suffix.lower()}
-    if kinds == {".csv"}:
-        return _from_csv(private, public, config.private, config.public.label)
-    if kinds == {".npz"}:
+    if _is_table(private) and _is_table(public):
+        return _from_tables(private, public, config.private, config.public.label)
+    if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
         return _from_npz(private, public, config.private, config.public.label)
-    raise ConfigError("`file` in [private] and in [public] must both be .csv or both be .npz.")
+    raise ConfigError(
+        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz, or .parquet) or "
+        "both be .npz."
+    )
+
+
+def _is_table(path: Path) -> bool:
+    return path.name.lower().endswith(TABLE_FILES)
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
@@ -93,8 +99,8 @@ def _bundled(name: str) -> RunData:
     )
 
 
-def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
-    rows, public_rows = read_csv(private_path), read_csv(public_path)
+def _from_tables(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
+    rows, public_rows = read_table(private_path), read_table(public_path)
     special = {private.label, private.entity, private.silo, public_label, *private.ignore}
     names = tuple(name for name in public_rows.columns if name not in special)
     if not names:
@@ -102,11 +108,11 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
     columns = PublicColumns.learn(public_rows, names)
 
     def text(table: Table, name: str | None) -> Matrix | None:
-        return None if name is None else np.array(table.column(name))
+        return None if name is None else np.array(table.texts(name))
 
     return RunData(
         X_private=columns.transform(rows),
-        y_private=_declared(np.array(rows.column(private.label)), private),
+        y_private=_declared(np.array(rows.texts(private.label)), private),
         X_public=columns.transform(public_rows),
         y_public=_declared_public(text(public_rows, public_label), private),
         classes=tuple(private.classes),
@@ -116,8 +122,8 @@ def _from_csv(private_path: Path, public_path: Path, private: PrivateSection, pu
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
         columns=columns,
-        cells=rows.columns,
-        whole_rows=np.array(list(rows.columns.values()), dtype=object).T,
+        cells={name: rows.texts(name) for name in rows.columns},
+        whole_rows=rows.rows(),
     )
 
 
@@ -169,19 +175,20 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not say which label is none."""
-    known, spellings = {str(value): value for value in private.classes}, labels.astype(str).tolist()
+    known = {str(label): name for label, name in private.class_of.items()}
+    spellings = labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
             f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]"
-            f"{cause_of_unknown(unknown, private.classes)}"
+            f"{cause_of_unknown(unknown, list(private.class_of))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = [str(value) for value in private.classes]
+    known = list(map(str, private.class_of))
     unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
@@ -226,14 +233,13 @@ def _number(text: str) -> float | None:
 
 def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
     """Return public rows as they are asked, and the question with the names of their columns, where they have any."""
-    if path.suffix.lower() != ".csv":
+    if not _is_table(path):
         arrays = read_arrays(path)
         return arrays[name_in(arrays, path, array, "X")], question
     if array is not None:
-        raise ConfigError("--public-array names an array of an npz file; a csv file has none. Leave it out.")
-    table = read_csv(path)
-    cells = np.array(list(table.columns.values()), dtype=object).T  # as text: a row is the same row in every file
-    return cells, canonical([question, list(table.columns)])
+        raise ConfigError("--public-array names an array of an npz file; a table has none. Leave it out.")
+    table = read_table(path)
+    return table.rows(), canonical([question, list(table.columns)])  # as text: a row is the same row in every file
 
 
 def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:

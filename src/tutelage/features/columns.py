@@ -5,8 +5,11 @@ type and the categories of each column are read off the public table, and a priv
 the code −1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import compress
 from numbers import Real
 from typing import Any, Self, final
@@ -18,7 +21,7 @@ from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.rowwise import number_rows
-from tutelage.tables import Table, is_number
+from tutelage.tables import Cells, Table, as_table, is_missing, is_number, spelled
 
 
 @final
@@ -130,50 +133,81 @@ def _one_hot(column: Matrix, positions: dict[Any, int]) -> FloatArray:
 
 UNKNOWN = -1  # code of a category that no public row has
 _EMPTY = ("", "?")  # how text spells a missing value
-_Cells = npt.NDArray[Any] | list[str]
+_TRUTH = ("False", "True")  # the categories of a column of truth values
+_DAY = 86_400 * 10**6  # microseconds
+_EPOCH = datetime(1970, 1, 1)
+_ENOUGH_CELLS = 50  # in a column that is refused as a category
+_WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
 
 @final
 @dataclass(eq=False, repr=False)
 class PublicColumns(PublicFeatureMap):
-    """Turns named columns of numbers and text into a matrix of numbers, as learned from a public table.
+    """Turns named columns into a matrix of numbers, as learned from a public table.
 
-    It takes rows with column names (a DataFrame, a `Table`, a mapping of names to cells), whose columns may come in any
-    order and may have others beside them; or plain rows, whose columns come in the order of `names`.
+    It takes rows with column names (a frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, a mapping of
+    names to cells), whose columns may come in any order and may have others beside them; or plain rows, whose columns
+    come in the order of `names`. The same rows give the same matrix in each of these forms.
 
-    In a number column, an empty cell (None, NaN, empty text or ``?``) becomes NaN. In a text column, it gets the code
-    of the empty public cells, if there are such.
+    A date or time becomes the number of days since 1970-01-01 (UTC). In a column of numbers or dates, an empty cell
+    (None, NaN, empty text or ``?``) becomes NaN. In a column of categories, it gets the code of the empty public cells,
+    if there are any.
 
     Parameters
     ----------
     names : sequence of str
         Feature columns in order.
     categories : sequence of arrays of str, or None
-        The categories of each text column; None for a column of numbers. All of it is public.
+        The categories of each column, in the order of their codes; None for a column of numbers or dates. All of it is
+        public.
+    dates : sequence of str
+        Names of the columns of dates.
     """
 
     names: Sequence[str]
     categories: Sequence[npt.NDArray[np.str_] | None]
+    dates: Sequence[str] = ()
 
     @classmethod
-    def learn(cls, public: Table, names: tuple[str, ...]) -> Self:
-        """Read the type and the categories of each column of `names` off the `public` table.
+    def learn(cls, public: Any, names: Sequence[str] | None = None) -> Self:
+        """Read the kind and the categories of each column off a public table.
+
+        Text of a csv file is a number or a date if every filled cell is one. Categories are those of the public rows,
+        in alphabetical order unless the column has an order of its own.
+
+        Parameters
+        ----------
+        public : DataFrame, DuckDB relation, Table, or mapping of names to cells
+            Public rows.
+        names : sequence of str, optional
+            The feature columns. Default: all.
 
         Raises
         ------
         InvalidDataError
-            If a column is missing.
+            If a column is missing, or holds something other than numbers, text, truth values and dates; or if at least
+            50 cells of text are filled and more than half of them differ, which makes no category.
         """
-        return cls(names, tuple(_categories(public.column(name)) for name in names))
+        table = as_table(public, names)
+        if table is None:
+            raise InvalidDataError(
+                "`public` of PublicColumns.learn must be rows with named columns: a DataFrame, a DuckDB relation, a "
+                f"Table or a mapping of names to cells. Got a {type(public).__name__}."
+            )
+        names = tuple(table.columns) if names is None else names
+        learned = [_learned(table, name) for name in names]
+        dates = tuple(name for name, kind in zip(names, learned, strict=True) if isinstance(kind, str))
+        return cls(names, tuple(None if isinstance(kind, str) else kind for kind in learned), dates)
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of the number columns, which come first in the matrix."""
+        """Names of the columns of numbers and dates, which come first in the matrix."""
         return tuple(compress(self.names, (known is None for known in self.categories)))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Names of the text columns, whose codes come after them."""
+        """Names of the columns of categories, whose codes come after them."""
         return tuple(compress(self.names, (known is not None for known in self.categories)))
 
     @property
@@ -187,11 +221,11 @@ class PublicColumns(PublicFeatureMap):
         return len(self.names)
 
     def transform(self, X: Any) -> Matrix:
-        """Return a matrix of shape (rows, columns): first the number columns, then the codes of the text columns.
+        """Return a matrix of shape (rows, columns): first numbers and dates, then the codes of the categories.
 
         Parameters
         ----------
-        X : DataFrame, Table, mapping of names to cells, or array of shape (rows, columns)
+        X : DataFrame, DuckDB relation, Table, mapping of names to cells, or array of shape (rows, columns)
             Public or private rows.
 
         Raises
@@ -199,21 +233,29 @@ class PublicColumns(PublicFeatureMap):
         InvalidDataError
             If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
         """
-        columns = dict(zip(self.names, self._columns_of(X), strict=True))
+        table = as_table(X, self.names)
+        columns = dict(zip(self.names, self._columns_of(X if table is None else table), strict=True))
         if len({len(cells) for cells in columns.values()}) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
-        source = f" of {X.source}" if isinstance(X, Table) else ""
+        source = f" of {table.source}" if table is not None and table.source else ""
         known = dict(zip(self.names, self.categories, strict=True))
-        numbers = [_numbers(columns[name], f"Column '{name}'{source}") for name in self.numbers]
+        numbers = [
+            (_days if name in self.dates else _numbers)(columns[name], f"Column '{name}'{source}")
+            for name in self.numbers
+        ]
         codes = [_codes(columns[name], np.asarray(known[name])) for name in self.texts]
         return np.column_stack([*numbers, *codes])
 
-    def _columns_of(self, X: Any) -> Iterator[_Cells]:
+    def _columns_of(self, X: Any) -> Iterator[Cells]:
         """Yield the cells of each column, in the order of the names."""
         if isinstance(X, Table):
+            missing = [name for name in self.names if name not in X.columns]
+            if missing and not X.source:
+                raise InvalidDataError(
+                    f"The rows have no column '{missing[0]}'. They need each of: {', '.join(self.names)}. Check the "
+                    "spelling."
+                )
             return map(X.column, self.names)
-        if isinstance(X, Mapping) or hasattr(X, "columns"):
-            return self._named_columns(X)
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidDataError(
@@ -222,74 +264,118 @@ class PublicColumns(PublicFeatureMap):
             )
         return iter(rows.T)
 
-    def _named_columns(self, X: Any) -> Iterator[_Cells]:
-        given = list(getattr(X, "column_names", getattr(X, "columns", X)))
-        for name in self.names:
-            if given.count(name) != 1:
-                has = "no column" if name not in given else "more than one column"
-                raise InvalidDataError(
-                    f"The rows have {has} '{name}'. They need each of: {', '.join(self.names)}. Check the spelling."
-                )
-            yield _cells(X[name], name)
+
+def _learned(table: Table, name: str) -> npt.NDArray[np.str_] | str | None:
+    """Return the categories of a public column, sorted or in their order; None for numbers, and a word for dates."""
+    cells = table.column(name)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
+        return "date" if cells.dtype.kind == "M" else None
+    values = cells if isinstance(cells, list) else cells.tolist()
+    filled = [value for value in values if not is_missing(value)]
+    if name in table.levels:
+        known = set(map(spelled, filled))
+        order = [level for level in table.levels[name] if level in known]
+    elif not filled or all(map(_is_truth, filled)):
+        order = list(_TRUTH) if filled else []
+    elif all(map(is_number if isinstance(cells, list) else _is_number, filled)):
+        return None
+    elif all(map(_is_date, filled)):
+        return "date"
+    else:
+        strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
+        if strange is not None:
+            raise InvalidDataError(
+                f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
+                f"{type(strange).__name__}."
+            )
+        order = sorted(set(map(spelled, filled)))
+        if len(filled) >= _ENOUGH_CELLS and 2 * len(order) > len(filled):
+            raise InvalidDataError(_no_category(name, order))
+    return np.array([""] * (len(filled) < len(values)) + order)
 
 
-def _categories(cells: list[str]) -> npt.NDArray[np.str_] | None:
-    """Return the categories of a public column, sorted; None if every filled cell is a number."""
-    filled = [cell for cell in cells if cell]
-    return None if filled and all(map(is_number, filled)) else np.array(sorted(set(cells)))
+_SIMPLE = (str, Real, Decimal, date, time)
 
 
-def _cells(column: Any, name: str) -> npt.NDArray[Any]:
-    """Return the cells of one column of whatever library."""
-    cells = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column, dtype=object)
-    if np.ndim(cells) != 1:
-        raise InvalidDataError(f"Column '{name}' must hold one cell per row. Got shape {np.shape(cells)}.")
-    return cells
+def _no_category(name: str, texts: list[str]) -> str:
+    """Return why a public column whose cells are nearly all different is refused."""
+    held = f"Column '{name}' of the public rows holds"
+    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
+        return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
+    return (
+        f"{held} text that differs in most rows, so it is no category. Leave the column out (`ignore` in [private]), "
+        "or replace the text by public features of it, such as an embedding, in columns of numbers."
+    )
 
 
-def _numbers(cells: _Cells, column: str) -> FloatArray:
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
+
+
+def _is_truth(cell: Any) -> bool:
+    return isinstance(cell, str | bool | np.bool_) and _truth(spelled(cell)) in _TRUTH
+
+
+def _truth(text: str) -> str:
+    return text.capitalize() if text.casefold() in ("true", "false") else text
+
+
+def _is_date(cell: Any) -> bool:
+    if not isinstance(cell, str):
+        return isinstance(cell, date)
+    try:
+        return _TIME.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
+    except ValueError:
+        return False
+
+
+def _day(cell: Any) -> float:
+    """Return the days since 1970-01-01, by whole microseconds."""
+    moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return float((moment - _EPOCH) // timedelta(microseconds=1)) / _DAY
+
+
+def _days(cells: Cells, column: str) -> FloatArray:
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
+        cells = cells.astype("datetime64[us]")
+        return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
+    return _converted(cells, _day, f"{column} must hold dates only, as the public rows do")
+
+
+def _numbers(cells: Cells, column: str) -> FloatArray:
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
         return cells.astype(np.float64)
+    return _converted(cells, float, f"{column} holds text, but only numbers in the public rows")
+
+
+def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
     numbers: FloatArray | None = None
     try:
-        numbers = np.array([_number(cell) for cell in cells], dtype=np.float64)
-    except (TypeError, ValueError):
+        numbers = np.array([np.nan if _is_empty(cell) else convert(cell) for cell in cells], dtype=np.float64)
+    except (AttributeError, OverflowError, TypeError, ValueError):
         numbers = None
     if numbers is None:  # out here: Python's own error, which quotes the cell, would be carried along as the context
-        raise InvalidDataError(
-            f"{column} holds text, but only numbers in the public rows. Clean the column, or leave it out."
-        )
+        raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
     return numbers
 
 
-def _number(cell: Any) -> float:
-    value = cell.strip() if isinstance(cell, str) else cell
-    return np.nan if _is_empty(value) else float(value)
-
-
-def _codes(cells: _Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
+def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
     codes: dict[str, int] = {category: code for code, category in enumerate(categories.tolist())}
     empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
-    return np.array([_code(cell, codes, empty) for cell in cells], dtype=np.float64)
+    truth = set(_TRUTH) <= set(codes) <= {*_TRUTH, ""}
+    values = cells if isinstance(cells, list) else cells.tolist()
+    return np.array([_code(_truth(spelled(cell)) if truth else cell, codes, empty) for cell in values], np.float64)
 
 
 def _code(cell: Any, codes: dict[str, int], empty: int) -> int:
-    if isinstance(cell, str):
-        text = cell.strip()
-        return codes.get(text, empty if text in _EMPTY else UNKNOWN)
     if _is_empty(cell):
-        return empty
-    # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
-    whole = int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell
-    return codes.get(str(cell), codes.get(str(whole), UNKNOWN))
+        return codes.get(cell.strip(), empty) if isinstance(cell, str) else empty
+    return codes.get(str(cell).strip(), codes.get(spelled(cell), UNKNOWN))
 
 
 def _is_empty(cell: Any) -> bool:
-    if cell is None or (isinstance(cell, str) and cell in _EMPTY):
-        return True
-    try:
-        return bool(cell != cell)  # NaN, NaT
-    except TypeError:  # pandas.NA does not say whether it differs from itself
-        return True
-    except ValueError:  # a cell that is an array
-        return False
+    return is_missing(cell) or (isinstance(cell, str) and cell.strip() in _EMPTY)

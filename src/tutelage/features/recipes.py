@@ -84,6 +84,9 @@ def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
         raise InvalidParameterError("`image_shape` belongs to the map `glyphs`. Leave it out.")
 
 
+TABLE_MAP_OF_PEOPLE = "steps"
+"""The map for tables where every person is a teacher, unless another one is named."""
+
 # What a configuration may name. Each takes public rows, a number of components, the height and width of images, and how
 # many columns, the first ones, are numbers.
 FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {

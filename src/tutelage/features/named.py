@@ -1,0 +1,87 @@
+"""Rows whose columns have names, as the numbers that teachers and students take."""
+
+from typing import Any, NamedTuple
+
+from scipy.sparse import issparse
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from tutelage._internal.typing import Matrix
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.columns import PublicColumns
+from tutelage.tables import Table, as_table
+
+
+class NamedRows(NamedTuple):
+    """Private and public rows that have named columns, as numbers.
+
+    Parameters
+    ----------
+    columns : PublicColumns
+        What the columns are, by the public rows or as declared.
+    private, public : array of shape (rows, columns)
+        The rows as numbers.
+    table : Table
+        The private rows with all their columns.
+    """
+
+    columns: PublicColumns
+    private: Matrix
+    public: Matrix
+    table: Table
+
+    def __repr__(self) -> str:
+        return "NamedRows(<private rows hidden>)"
+
+
+def named_rows(X: Any, X_public: Any, declared: PublicColumns | None) -> NamedRows | None:
+    """Return rows that have named columns as numbers; None for rows without names.
+
+    Parameters
+    ----------
+    X, X_public : DataFrame, DuckDB relation, Table, mapping of names to cells, or array
+        Private and public rows.
+    declared : PublicColumns or None
+        What the columns are. Default: learned from the public rows.
+
+    Raises
+    ------
+    InvalidDataError
+        If one of them is sparse, or only one of them has names.
+    """
+    private, public = as_table(require_dense(X)), as_table(require_dense(X_public))
+    if private is None and public is None:
+        return None
+    if private is None or public is None:
+        named, other = ("X_public", "X") if private is None else ("X", "X_public")
+        raise InvalidDataError(
+            f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
+            "same columns."
+        )
+    columns = PublicColumns.learn(public) if declared is None else declared
+    return NamedRows(columns, columns.transform(private), columns.transform(public), private)
+
+
+def require_dense(rows: Any) -> Any:
+    """Return `rows`, or refuse them if they are sparse."""
+    if issparse(rows):
+        raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
+    return rows
+
+
+def without_columns(*feature_maps: Any | None) -> tuple[PublicColumns | None, list[Any | None]]:
+    """Return the columns that feature maps begin with, if any do, and the maps without them.
+
+    Raises
+    ------
+    InvalidParameterError
+        If two maps begin with other columns.
+    """
+    parts = [
+        feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
+    ]
+    found = [steps[0][1] for steps in parts if isinstance(steps[0][1], PublicColumns)]
+    if any(columns is not found[0] for columns in found):
+        raise InvalidParameterError("`features` and `student_features` must begin with the same PublicColumns.")
+    rest = [[step for _, step in steps if not isinstance(step, PublicColumns)] for steps in parts]
+    maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
+    return (found[0] if found else None), maps

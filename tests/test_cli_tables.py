@@ -1,0 +1,176 @@
+"""`tutelage run` on the same rows in every form of a file."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from test_cli import configure, write_people
+from tutelage import GNMax, PATEClassifier
+from tutelage.exceptions import BudgetContinuedWarning
+from tutelage.tables import read_table
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.usefixtures("repeatable")
+
+FORMS = {
+    "gz": lambda table, path: path.write_bytes(gzip.compress(table.to_csv(index=False).encode())),
+    "csv": lambda table, path: table.to_csv(path, sep=";", index=False),
+    "tsv": lambda table, path: table.to_csv(path, sep="\t", index=False),
+    "parquet": lambda table, path: table.to_parquet(path, index=False),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_people(tmp_path)
+    configure(tmp_path, private="")
+    return tmp_path
+
+
+def rewrite(folder: Path, **names: str) -> list[tuple[str, str]]:
+    """Write the tables of a folder under other names, and return what changes in the configuration."""
+    for old, new in names.items():
+        table = pandas.read_csv(folder / f"{old}.csv")
+        table["ward"] = table["ward"].astype("category")
+        FORMS[new.rpartition(".")[2]](table, folder / new)
+    ledger = ("delta = 1e-5", 'delta = 1e-5\nledger = "private.csv.ledger"')
+    return [ledger, *((f'"{old}.csv"', f'"{new}"') for old, new in names.items())]
+
+
+@pytest.mark.parametrize(
+    ("private", "public"),
+    [("p.csv.gz", "q.csv"), ("p.parquet", "q.tsv"), ("p.csv", "q.parquet"), ("p.parquet", "q.parquet")],
+)
+@pytest.mark.parametrize("entity", ["", 'entity = "patient"'])
+def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, public, entity, folder, called):
+    configure(folder, private=entity)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    labels = (folder / "out" / "labels.csv").read_text()
+    configure(folder, *rewrite(folder, private=private, public=public), private=entity)
+    again = called("run", "config.toml", "--overwrite", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "Every query was labeled before" in again.stdout
+    assert (folder / "out" / "labels.csv").read_text() == labels
+
+
+@pytest.mark.parametrize("read", [read_table, pandas.read_csv], ids=["read_table", "pandas"])
+@pytest.mark.parametrize("settings", ["", 'entity = "patient"'])
+def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, called):
+    configure(folder, private=settings)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    table, public = (pandas.read_csv(folder / f"{name}.csv") for name in ("private", "public"))
+    public = public.drop(columns="ill")
+    model = PATEClassifier(
+        DecisionTreeClassifier(),
+        n_teachers=15,
+        mechanism=GNMax(sigma=2.0),
+        student=DecisionTreeClassifier(),
+        classes=["no", "yes"],
+        n_queries=40,
+        question="ill",
+        unit="patient" if settings else None,
+        ledger=folder / "private.csv.ledger",
+    )
+    people = table["patient"] if settings else None
+    with pytest.warns(BudgetContinuedWarning):
+        model.fit(read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=people)
+    assert (model.drawn_, model.remembered_) == (0, 40)
+    released = pandas.read_csv(folder / "out" / "labels.csv")["label"]
+    assert model.classes_[model.release_.labels].tolist() == released.tolist()
+
+
+MERGED = 'classes = { sick = ["yes", "maybe"], well = ["no"] }'
+
+
+def spelled_otherwise(folder: Path) -> None:
+    """Write some of the private labels in another way."""
+    table = pandas.read_csv(folder / "private.csv")
+    table.loc[table.index % 2 == 0, "ill"] = table["ill"].replace("yes", "maybe")
+    table.to_csv(folder / "private.csv", index=False)
+
+
+def merged(folder: Path, classes: str = MERGED, **sections: str) -> None:
+    configure(folder, ('classes = ["no", "yes"]', classes), **sections)
+
+
+def test_labels_are_merged_into_classes(folder, called):
+    spelled_otherwise(folder)
+    merged(folder)
+    run = called("run", "config.toml", "--json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    card: dict[str, Any] = json.loads(run.stdout)
+    assert card["classes"] == ["sick", "well"]
+    assert card["student_accuracy"] > 0.9
+    assert set((folder / "out" / "labels.csv").read_text().split()[1:]) <= {
+        f"{row},{name}" for row in range(40) for name in ("sick", "well")
+    }
+
+
+def test_other_labels_in_a_class_are_another_question(folder, called):
+    merged(folder)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    merged(folder, MERGED.replace('"yes", "maybe"', '"maybe", "yes"'))
+    assert "Every query was labeled before" in called("run", "config.toml", "--overwrite", cwd=folder).stdout
+    merged(folder, MERGED.replace('"yes", "maybe"', '"no"').replace('well = ["no"]', 'well = ["yes"]'))
+    refused = called("run", "config.toml", "--overwrite", cwd=folder)
+    assert refused.returncode == 1
+    assert "does not allow 40 more such queries" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ('classes = { sick = ["yes"], well = ["yes"] }', "must list each label once"),
+        ('classes = { sick = "yes", well = ["no"] }', "must give each class the list of its labels"),
+        ("classes = { sick = [], well = ['no'] }", "must give each class the list of its labels"),
+        ("classes = { sick = [true], well = ['no'] }", "must give each class the list of its labels"),
+        ("classes = { sick = ['yes', 'no'] }", "must list at least two class values"),
+        ("classes = { '=sick' = ['yes'], well = ['no'] }", "must not begin like a formula"),
+        ("classes = 'yes'", "`classes` in [private] must be a list"),
+    ],
+)
+def test_classes_that_merge_nothing_are_refused(classes, message, folder, called):
+    merged(folder, classes)
+    refused = called("run", "config.toml", cwd=folder)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+
+
+def test_a_label_in_no_class_is_not_quoted(folder, called):
+    spelled_otherwise(folder)
+    merged(folder, MERGED.replace(', "maybe"', ""))
+    refused = called("run", "config.toml", cwd=folder)
+    assert refused.returncode == 1
+    assert "holds a value that is not among `classes`" in refused.stderr
+    assert "maybe" not in refused.stderr
+
+
+@pytest.mark.parametrize(("rows", "warned"), [(0, True), (2, True), (3, False)])
+def test_a_class_with_hardly_a_row_is_a_warning_that_names_nothing(rows, warned, folder, called):
+    table = pandas.read_csv(folder / "private.csv")
+    table.loc[: rows - 1, "ill"] = "perhaps" if rows else table["ill"]
+    table.to_csv(folder / "private.csv", index=False)
+    merged(folder, 'classes = ["no", "yes", "perhaps"]', public="")
+    run = called("run", "config.toml", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    assert ("warning: Some class has fewer than 3 private rows" in run.stderr) == warned
+    assert "perhaps" not in run.stderr
+    assert "fewer than" not in (folder / "out" / "card.json").read_text()
+
+
+def test_free_text_is_refused_unless_it_is_ignored(folder, called):
+    for name in ("private", "public"):
+        table = pandas.read_csv(folder / f"{name}.csv")
+        table["notes"] = [f"note {row}" for row in range(len(table))]
+        table.to_csv(folder / f"{name}.csv", index=False)
+    refused = called("run", "config.toml", cwd=folder)
+    assert refused.returncode == 1
+    assert "Column 'notes' of the public rows holds text that differs in most rows" in refused.stderr
+    configure(folder, private='ignore = ["notes"]')
+    assert called("run", "config.toml", cwd=folder).returncode == 0

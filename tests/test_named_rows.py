@@ -1,0 +1,215 @@
+"""`PATEClassifier` on rows with named columns: the form of a table changes nothing."""
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.tree import DecisionTreeClassifier
+
+from conftest import FITS_AGAIN
+from tutelage import GNMax, PATEClassifier, SimulationNoise
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import PublicColumns, PublicRows, PublicSteps
+from tutelage.tables import read_table
+from tutelage.teachers import VectorBallots
+
+duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
+pytest.importorskip("pyarrow")
+pytestmark = FITS_AGAIN
+
+SIZES = ["large", "medium", "small"]
+FEATURES = ["age", "dose", "size", "ward", "fit", "seen"]
+
+
+def made_up(n: int, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    age = random.integers(20, 90, n)
+    return polars.DataFrame(
+        {
+            "age": age.tolist(),
+            "dose": random.integers(0, 5, n) / 2,
+            "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
+            "ward": random.choice(["north", "south"], n).tolist(),
+            "fit": (random.uniform(size=n) < 0.5).tolist(),
+            "seen": [date(2020, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 900, n)],
+            "ill": np.where(age > 55, "yes", "no").tolist(),
+            "person": [f"p{number}" for number in random.integers(0, n // 2, n)],
+            "clinic": random.integers(0, 12, n).tolist(),
+        }
+    )
+
+
+PRIVATE, PUBLIC = made_up(400, seed=0), made_up(120, seed=1).select(FEATURES)
+
+
+def stored(frame: Any, folder: Path, ending: str) -> Any:
+    path = folder / f"rows.{ending}"
+    frame.write_parquet(path) if ending == "parquet" else frame.to_pandas().to_csv(path, index=False)
+    return read_table(path)
+
+
+FORMS: dict[str, Callable[[Any, Path], Any]] = {
+    "pandas": lambda frame, _: frame.to_pandas(),
+    "Polars": lambda frame, _: frame,
+    "lazy Polars": lambda frame, _: frame.lazy(),
+    "PyArrow": lambda frame, _: frame.to_arrow(),
+    "DuckDB": lambda frame, _: duckdb.sql("SELECT * FROM frame"),
+    "mapping": lambda frame, _: frame.to_dict(as_series=False),
+    "columns": lambda frame, _: frame.to_dict(),
+    "csv": lambda frame, folder: stored(frame, folder, "csv"),
+    "Parquet": lambda frame, folder: stored(frame, folder, "parquet"),
+    "reordered": lambda frame, _: frame.select(frame.columns[::-1]),
+}
+
+
+def classifier(**more: Any) -> PATEClassifier:
+    settings: dict[str, Any] = {
+        "teacher": DecisionTreeClassifier(max_depth=2),
+        "n_teachers": 20,
+        "mechanism": GNMax(sigma=2.0),
+        "student": DecisionTreeClassifier(max_depth=3),
+        "noise": SimulationNoise(0),
+        "random_state": 0,
+    }
+    return PATEClassifier(**settings | more)
+
+
+def fitted(X: Any, X_public: Any, model: PATEClassifier | None = None, **more: Any) -> PATEClassifier:
+    made: Any = clone(classifier() if model is None else model)
+    return made.set_params(noise=SimulationNoise(0)).fit(X, PRIVATE["ill"].to_numpy(), X_public=X_public, **more)
+
+
+@pytest.fixture(scope="module")
+def of_arrays() -> tuple[PATEClassifier, PublicColumns]:
+    columns = PublicColumns.learn(PUBLIC)
+    return fitted(columns.transform(PRIVATE), columns.transform(PUBLIC)), columns
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_ballots_and_the_same_student(form, of_arrays, tmp_path):
+    expected, columns = of_arrays
+    public = PUBLIC if form == "reordered" else FORMS[form](PUBLIC, tmp_path)
+    rows = FORMS[form](PRIVATE, tmp_path)
+    model = fitted(rows, public)
+    assert np.array_equal(model.votes_.counts, expected.votes_.counts)
+    assert np.array_equal(model.release_.labels, expected.release_.labels)
+    predicted = expected.predict(columns.transform(PRIVATE))
+    assert np.array_equal(model.predict(rows), predicted)
+    assert np.array_equal(model.predict(PRIVATE.to_pandas()), predicted)
+    assert np.array_equal(model.predict(PRIVATE.select(FEATURES).rows()), predicted)  # no names: in the order of names
+    assert model.score(rows, PRIVATE["ill"].to_numpy()) > 0.8
+    assert model.columns_ is not None
+    assert model.columns_.names == columns.names
+
+
+@pytest.mark.parametrize("form", ["pandas", "Polars", "PyArrow", "DuckDB"])
+def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, tmp_path):
+    X, public = (FORMS[form](rows.select(FEATURES), tmp_path) for rows in (PRIVATE, PUBLIC))
+
+    def column(name: str) -> Any:
+        frame = FORMS[form](PRIVATE.select(name), tmp_path)
+        return frame if form == "DuckDB" else frame[name]
+
+    for given in ({"entity_ids": "person"}, {"silos": "clinic"}):
+        arrays = {name: PRIVATE[source].to_numpy() for name, source in given.items()}
+        series = {name: column(source) for name, source in given.items()}
+        one = classifier().fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
+        other = classifier().fit(X, column("ill"), X_public=public, **series)
+        assert np.array_equal(one.votes_.counts, other.votes_.counts)
+        assert one.votes_.unit == other.votes_.unit
+
+
+def test_a_ledger_knows_the_rows_in_every_form(tmp_path):
+    model = classifier(ledger=tmp_path / "rows.ledger", noise=None, n_queries=5)
+    first = model.fit(PRIVATE, PRIVATE["ill"], X_public=PUBLIC).release_.labels
+    for form in ("pandas", "PyArrow", "DuckDB", "csv", "Parquet"):
+        with pytest.warns(UserWarning, match="0 by it"):
+            again = model.fit(FORMS[form](PRIVATE, tmp_path), PRIVATE["ill"], X_public=FORMS[form](PUBLIC, tmp_path))
+        assert np.array_equal(again.release_.labels, first)
+        assert again.drawn_ == 0
+
+
+def test_where_every_person_is_a_teacher_the_table_becomes_steps_as_in_a_run():
+    columns = PublicColumns.learn(PUBLIC)
+    private, public = columns.transform(PRIVATE), columns.transform(PUBLIC)
+    steps = PublicSteps.learn(PublicRows(public, "public rows"), len(columns.numbers))
+    people: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
+    one = fitted(private, public, classifier(**people, features=steps))
+    other = fitted(PRIVATE, PUBLIC, classifier(**people))
+    assert np.array_equal(one.predict(private), other.predict(PRIVATE.to_pandas()))
+    assert isinstance(other.student_map_, PublicSteps)
+    rows = fitted(PRIVATE, PUBLIC, classifier(features=steps))
+    assert np.array_equal(rows.votes_.counts, fitted(private, public, classifier(features=steps)).votes_.counts)
+
+
+def test_columns_may_be_declared():
+    few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
+    expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
+    model = fitted(PRIVATE, PUBLIC, classifier(features=few))
+    assert np.array_equal(model.votes_.counts, expected.votes_.counts)
+    assert np.array_equal(model.predict(PRIVATE), expected.predict(few.transform(PRIVATE)))
+    other = PublicColumns(("age",), (None,))
+    with pytest.raises(InvalidParameterError, match="must begin with the same PublicColumns"):
+        fitted(PRIVATE, PUBLIC, classifier(features=few, student_features=other))
+
+
+@pytest.mark.parametrize("rename", [{"ward": "Ward"}, {"age": "aeg"}])
+def test_a_misspelt_column_is_refused_by_its_name(rename):
+    (name,) = rename
+    message = (
+        f"The rows have no column '{name}'. They need each of: age, dose, size, ward, fit, seen. Check the spelling."
+    )
+    for rows in (PRIVATE.rename(rename), PRIVATE.to_pandas().rename(columns=rename)):
+        with pytest.raises(InvalidDataError) as caught:
+            fitted(rows, PUBLIC)
+        assert str(caught.value) == message
+        with pytest.raises(InvalidDataError) as caught:
+            fitted(PRIVATE, PUBLIC).predict(rows)
+        assert str(caught.value) == message
+
+
+def test_rows_with_names_beside_rows_without_are_refused():
+    matrix = PublicColumns.learn(PUBLIC).transform
+    for X, public, named in ((PRIVATE, matrix(PUBLIC), "`X`"), (matrix(PRIVATE), PUBLIC, "`X_public`")):
+        with pytest.raises(InvalidDataError, match=f"must both have named columns, or neither. Only {named} has"):
+            fitted(X, public)
+
+
+def test_sparse_rows_are_refused():
+    matrix = PublicColumns.learn(PUBLIC).transform
+    private, public = matrix(PRIVATE), matrix(PUBLIC)
+    for rows in ((csr_array(private), public), (private, csr_array(public))):
+        with pytest.raises(InvalidDataError, match="Got a sparse matrix; call its `toarray"):
+            fitted(*rows)
+    with pytest.raises(InvalidDataError, match="Got a sparse matrix"):
+        fitted(private, public).predict(csr_array(public))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [np.linspace(0, 1, 400), np.arange(400), polars.Series(np.arange(400) % 60), pandas.Series(np.linspace(0, 9, 400))],
+    ids=["fractions", "integers", "Polars", "pandas"],
+)
+def test_the_target_of_a_regression_is_refused(y):
+    with pytest.raises(InvalidDataError, match="as the target of a regression does") as caught:
+        classifier().fit(PRIVATE, y, X_public=PUBLIC)
+    assert caught.value.__context__ is None
+    assert "400" not in str(caught.value)
+
+
+def test_many_numbers_that_are_declared_or_frequent_are_classes():
+    y = np.arange(400) % 60
+    assert len(classifier(classes=np.arange(60)).fit(PRIVATE, y, X_public=PUBLIC).classes_) == 60
+    assert len(classifier().fit(PRIVATE, np.arange(400) % 30, X_public=PUBLIC).classes_) == 30
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_label_is_refused(missing):
+    y = pandas.Series([*PRIVATE["ill"].to_list()[:-1], missing], dtype=object)
+    with pytest.raises(InvalidDataError, match="must have a label in every row"):
+        classifier().fit(PRIVATE, y, X_public=PUBLIC)

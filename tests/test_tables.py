@@ -1,0 +1,260 @@
+"""The same rows in every form of a table give the same matrix."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage.exceptions import InvalidDataError
+from tutelage.features import UNKNOWN, PublicColumns
+from tutelage.tables import Table, as_table, read_csv, read_table
+
+duckdb, pandas, polars, pyarrow = map(pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow"))
+parquet = pytest.importorskip("pyarrow.parquet")
+
+SIZES = ["large", "medium", "small"]
+SPELLED: dict[type, Callable[[Any], str]] = {float: repr, bool: str, datetime: lambda cell: cell.isoformat(" ")}
+
+
+def made_up_rows(n: int = 500) -> dict[str, list[Any]]:
+    """Return columns of every kind, some of whose cells are missing."""
+    random = np.random.default_rng(0)
+
+    def some(cells: list[Any]) -> list[Any]:
+        return [None if random.uniform() < 0.1 else cell for cell in cells]
+
+    start, seconds = datetime(1969, 12, 1, 8, 30, 0, 123456), random.integers(0, 10**9, n)
+    return {
+        "id": list(range(2**53 + 1, 2**53 + 1 + n)),
+        "whole": some(random.integers(-5, 5, n).tolist()),
+        "real": some(random.normal(size=n).tolist()),
+        "truth": (random.uniform(size=n) < 0.5).tolist(),
+        "maybe": some((random.uniform(size=n) < 0.5).tolist()),
+        "text": some(random.choice(["Ulm", "Bonn, West", 'a "b"', "x;y|z", "Köln"], n).tolist()),
+        "category": some(random.choice(["7", "b", "a"], n).tolist()),
+        "size": some(random.choice(SIZES, n).tolist()),
+        "day": some([date(1960, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 30000, n)]),
+        "moment": some([start + timedelta(seconds=int(second)) for second in seconds]),
+        "zoned": [(start + timedelta(seconds=int(second))).replace(tzinfo=UTC) for second in seconds],
+    }
+
+
+ROWS = made_up_rows()
+
+
+def as_pandas() -> Any:
+    frame = pandas.DataFrame({**ROWS, "maybe": pandas.array(ROWS["maybe"], dtype="boolean")})
+    frame["category"] = frame["category"].astype("category")
+    frame["size"] = pandas.Categorical(frame["size"], SIZES, ordered=True)
+    return frame
+
+
+def as_polars() -> Any:
+    return polars.DataFrame(ROWS, schema_overrides={"category": polars.Categorical, "size": polars.Enum(SIZES)})
+
+
+def as_arrow() -> Any:
+    return pyarrow.Table.from_pandas(as_pandas())
+
+
+def as_duckdb() -> Any:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("made_up", as_arrow())
+    sizes = ", ".join(f"'{size}'" for size in SIZES)
+    return connection.sql(f"SELECT * REPLACE (size::VARCHAR::ENUM({sizes}) AS size) FROM made_up")  # noqa: S608
+
+
+def as_csv(folder: Path, name: str, separator: str) -> Table:
+    path = folder / name
+    cells = [
+        ["" if cell is None else SPELLED.get(type(cell), str)(cell) for cell in column] for column in ROWS.values()
+    ]
+
+    def line(cells: Any) -> str:
+        return separator.join('"' + cell.replace('"', '""') + '"' for cell in cells)
+
+    content = "\n".join(map(line, [list(ROWS), *zip(*cells, strict=True)])).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return read_table(path)
+
+
+def as_parquet(folder: Path, write: Callable[[Path], object]) -> Table:
+    write(folder / "rows.parquet")
+    return read_table(folder / "rows.parquet")
+
+
+FORMS: dict[str, Callable[[Path], Any]] = {
+    "csv": lambda folder: as_csv(folder, "rows.csv", ","),
+    "csv.gz": lambda folder: as_csv(folder, "rows.csv.gz", ","),
+    "semicolons": lambda folder: as_csv(folder, "rows.csv", ";"),
+    "tabs": lambda folder: as_csv(folder, "rows.tsv", "\t"),
+    "bars": lambda folder: as_csv(folder, "rows.txt", "|"),
+    "csv of pandas": lambda folder: [as_pandas().to_csv(folder / "a.csv", index=False), read_csv(folder / "a.csv")][1],
+    "csv of Polars": lambda folder: [as_polars().write_csv(folder / "a.csv"), read_csv(folder / "a.csv")][1],
+    "csv of DuckDB": lambda folder: [as_duckdb().write_csv(str(folder / "a.csv")), read_csv(folder / "a.csv")][1],
+    "Parquet of pandas": lambda folder: as_parquet(folder, as_pandas().to_parquet),
+    "Parquet of Polars": lambda folder: as_parquet(folder, as_polars().write_parquet),
+    "Parquet of DuckDB": lambda folder: as_parquet(folder, lambda path: as_duckdb().write_parquet(str(path))),
+    "Parquet in groups": lambda folder: as_parquet(folder, partial(parquet.write_table, as_arrow(), row_group_size=90)),
+    "pandas": lambda _: as_pandas(),
+    "pandas on Arrow": lambda _: as_arrow().to_pandas(types_mapper=pandas.ArrowDtype),
+    "Polars": lambda _: as_polars(),
+    "lazy Polars": lambda _: as_polars().lazy(),
+    "PyArrow": lambda _: as_arrow(),
+    "DuckDB": lambda _: as_duckdb(),
+    "mapping": lambda _: ROWS,
+}
+
+
+@pytest.fixture(scope="module")
+def learned() -> PublicColumns:
+    return PublicColumns.learn(as_polars())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_matrix_to_the_last_bit(form, learned, tmp_path):
+    rows = FORMS[form](tmp_path)
+    expected = learned.transform(as_polars())
+    assert learned.transform(rows).tobytes() == expected.tobytes()
+    own = PublicColumns.learn(rows)
+    assert own.transform(rows).tobytes() == expected.tobytes()
+    assert (own.names, own.dates) == (tuple(ROWS), ("day", "moment", "zoned"))
+
+
+def test_the_matrix_holds_what_the_rows_say(learned):
+    matrix = learned.transform(ROWS)
+    column = dict(zip((*learned.numbers, *learned.texts), matrix.T, strict=True))
+    days = [np.nan if day is None else (day - date(1970, 1, 1)).days for day in ROWS["day"]]
+    np.testing.assert_array_equal(column["day"], days)
+    moments = [np.nan if one is None else (one - datetime(1970, 1, 1)) / timedelta(days=1) for one in ROWS["moment"]]
+    np.testing.assert_allclose(column["moment"], moments, rtol=1e-15)
+    np.testing.assert_array_equal(column["real"], np.array(ROWS["real"], dtype=float))
+    assert column["maybe"].tolist() == [{None: 0, False: 1, True: 2}[truth] for truth in ROWS["maybe"]]
+    assert column["size"].tolist() == [0 if size is None else 1 + SIZES.index(size) for size in ROWS["size"]]
+    assert column["category"].tolist() == [[None, "7", "a", "b"].index(category) for category in ROWS["category"]]
+
+
+@pytest.mark.parametrize("form", ["csv", "Parquet of pandas", "pandas", "Polars", "PyArrow", "DuckDB"])
+def test_ids_keep_every_digit(form, tmp_path):
+    table = as_table(FORMS[form](tmp_path))
+    assert table is not None
+    assert table.texts("id") == list(map(str, ROWS["id"]))
+
+
+@pytest.mark.parametrize("order", [["low", "mid", "high"], ["high", "mid", "low"]])
+def test_a_category_with_an_order_keeps_it_and_has_codes_for_the_public_ones_alone(order):
+    cells = ["high", "low", None, "high"]
+    frame = pandas.DataFrame({"level": pandas.Categorical(cells, order, ordered=True)})
+    arrow = pyarrow.table({"level": pyarrow.array(frame["level"])})
+    series = polars.Series(cells, dtype=polars.Enum(order))
+    used = ["", *(level for level in order if level != "mid")]
+    names = ", ".join(f"'{level}'" for level in order)
+    relation = duckdb.sql(f"SELECT level::VARCHAR::ENUM({names}) AS level FROM arrow")  # noqa: S608
+    for rows in (frame, arrow, polars.DataFrame({"level": series}), relation):
+        columns = PublicColumns.learn(rows)
+        assert np.asarray(columns.categories[0]).tolist() == used
+        assert columns.transform({"level": ["mid", "high"]})[:, 0].tolist() == [UNKNOWN, used.index("high")]
+
+
+def test_dates_are_days_in_utc_however_they_are_spelled():
+    columns = PublicColumns.learn({"when": [date(1970, 1, 3), None]})
+    cells = ["1969-12-31", "1970-01-02T12:00", "1970-01-02 01:00:00+01:00", datetime(1970, 1, 1, 6), date(1970, 1, 2)]
+    assert columns.transform({"when": cells})[:, 0].tolist() == [-1, 1.5, 1, 0.25, 1]
+    assert columns.transform({"when": np.array(["1970-01-02", "NaT"], "M8[ns]")})[:1].tolist() == [[1]]
+
+
+@pytest.mark.parametrize("cells", [["2020-01-01", "2020-13-01"], ["2020-01-01", "20200101x"], ["2020-01", "2020-02"]])
+def test_text_that_is_no_date_is_a_category(cells):
+    assert PublicColumns.learn(Table("public.csv", {"when": cells})).texts == ("when",)
+
+
+@pytest.mark.parametrize("cell", ["Mrs Miller", 17, "2020-13-01", b"Miller"])
+def test_private_cells_that_are_no_dates_are_refused_without_quoting_them(cell):
+    columns = PublicColumns.learn({"when": [date(1970, 1, 3)]})
+    with pytest.raises(InvalidDataError, match="Column 'when' must hold dates only") as caught:
+        columns.transform({"when": [cell]})
+    assert caught.value.__context__ is None
+    assert str(cell) not in str(caught.value)
+
+
+def test_truth_values_are_two_categories_however_they_are_spelled():
+    columns = PublicColumns.learn(Table("public.csv", {"fit": ["true", "true"]}))
+    cells = ["True", "FALSE", True, np.False_, None, "yes"]
+    assert columns.transform({"fit": cells})[:, 0].tolist() == [1, 0, 1, 0, UNKNOWN, UNKNOWN]
+
+
+def test_codes_in_text_columns_stay_text_where_the_table_says_so():
+    columns = PublicColumns.learn(pandas.DataFrame({"zip": ["01067", "89073"], "ward": pandas.Categorical([2, 1])}))
+    assert columns.texts == ("zip", "ward")
+    assert columns.transform({"zip": ["89073"], "ward": [2]}).tolist() == [[1, 1]]
+
+
+def test_columns_that_hold_no_cells_are_refused_by_type():
+    rows = polars.DataFrame({"visits": [[1], [2, 3]]})
+    with pytest.raises(InvalidDataError, match=r"Column 'visits' of the public rows must hold numbers.* type list"):
+        PublicColumns.learn(rows)
+    assert PublicColumns.learn(rows.with_columns(age=1), ("age",)).transform(rows.with_columns(age=1)).shape == (2, 1)
+
+
+def test_rows_without_names_cannot_be_learned_from():
+    with pytest.raises(InvalidDataError, match=r"must be rows with named columns.* Got a ndarray"):
+        PublicColumns.learn(np.eye(2))
+
+
+@pytest.mark.parametrize("rows", [pandas.DataFrame([[1, 2]], columns=["age", "age"])], ids=["pandas"])
+def test_columns_of_one_name_are_refused(rows):
+    with pytest.raises(InvalidDataError, match="must have different names"):
+        PublicColumns.learn(rows, ("age",))
+
+
+def test_a_query_that_fails_quotes_no_cell():
+    relation = duckdb.sql("SELECT name::INTEGER AS age FROM (VALUES ('1'), ('Mrs Miller')) AS people(name)")
+    with pytest.raises(InvalidDataError, match=r"The rows cannot be computed .*ConversionException") as caught:
+        PublicColumns.learn({"age": [1]}).transform(relation)
+    assert "Miller" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv.gz", b"age\n1\n", r"not a UTF-8 csv file \(BadGzipFile\)"),
+        ("rows.csv.gz", gzip.compress(b"age\n1\n")[:-4], r"not a UTF-8 csv file \(EOFError\)"),
+        ("rows.parquet", b"age\n1\n", r"is not a readable Parquet file \(ArrowInvalid\)"),
+    ],
+)
+def test_broken_files_are_refused_in_one_sentence(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidDataError, match=message) as caught:
+        read_table(tmp_path / name)
+    assert caught.value.__context__ is None
+
+
+def test_parquet_files_without_rows_or_with_an_index_are_refused(tmp_path):
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(InvalidDataError, match=r"rows\.parquet cannot be read: No such file"):
+        read_table(path)
+    frame = pandas.DataFrame({"age": [1, 2]}, index=[7, 3])
+    frame.to_parquet(path)
+    with pytest.raises(InvalidDataError, match="has an index among its columns"):
+        read_table(path)
+    frame[:0].to_parquet(path, index=False)
+    with pytest.raises(InvalidDataError, match="has no rows"):
+        read_table(path)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path):
+    script = (
+        "import sys, pathlib; sys.modules['pyarrow'] = None; from tutelage.tables import read_table;"
+        "read_table(pathlib.Path('rows.parquet'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("rows.parquet needs pyarrow: pip install 'tutelage[tables]'.")
