@@ -173,7 +173,7 @@ def test_a_stored_student_knows_its_columns_by_name(folder, called):
     in_order = np.array([table.column(name) for name in ("age", "dose", "ward")], dtype=object).T
     answers = student.predict(in_order).tolist()
     assert student.predict(table).tolist() == answers  # a label and an id beside them do no harm
-    assert student.predict(dict(reversed(table.columns.items()))).tolist() == answers
+    assert student.predict(dict(reversed(list(table.columns.items())))).tolist() == answers
     assert list(student.feature_names_in_) == ["age", "dose", "ward"]
     assert student.predict({"age": [None], "dose": [0.9], "ward": [None]}).tolist() == ["yes"]
     with pytest.raises(InvalidDataError, match="no column 'dose'"):

@@ -34,7 +34,7 @@ from tutelage.features import (
     rowwise,
 )
 
-DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS, LABELS = map(np.asarray, load_digits(return_X_y=True))
 PUBLIC = PublicRows(DIGITS[:600], "the first 600 digits")
 NOISE = np.random.default_rng(0).random((50, 8 * 8)) * 16
 MAPS = {
