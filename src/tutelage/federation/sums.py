@@ -183,8 +183,8 @@ class SumRound:
         fits &= type(self.people) is int and 0 <= self.people <= sum(consortium.people)
         fits &= LEAST <= self.radius <= LARGEST and self.number < teacher.rounds
         kernel: Any = self.features[-3]
-        # A hospital keeps one number per row and landmark. With more landmarks, whether it runs out of memory would
-        # tell how many rows it has.
+        # A hospital keeps one number per landmark and row of a block, which holds all rows of a person. With more
+        # landmarks, whether it runs out of memory would tell how many rows it has.
         fits &= len(kernel.points) <= teacher.n_landmarks
         if not fits:
             raise damaged()
