@@ -517,7 +517,7 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
 
 
 def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
-    room = ("delta = 1e-5", "delta = 1e-5\nepsilon = 100")
+    room = ("delta = 1e-5", "delta = 1e-5\nbudget = 100")
     published = '[[published]]\nsource = "paper"\nepsilon = 7.25\n[[published]]\nsource = "none"\nnote = "no privacy"'
     configure(folder, room, ('"gnmax"\nsigma', '"lnmax"\nscale'), output=published)
     shown = tutelage("run", "config.toml", "--reveal-private", cwd=folder).stdout

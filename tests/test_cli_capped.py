@@ -95,7 +95,7 @@ def test_a_card_is_made_again_from_its_files(folder):
 
 
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
-    configure(folder, more=CAPPED.format(0.5, 15))
+    configure(folder, more=CAPPED.format(0.5, 15), privacy="budget = 2.0")
     result = tutelage("run", "config.toml", cwd=folder)
     assert "has no room for this release" in refusal(result, result.returncode)
     assert not (folder / "private.csv.ledger").exists()

@@ -78,11 +78,11 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # n
 
 
 def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
     first = read_card(folder / "out" / "card.json")
     (folder / "later").mkdir()
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"), ("sigma = 2.0", "sigma = 3.0"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"), ("sigma = 2.0", "sigma = 3.0"))
     called("run", "config.toml", "--overwrite", cwd=folder)
     first.save(folder / "later")
     assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
@@ -112,7 +112,7 @@ def test_a_card_whose_ledger_saw_no_later_release_keeps_its_epsilon(called, fold
 
 
 def test_a_test_of_an_epsilon_is_a_later_release_too(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
     first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit), 1)  # and killed before it was drawn
@@ -122,7 +122,7 @@ def test_a_test_of_an_epsilon_is_a_later_release_too(called, folder):  # noqa: F
 
 
 def test_a_later_release_with_the_noise_of_several_owners_is_a_finding_on_an_earlier_card(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
     first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
@@ -134,7 +134,7 @@ def test_a_later_release_with_the_noise_of_several_owners_is_a_finding_on_an_ear
 
 
 def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 60"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
     first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit, simulated=True), 1)
@@ -331,7 +331,7 @@ def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, 
 
 def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(called, folder):  # noqa: F811
     """The second run's labels may have been chosen by the first's: by themselves they have no guarantee."""
-    budget = ("delta = 1e-5", "delta = 1e-5\nepsilon = 60")
+    budget = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
     configure(folder, budget)
     called("run", "config.toml", cwd=folder)
     configure(folder, budget, ("sigma = 2.0", "sigma = 30.0"))

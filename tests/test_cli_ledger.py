@@ -236,7 +236,7 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
 
 
 def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"))
     first = json.loads(tutelage("run", "config.toml", "--json", cwd=folder).stdout)["budget"]
     found = state(folder, "private.csv.ledger")
     assert {name: found[name] for name in ("spent", "head", "entries")} == {
@@ -246,7 +246,7 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
     assert "Every query was labeled before" in again.stdout
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"), ("sigma = 2.0", "sigma = 3.0"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"), ("sigma = 2.0", "sigma = 3.0"))
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
     assert third["spent"] > first["spent"]
     card = (folder / "out" / "card.md").read_text()
@@ -258,12 +258,12 @@ def test_a_run_without_a_budget_may_be_made_once(folder):  # noqa: F811
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     configure(folder, ("sigma = 2.0", "sigma = 2.5"))
     assert "0 would still fit" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nepsilon = 30"))
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"))
     assert "a budget is set once" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
 
 
 def test_people_who_left_are_noticed_and_a_row_of_theirs_less_is_not(folder):  # noqa: F811
-    room = ("delta = 1e-5", 'delta = 1e-5\nepsilon = 60\nledger = "one.ledger"')
+    room = ("delta = 1e-5", 'delta = 1e-5\nbudget = 60\nledger = "one.ledger"')
     configure(folder, room)
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     lines = (folder / "private.csv").read_text().splitlines()

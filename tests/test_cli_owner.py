@@ -12,7 +12,7 @@ from tutelage.cli.checks import _differ_by_spelling_only, _says_whose_row, _shar
 from tutelage.cli.sources import RunData
 from tutelage.partition import canonical_ids, folded_ids
 
-ROOM = ("delta = 1e-5", "delta = 1e-5\nepsilon = 200")
+ROOM = ("delta = 1e-5", "delta = 1e-5\nbudget = 200")
 PEOPLE = [f"p{number // 2}" for number in range(300)]
 
 

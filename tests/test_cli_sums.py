@@ -11,6 +11,7 @@ import pytest
 from runs_of_people import VECTORS, configure_people, write_people
 from test_cli import ran, refusal, tutelage
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.cli.config import load_config
 from tutelage.privacy import round_up
 from tutelage.reporting import read_card
 
@@ -49,6 +50,55 @@ def test_the_noise_can_be_named_and_a_vote_student_trained(folder):
     card = json.loads(result.stdout)
     assert card["mechanism"] == "NoisySum(noise_multiplier=4.0)"
     assert card["student"] == "label-propagation"
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "more", "people"),
+    [
+        ("", "", "", True),
+        ("", "", '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 4.0', True),
+        ("", "", '[mechanism]\nname = "gnmax"\nsigma = 4.0', False),
+        ("", "", "[teachers]\nnumber = 20", False),
+        ("", "queries = 20", "", False),
+        ("", 'selection = "medoids"', "", False),
+        ("", "rounds = 2", "", False),
+        ('silo = "hospital"', "", "", False),
+    ],
+)
+def test_people_cast_ballots_unless_a_setting_is_about_votes(folder, private, public, more, people):
+    privacy = "delta = 1e-5" if "name" in more else "delta = 1e-5\nepsilon = 2.0"
+    text = f"""
+[private]
+file = "private.csv"
+label = "ill"
+classes = ["no", "yes"]
+{private}
+[public]
+file = "public.csv"
+{public}
+[privacy]
+{privacy}
+[output]
+folder = "out"
+{more}
+"""
+    (folder / "config.toml").write_text(text)
+    settings = load_config(folder / "config.toml")
+    assert settings.by_vectors is people
+    assert settings.by_people is people
+    assert settings.teachers.number == (20 if "number" in more else 250)
+
+
+def test_runs_share_the_budget_and_each_keeps_to_its_epsilon(folder):
+    configure(folder, privacy="epsilon = 1.0\nbudget = 3.0")
+    first = ran(folder)
+    assert 0.99 < first["public_epsilon"] <= 1.0
+    assert first["budget"]["budget"] == 3.0
+    (folder / "out").rename(folder / "first")
+    configure(folder, privacy="epsilon = 1.0", parameters="parameters = { rounds = 1 }")
+    second = ran(folder)
+    assert second["public_epsilon"] == 3.0
+    assert first["budget"]["spent"] < second["budget"]["spent"] < 3.0
 
 
 def test_the_audit_measures_how_far_one_person_moves_the_sum(folder):

@@ -68,8 +68,42 @@ def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(bina
     monkeypatch.setattr(PATEClassifier, "_ballots", lambda *_: 1 / 0)
     with pytest.raises(BudgetExceededError):
         model(ledger=path, question="another").fit(*binary_rows, X_public=PUBLIC)
-    with pytest.raises(LedgerMismatchError, match="`epsilon` must be 2"):
+    with pytest.raises(InvalidParameterError, match="`epsilon` must be at most the budget of the ledger, 2"):
         model(ledger=path, epsilon=2.5).fit(*binary_rows, X_public=PUBLIC)
+    with pytest.raises(LedgerMismatchError, match="`budget` must be 2"):
+        model(ledger=path, budget=2.5).fit(*binary_rows, X_public=PUBLIC)
+
+
+def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path):
+    path = tmp_path / "a.ledger"
+    first: Any = model(ledger=path, epsilon=1.0, budget=3.0).fit(*binary_rows, X_public=PUBLIC)
+    sigma = first.mechanism_.sigma
+    limit = RenyiFilter.suited_to(1.0, DELTA)
+    assert cost(sigma, 90, limit) <= limit.capacity < cost(sigma * 0.9998, 90, limit)
+    assert 0.9 < first.epsilon_.epsilon <= 1.0
+    assert first.ledger_.budget == 3.0
+    spent = [first.ledger_.spent]
+    with pytest.warns(BudgetContinuedWarning):
+        again: Any = model(ledger=path, epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)
+    assert again.mechanism_ == first.mechanism_
+    assert again.ledger_.spent == spent[0]  # remembered
+    for number in range(3):  # composition costs less than the sum of the epsilons
+        with pytest.warns(BudgetContinuedWarning):
+            other: Any = model(ledger=path, epsilon=1.0, question=number).fit(*binary_rows, X_public=PUBLIC)
+        assert other.mechanism_ == first.mechanism_
+        assert other.epsilon_.epsilon == 3.0
+        assert spent[-1] < other.ledger_.spent <= 3.0
+        spent.append(other.ledger_.spent)
+    with pytest.raises(BudgetExceededError):
+        model(ledger=path, epsilon=2.9, question="one more").fit(*binary_rows, X_public=PUBLIC)
+
+
+def test_an_epsilon_that_fits_alone_but_not_into_the_budget_gets_more_noise(binary_rows, tmp_path):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=8.0)
+    found: Any = model(ledger=ledger, epsilon=1.99).fit(*binary_rows, X_public=PUBLIC)
+    alone: Any = model(epsilon=1.99).fit(*binary_rows, X_public=PUBLIC)
+    assert found.mechanism_.sigma > alone.mechanism_.sigma
+    assert found.ledger_.spent <= 2.0
 
 
 @pytest.mark.parametrize("order", [None, 40.0])
@@ -83,11 +117,14 @@ def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, 
 
 
 def test_a_named_mechanism_leaves_room_in_the_ledger(binary_rows, tmp_path):
-    found: Any = model(ledger=tmp_path / "a.ledger", mechanism=GNMax(60.0)).fit(*binary_rows, X_public=PUBLIC)
+    named = {"mechanism": GNMax(60.0), "epsilon": None, "budget": 2.0}
+    found: Any = model(ledger=tmp_path / "a.ledger", **named).fit(*binary_rows, X_public=PUBLIC)
     assert found.mechanism_ == GNMax(60.0)
     assert found.ledger_.spent < 1.6 < found.ledger_.budget == 2.0
     with pytest.raises(InvalidParameterError, match="both determine how much noise there is"):
         model(mechanism=GNMax(60.0)).fit(*binary_rows, X_public=PUBLIC)
+    with pytest.raises(InvalidParameterError, match="`budget` of PATEClassifier is what a `ledger` may hold"):
+        model(budget=2.0).fit(*binary_rows, X_public=PUBLIC)
     bare: Any = model(epsilon=None).fit(*binary_rows, X_public=PUBLIC)
     assert bare.mechanism_ == GNMax(0.16 * 20)
 

@@ -280,7 +280,7 @@ def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_bud
             session.ledger.settle(other, {}, Repeated(one, 1))
         return ask(session, X_public, predictions)
 
-    fitting = {"epsilon": 60.0, "mechanism": GNMax(2.0)}
+    fitting = {"budget": 60.0, "mechanism": GNMax(2.0)}
     unit = model().fit(X, y, X_public=X[:40]).votes_.unit
     ledgers = [Ledger.in_memory(epsilon=60.0, delta=1e-5, unit=unit) for _ in range(2)]
     alone = model(ledger=ledgers[0], **fitting).fit(X, y, X_public=X[:40])
@@ -293,7 +293,7 @@ def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_bud
 def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
-    first = model(ledger=path, epsilon=60.0, mechanism=GNMax(2.0)).fit(X, y, X_public=X[:40])
+    first = model(ledger=path, budget=60.0, mechanism=GNMax(2.0)).fit(X, y, X_public=X[:40])
     assert first.ledger_.budget == 60.0
     assert first.ledger_.spent > 0
     assert first.ledger_.spent == pytest.approx(first.release_.cost)
@@ -315,7 +315,7 @@ def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
 def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
-    first = model(ledger=path, epsilon=90.0).fit(X, np.where(y == 1, "ill", "well"), X_public=X[:40])
+    first = model(ledger=path, budget=90.0).fit(X, np.where(y == 1, "ill", "well"), X_public=X[:40])
     with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
         other = model(ledger=path).fit(X, np.where(y == 1, "old", "young"), X_public=X[:40])
     with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
@@ -331,7 +331,7 @@ def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(binary_rows
     X, y = binary_rows
     path, people = tmp_path / "a.ledger", np.arange(400) // 4
     settings = {"X_public": X[:40, :2], "entity_ids": people}
-    model(ledger=path, epsilon=200.0).fit(X[:, :2], y, **settings)
+    model(ledger=path, budget=200.0).fit(X[:, :2], y, **settings)
     backwards = {"X_public": X[:40, 2:], "entity_ids": [f" {name}" for name in people[::-1]]}
     with pytest.warns(BudgetContinuedWarning):
         again = model(ledger=path, question="another").fit(X[::-1, 2:], 1 - y, **backwards)
@@ -343,7 +343,7 @@ def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(binary_rows
 def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
-    model(ledger=path, epsilon=200.0).fit(X[:, :2], y, X_public=X[:40, :2], whole_rows=X)
+    model(ledger=path, budget=200.0).fit(X[:, :2], y, X_public=X[:40, :2], whole_rows=X)
     with pytest.warns(BudgetContinuedWarning):
         model(ledger=path).fit(X[:, 2:], y, X_public=X[:40, 2:], whole_rows=X.tolist())
     with pytest.raises(LedgerMismatchError):
@@ -368,7 +368,7 @@ def test_a_ledger_tied_by_an_earlier_version_knows_its_data(people, binary_rows,
 def test_new_rows_that_did_not_vote_are_said_to_be_unused(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
-    first = model(ledger=path, epsilon=200.0).fit(X, y, X_public=X[:40])
+    first = model(ledger=path, budget=200.0).fit(X, y, X_public=X[:40])
     unused = (
         "All its queries were answered before: they keep their labels, at no cost, and the private rows of this fit "
     )
@@ -390,7 +390,7 @@ def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_r
                 raise AssertionError("a teacher was trained")
             return super().fit(X, y, **options)
 
-    tight = model(teacher=Untrained(), ledger=tmp_path / "a.ledger", epsilon=0.5, mechanism=GNMax(2.0))
+    tight = model(teacher=Untrained(), ledger=tmp_path / "a.ledger", budget=0.5, mechanism=GNMax(2.0))
     with pytest.raises(BudgetExceededError, match="40 more such queries: 0 would still fit"):
         tight.fit(X, y, X_public=X[:40])
 
@@ -398,11 +398,11 @@ def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_r
 def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
-    model(ledger=path, epsilon=60.0).fit(X, y, X_public=X[:20])
+    model(ledger=path, budget=60.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
         model(ledger=path).fit(X[::2], y[::2], X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="must be 60, as when the ledger was made: a budget is set once"):
-        model(ledger=path, epsilon=61.0).fit(X, y, X_public=X[:20])
+        model(ledger=path, budget=61.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="a budget is set once"):
         model(ledger=path, delta=1e-6).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="this release another unit, 'patient'"):
@@ -425,7 +425,7 @@ def test_ledger_parameters_without_a_ledger_and_odd_mechanisms_are_refused(binar
 def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(binary_rows, tmp_path):
     X, y = binary_rows
     mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
-    fitted = model(ledger=tmp_path / "a.ledger", epsilon=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
+    fitted = model(ledger=tmp_path / "a.ledger", budget=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
     assert 0 < fitted.release_.answered.sum() < 60
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand

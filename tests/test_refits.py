@@ -90,7 +90,7 @@ def test_what_does_not_add_up_is_not_warned_of(tmp_path):
         fit(rows=slice(0, 100), estimator=model(noise=SimulationNoise(0)))  # protects nobody
         warnings.simplefilter("ignore", BudgetContinuedWarning)
         for question in "ab":
-            fit(model(ledger=tmp_path / "a.ledger", epsilon=9.0, question=question))  # the ledger adds up
+            fit(model(ledger=tmp_path / "a.ledger", budget=9.0, question=question))  # the ledger adds up
 
 
 def test_fits_of_different_noise_compose():

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm as normal
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -113,7 +114,7 @@ def test_public_rows_that_only_look_the_same_to_the_ballots_are_another_sum(tmp_
 def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(tmp_path):
     ids = np.arange(len(PRIVATE))
     ledger = tmp_path / "private.ledger"
-    votes = {"n_queries": 5, "epsilon": 1.0, "ledger": ledger, "random_state": 0}
+    votes = {"n_queries": 5, "budget": 1.0, "ledger": ledger, "random_state": 0}
     by_vote = PATEClassifier(GaussianNB(), n_teachers=20, student=GaussianNB(), mechanism=GNMax(30.0), **votes)
     spent = by_vote.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=ids).ledger_.spent
     with pytest.raises(BudgetExceededError):
@@ -153,7 +154,9 @@ def test_what_is_expected_of_a_row_does_not_depend_on_the_rows_beside_it():
 
 def test_a_budget_that_is_too_small_leaves_no_file(tmp_path):
     with pytest.raises(BudgetExceededError):
-        model(ledger=tmp_path / "a.ledger", mechanism=NoisySum(0.5), noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+        model(ledger=tmp_path / "a.ledger", epsilon=None, budget=1.0, mechanism=NoisySum(0.5), noise=None).fit(
+            PRIVATE, LABELS, X_public=PUBLIC
+        )
     assert not (tmp_path / "a.ledger").exists()
 
 
@@ -209,11 +212,30 @@ def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
 
 def test_parameters_of_a_sum_mean_nothing_to_voters():
     with pytest.raises(InvalidParameterError, match="VectorBallots"):
-        PATEClassifier(mechanism=NoisySum(10.0)).fit(PRIVATE, LABELS, X_public=PUBLIC)
+        PATEClassifier(n_teachers=20, mechanism=NoisySum(10.0)).fit(PRIVATE, LABELS, X_public=PUBLIC)
     with pytest.raises(InvalidParameterError, match="VectorBallots"):
-        PATEClassifier(student=NoisySumClassifier()).fit(PRIVATE, LABELS, X_public=PUBLIC)
+        PATEClassifier(n_teachers=20, student=NoisySumClassifier()).fit(PRIVATE, LABELS, X_public=PUBLIC)
     with pytest.raises(InvalidParameterError, match="every person is one"):
         model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
+
+
+@pytest.mark.parametrize(
+    "about_votes",
+    [
+        {"n_teachers": 20},
+        {"n_queries": 5},
+        {"selection": "medoids"},
+        {"rounds": 2},
+        {"mechanism": GNMax(3.0)},
+        {"checkpoints": "folder", "random_state": 0},
+    ],
+)
+def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
+    for people in ({}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}):
+        assert isinstance(PATEClassifier(**people).resolved().teacher, VectorBallots)
+        assert isinstance(PATEClassifier(**people).resolved().student, NoisySumClassifier)
+    rounds = {"n_queries": 5} if "rounds" in about_votes else {}
+    assert isinstance(PATEClassifier(**about_votes, **rounds).resolved().teacher, RandomForestClassifier)
 
 
 def test_missing_values_are_refused():

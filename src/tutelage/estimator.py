@@ -69,6 +69,7 @@ FEW_VOTES_LEFT = (
     "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
     "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
 )
+_TEACHERS = 250  # unless another number is given
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -140,16 +141,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     teacher : scikit-learn classifier or teacher recipe, optional
-        Cloned for every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of
-        teachers cheap, or a `Network`; or `VectorBallots` or `NearestQueries`, with which every person is a teacher.
-        Default: a random forest of 100 trees.
-    n_teachers : int, default=250
+        `VectorBallots` or `NearestQueries`, with which every person is a teacher; or a classifier that is cloned for
+        every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of teachers
+        cheap, or a `Network`. Default: `VectorBallots`; a random forest of 100 trees where a parameter is given that is
+        about votes on single rows (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a `Mechanism`).
+    n_teachers : int, optional
         Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
-        silos, each of which is one teacher, and where every person is one.
+        silos, each of which is one teacher, and where every person is one. Default: 250.
     mechanism : Mechanism or NoisySum, optional
         How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`.
-        Default: a `GNMax`, and for these two theirs, with as little noise as `epsilon` allows; ``GNMax(0.16 *
-        n_teachers)`` for other teachers without an `epsilon`.
+        Default: for these two theirs, otherwise a `GNMax`, with as little noise as `epsilon` allows; ``GNMax(0.16 *
+        n_teachers)`` for other teachers where neither `epsilon` nor `budget` is given.
     student : scikit-learn classifier or str, optional
         Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
@@ -181,9 +183,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
         the same rows is another question. The class values are part of it in any case.
     epsilon : float, optional
-        ε of the budget, fixed when the ledger is made. Without a `mechanism`, the noise is the least with which all
-        queries of this `fit` fit into the whole budget; with a `mechanism` and a `ledger`, several fits can share the
-        budget. Default: just enough for this `fit`; 1 where every person is a teacher and there is no `mechanism`.
+        What this `fit` may cost at most; the noise is the least that keeps to it. Default: the whole `budget`, or 1;
+        with a `mechanism`, whatever that costs.
+    budget : float, optional
+        ε of everything that is ever released through the `ledger`, fixed when the ledger is made. Default: `epsilon`,
+        so that this `fit` takes all of it.
     data_changed : bool, default=False
         The private data changed since the ledger was last used and are still those its budget is about.
     delta : float, default=1e-5
@@ -274,7 +278,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "teacher": "no_validation",
-        "n_teachers": [Interval(Integral, 1, None, closed="left")],
+        "n_teachers": [Interval(Integral, 1, None, closed="left"), None],
         "mechanism": [Mechanism, NoisySum, None],
         "student": "no_validation",
         "features": "no_validation",
@@ -287,6 +291,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         "ledger": [str, PathLike, Ledger, None],
         "question": [str, Real, "boolean", None],
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "budget": [Interval(Real, 0, None, closed="neither"), None],
         "data_changed": ["boolean"],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "public_fraction": [Interval(Real, 0, 1, closed="neither"), None],
@@ -301,7 +306,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self,
         teacher: Any = None,
         *,
-        n_teachers: int = 250,
+        n_teachers: int | None = None,
         mechanism: Mechanism | NoisySum | None = None,
         student: Any = None,
         features: Any = None,
@@ -314,6 +319,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         ledger: str | Path | Ledger | None = None,
         question: str = "",
         epsilon: float | None = None,
+        budget: float | None = None,
         data_changed: bool = False,
         delta: float = 1e-5,
         public_fraction: float | None = None,
@@ -337,6 +343,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self.ledger = ledger
         self.question = question
         self.epsilon = epsilon
+        self.budget = budget
         self.data_changed = data_changed
         self.delta = delta
         self.public_fraction = public_fraction
@@ -377,10 +384,18 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return run
 
     def _teacher(self) -> Any:
-        return RandomForestClassifier() if self.teacher is None else self.teacher
+        if self.teacher is not None:
+            return self.teacher
+        return RandomForestClassifier() if self._is_about_votes() else VectorBallots()
+
+    def _is_about_votes(self) -> bool:
+        """Return whether a parameter is given that is about votes on single rows."""
+        settings = (self.n_teachers, self.n_queries, self.selection, self.checkpoints)
+        by_votes = isinstance(self.mechanism, Mechanism) or self.rounds != 1
+        return by_votes or any(setting is not None for setting in settings)
 
     def _student(self) -> Any:
-        if self.student is None and isinstance(self.teacher, VectorBallots):
+        if self.student is None and isinstance(self._teacher(), VectorBallots):
             return NoisySumClassifier()
         if self.student is None:
             return default_student(public_features=self._student_map() is not None)
@@ -601,10 +616,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
                 "another mechanism."
             )
-        if run.mechanism is not None and self.ledger is None and self.epsilon is not None:
+        if run.mechanism is not None and self.epsilon is not None:
             raise InvalidParameterError(
                 "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
-                "or name a `ledger`, of which `epsilon` is the budget."
+                "what a `ledger` may hold in all is its `budget`."
+            )
+        if self.budget is not None and self.ledger is None:
+            raise InvalidParameterError(
+                "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
+                "is enough."
             )
         if self.checkpoints is not None and self.random_state is None:
             raise InvalidParameterError(
@@ -784,10 +804,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return Shards.of_single_people(n_rows, entity_ids, name=name)
         if silos is not None:
             return Shards.of_silos(silos, entity_ids, name=name)
-        key = np.random.default_rng(seed).bytes(32)
+        key, n_teachers = np.random.default_rng(seed).bytes(32), self.n_teachers or _TEACHERS
         if entity_ids is not None:
-            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
-        return Shards.of_rows(n_rows, self.n_teachers, key=key)
+            return Shards.of_entities(entity_ids, n_teachers, key=key, name=name)
+        return Shards.of_rows(n_rows, n_teachers, key=key)
 
     def _prepared(
         self, run: Resolved, data: _Data, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
@@ -798,11 +818,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         budget = FitBudget(
             ledger=self.ledger,
             epsilon=self.epsilon,
+            budget=self.budget,
             delta=self.delta,
             people=data.people,
             unit=shards.unit,
             data_changed=self.data_changed,
-            accounting=self._accounting_of_new(run),
+            accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
+            accounting_of_new=self._accounting_of_new(run),
         )
         if run.teacher_map is not None:
             private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
@@ -850,13 +872,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _noise_by_budget(self, run: Resolved) -> bool:
-        """Return whether the noise is the least that the whole budget allows."""
-        return run.mechanism is None and (self.epsilon is not None or isinstance(run.teacher, SinglePeople))
+        """Return whether the noise is the least that `epsilon`, or the whole budget, allows."""
+        by_epsilon = self.epsilon is not None or self.budget is not None
+        return run.mechanism is None and (by_epsilon or isinstance(run.teacher, SinglePeople))
 
     def _accounting_of_new(self, run: Resolved) -> Accounting:
         """Return how a new ledger keeps its budget: one that a sum fills has no room for other kinds of releases."""
-        fills = run.mechanism is None or self.ledger is None or self.epsilon is None
-        return Accounting.GAUSSIAN if fills and isinstance(run.teacher, VectorBallots) else Accounting.RENYI
+        shared = self.budget is not None and (run.mechanism is not None or self.epsilon not in (None, self.budget))
+        fills = isinstance(run.teacher, VectorBallots) and not shared
+        return Accounting.GAUSSIAN if fills else Accounting.RENYI
 
     def _sum(self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""

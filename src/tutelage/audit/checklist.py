@@ -203,7 +203,8 @@ def check_sensitivity(
     ids, silo_of = _ids_and_silos(private)
     rows = sample_of(ids if ids is not None else np.arange(len(private.X)))
     few: Any = clone(model)
-    few.set_params(n_teachers=min(model.n_teachers, _TEACHERS), n_jobs=1, progress=False)
+    few.set_params(teacher=model.resolved().teacher, n_jobs=1, progress=False)
+    few.set_params(n_teachers=min(model.n_teachers or _TEACHERS, _TEACHERS))
     found = audit_sensitivity(
         ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of),
         private.X[rows],

@@ -21,7 +21,7 @@ from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_
 from tutelage.cli.text import plain_console, print_json
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
-from tutelage.labeling.fits import noise_filling
+from tutelage.labeling.fits import noise_within
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
@@ -60,11 +60,12 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    epsilon, existing = _budget_of_noise(settings)
+    existing = _budget_of_noise(settings)
+    epsilon = settings.privacy.epsilon or (settings.privacy.budget if settings.mechanism is None else None)
     # No ledger, for nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
     if settings.mechanism is None and not settings.by_people:
-        model.set_params(mechanism=_by_budget(settings, data, pool, epsilon, existing), epsilon=None)
+        model.set_params(mechanism=_by_budget(settings, data, pool, existing), epsilon=None)
     elif existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
         few: Any = tried_on_few(model, private, pool, ledger=existing)
         model.set_params(mechanism=few.mechanism_, epsilon=None)
@@ -85,27 +86,26 @@ def audit(
         raise typer.Exit(_FAILED)
 
 
-def _budget_of_noise(settings: RunConfig) -> tuple[float | None, Ledger | None]:
-    """Return the ε that the noise of a run would follow from, and the whole budget of its ledger in memory, if any."""
-    if settings.mechanism is not None:
-        return None, None
-    if not settings.ledger.exists():
-        return settings.privacy.epsilon, None
+def _budget_of_noise(settings: RunConfig) -> Ledger | None:
+    """Return the whole budget, in memory, of the ledger that the noise of a run would follow from, if there is one."""
+    if settings.mechanism is not None or not settings.ledger.exists():
+        return None
     state = Ledger.open(settings.ledger, read_only=True).state()
     kept = {"order": state.order, "accounting": state.accounting}
-    return state.budget, Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
+    return Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
 
 
-def _by_budget(settings: RunConfig, data: RunData, pool: Any, epsilon: float | None, existing: Ledger | None) -> GNMax:
+def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger | None) -> GNMax:
     """Return how teachers' votes are released with the least noise."""
-    budget: Any = {"epsilon": epsilon, "delta": settings.privacy.delta, "unit": ONE_TEACHER}
-    ledger = existing or Ledger.in_memory(**budget)
+    privacy = settings.privacy
+    new: Any = {"epsilon": privacy.budget or privacy.epsilon, "delta": privacy.delta, "unit": ONE_TEACHER}
+    ledger = existing or Ledger.in_memory(**new)
 
     def event_of(sigma: float) -> Repeated:
         one = GNMax(sigma).event_of_one(len(data.classes), ledger.unit, simulated=False)
         return Repeated(one, settings.public.queries or len(pool))
 
-    return GNMax(noise_filling(ledger, event_of))
+    return GNMax(noise_within(ledger, privacy.epsilon, event_of))
 
 
 def _of_pipeline(

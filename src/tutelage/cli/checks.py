@@ -72,8 +72,8 @@ def _of(
 
 def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
-    if settings.privacy.epsilon is not None:
-        return settings.privacy.epsilon
+    if settings.privacy.budget or settings.privacy.epsilon:
+        return settings.privacy.budget or settings.privacy.epsilon
     if settings.votes is None:
         return None  # what is not planned is known once the sum or the labels were released
     queries = settings.public.queries or len(pool_of(settings, data))

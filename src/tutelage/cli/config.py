@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._internal.validation import probability
-from tutelage.cli.mechanisms import read_mechanism, read_sum
+from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
 from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
@@ -26,7 +26,7 @@ from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import TEACHERS, NearestQueries, VectorBallots
 
-_MOST_TEACHERS = 10**7
+_TEACHERS, _MOST_TEACHERS = 250, 10**7
 _MOST_JOBS = 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
@@ -89,10 +89,10 @@ class FeaturesSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeachersSection:
-    """``[teachers]``: how many, and which scikit-learn classifier or closed form."""
+    """``[teachers]``: which scikit-learn classifier, closed form or ballots of people, and how many."""
 
-    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 250
-    estimator: str = _FOREST
+    number: Annotated[int | None, Whole(1, _MOST_TEACHERS)] = None
+    estimator: str = ""  # by default ballots of people, or a forest: `_teachers`
     parameters: dict = field(default_factory=dict)
     seed: Annotated[int, Whole(0)] = 0
     jobs: int = -1
@@ -111,10 +111,11 @@ class StudentSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: the budget (ε, δ), its ledger, a proposal of a smaller ε, and what was tuned on."""
+    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on."""
 
     delta: float
     epsilon: float | None = None
+    budget: float | None = None
     ledger: str | None = None
     proposal: str | None = None
     tuned_on: Annotated[str | None, OneOf(TUNED_ON)] = None
@@ -212,8 +213,10 @@ def load_config(path: Path) -> RunConfig:
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
-    by_budget = read["privacy"].epsilon is not None
-    read["mechanism"] = _mechanism_of(read["teachers"].estimator, table.get("mechanism", {}), by_budget=by_budget)
+    mechanism, privacy = table.get("mechanism", {}), read["privacy"]
+    read["teachers"] = _teachers(read, mechanism)
+    by_budget = privacy.epsilon is not None or privacy.budget is not None
+    read["mechanism"] = _mechanism_of(read["teachers"].estimator, mechanism, by_budget=by_budget)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
     _check_sources(config)
     if config.folder.exists() and not config.folder.is_dir():
@@ -222,6 +225,25 @@ def load_config(path: Path) -> RunConfig:
     build_teacher(config.teachers)
     build_student(config)
     return config
+
+
+def _teachers(read: dict[str, Any], mechanism: Any) -> TeachersSection:
+    """Return the teachers: ballots of people, or a forest where a setting is given that is about votes on single rows.
+
+    `PATEClassifier` has the same rule.
+    """
+    teachers, public, private = read["teachers"], read["public"], read["private"]
+    settings = (
+        teachers.number,
+        public.queries,
+        public.selection != _FIRST,
+        public.rounds > 1,
+        private is not None and private.silo,
+        read["privacy"].proposal,
+        isinstance(mechanism, dict) and mechanism.get("name", SUM) != SUM,
+    )
+    default = _FOREST if any(settings) else _VECTORS
+    return replace(teachers, estimator=teachers.estimator or default, number=teachers.number or _TEACHERS)
 
 
 def _mechanism_of(teacher: str, table: Any, *, by_budget: bool) -> Mechanism | NoisySum | None:
@@ -377,8 +399,14 @@ def _same(one: Path, other: Path) -> bool:
 
 def _check_ranges(config: RunConfig) -> None:
     probability(config.privacy.delta, "delta", "[privacy]")
-    if config.privacy.epsilon is not None and not config.privacy.epsilon > 0:
-        raise ConfigError(f"`epsilon` in [privacy] must be above 0. Got {config.privacy.epsilon!r}.")
+    for name, epsilon in (("epsilon", config.privacy.epsilon), ("budget", config.privacy.budget)):
+        if epsilon is not None and not epsilon > 0:
+            raise ConfigError(f"`{name}` in [privacy] must be above 0. Got {epsilon!r}.")
+    if config.mechanism is not None and config.privacy.epsilon is not None:
+        raise ConfigError(
+            "`epsilon` in [privacy] and the noise in [mechanism] both determine what this run costs. Name one of them; "
+            "what the ledger may hold in all is `budget` in [privacy]."
+        )
     if config.by_people:
         _check_people(config)
     if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:

@@ -16,6 +16,7 @@ from tutelage.mechanisms.registry import CENTRAL, Entry
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
 
+SUM = "noisy-sum"
 _BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
 
 
@@ -72,9 +73,9 @@ def read_sum(table: Any) -> NoisySum | None:
     if not table:
         return None
     check_entries(table, {"name": str, "noise_multiplier": float}, {"name", "noise_multiplier"}, "[mechanism]")
-    if table["name"] != "noisy-sum":
+    if table["name"] != SUM:
         raise ConfigError(
-            f"`name` in [mechanism] must be 'noisy-sum' where people cast a ballot of vectors. Got {table['name']!r}; "
+            f"`name` in [mechanism] must be '{SUM}' where people cast a ballot of vectors. Got {table['name']!r}; "
             "leave [mechanism] out for as little noise as the budget allows."
         )
     return NoisySum(table["noise_multiplier"])

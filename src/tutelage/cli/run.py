@@ -67,6 +67,7 @@ def run(
         data,
         ledger=ledger,
         epsilon=settings.privacy.epsilon,
+        budget=settings.privacy.budget,
         data_changed=data_changed,
         checkpoints=checkpoints,
         progress=not as_json,

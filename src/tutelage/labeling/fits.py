@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum
 from tutelage.events import Event
+from tutelage.exceptions import InvalidParameterError
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
@@ -29,6 +31,7 @@ from tutelage.votes import VoteHistogram
 
 Made = TypeVar("Made")
 VotesOrPeople = VoteHistogram | NearestTeachers
+_A_LITTLE_MORE = 1 + 1e-5  # noise
 _DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
@@ -61,39 +64,34 @@ class FitBudget:
     """The budget that one fit spends from."""
 
     ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
-    # None for a new ledger that is just large enough, or whatever an old one has.
-    epsilon: float | None
+    epsilon: float | None  # what this fit may cost; None for the whole budget
+    budget: float | None  # of a new ledger; None for one that is just large enough, or whatever an old one has
     delta: float
     people: People  # whose rows the ledger is tied to
     unit: PrivacyUnit  # whom it protects
     data_changed: bool  # whether the rows may be others than those it is tied to
-    accounting: Accounting  # how a new ledger keeps its limit
+    accounting: Accounting  # how the noise of this fit is found
+    accounting_of_new: Accounting  # how a new ledger keeps its limit
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
-        """Return the least noise at which the whole budget holds a release and nothing else."""
-        target = self.epsilon or _DEFAULT_EPSILON
-        if isinstance(self.ledger, Ledger):
-            ledger = self.ledger
-        elif self.ledger is None or self._is_new:
-            ledger = Ledger.in_memory(epsilon=target, delta=self.delta, unit=self.unit, accounting=self.accounting)
-        else:
-            ledger = Ledger.open(self.ledger)
-        return noise_filling(ledger, event_of)
+        """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
+        whole = self._existing() or self._in_memory(self.budget or self._target, self.accounting_of_new)
+        return noise_within(whole, self.epsilon, event_of, self.accounting)
 
     def opened(
         self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
     ) -> tuple[Ledger, Made]:
         """Return the ledger and what was prepared; a new ledger's file is made only after that."""
-        default = _DEFAULT_EPSILON if noise_by_budget and self._is_new else None
+        default = self._target if noise_by_budget and self._existing() is None else None
         terms = LedgerTerms(
             where=self.ledger,
             event=event,
             queries=queries,
-            epsilon=self.epsilon or default,
+            epsilon=self.budget or default,
             delta=self.delta,
             unit=self.unit,
-            accounting=self.accounting,
-            suited=not default,  # the noise was found at the other order, and the same fit must find the same again
+            accounting=self.accounting_of_new,
+            suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
         )
         ledger = terms.existing_or_trial()
         self._bind(ledger)
@@ -104,17 +102,64 @@ class FitBudget:
         return ledger, prepared
 
     @property
-    def _is_new(self) -> bool:
-        """Whether the ledger is yet to be made."""
-        return not isinstance(self.ledger, Ledger) and (self.ledger is None or not Path(self.ledger).exists())
+    def _target(self) -> float:
+        return self.epsilon or _DEFAULT_EPSILON
+
+    def _in_memory(self, epsilon: float, accounting: Accounting) -> Ledger:
+        return Ledger.in_memory(epsilon=epsilon, delta=self.delta, unit=self.unit, accounting=accounting)
+
+    def _existing(self) -> Ledger | None:
+        """Return the ledger, or None where it is yet to be made."""
+        if self.ledger is None or isinstance(self.ledger, Ledger):
+            return self.ledger
+        return Ledger.open(self.ledger) if Path(self.ledger).exists() else None
 
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
             ledger.bind(self.people.digest(), formerly=[self.people.former_digest()], changed=self.data_changed)
 
 
-def noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
-    """Return the least noise at which the whole budget of a ledger, spent or not, holds a release and nothing else."""
+def noise_within(
+    ledger: Ledger,
+    epsilon: float | None,
+    event_of: Callable[[float], Event],
+    accounting: Accounting = Accounting.RENYI,
+) -> float:
+    """Return the least noise at which a release costs at most ε by itself, and the whole budget of a ledger holds it.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The budget, spent or not.
+    epsilon : float or None
+        What the release may cost by itself; None for the whole budget.
+    event_of : function of the noise
+        Returns the release.
+    accounting : Accounting
+        By which the ε of the release by itself is bounded.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `epsilon` is more than the budget, or no noise is enough.
+    """
+    if epsilon is not None and epsilon > ledger.epsilon:
+        raise InvalidParameterError(
+            f"`epsilon` must be at most the budget of the ledger, {ledger.epsilon:g}. Got {epsilon:g}."
+        )
+    noise = _noise_filling(ledger, event_of)
+    if epsilon is None or epsilon == ledger.epsilon:
+        return noise
+    alone = Ledger.in_memory(epsilon=epsilon, delta=ledger.delta, unit=ledger.unit, accounting=accounting)
+    noise = max(noise, _noise_filling(alone, event_of))
+    # What is published is the least ε over a grid of orders, which that of the ledger need not be on.
+    while data_independent.epsilon(event_of(noise), ledger.delta).epsilon > epsilon:
+        noise *= _A_LITTLE_MORE
+    return noise
+
+
+def _noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
+    """Return the least noise at which the whole budget of a ledger holds a release and nothing else."""
     return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
 

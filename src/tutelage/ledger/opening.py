@@ -79,7 +79,7 @@ class LedgerTerms:
         return RenyiFilter.suited_to(self.epsilon, self.delta, self.event if self.suited else None)
 
     def _checked(self, ledger: Ledger) -> Ledger:
-        for name, wanted, found in (("epsilon", self.epsilon, ledger.epsilon), ("delta", self.delta, ledger.delta)):
+        for name, wanted, found in (("budget", self.epsilon, ledger.epsilon), ("delta", self.delta, ledger.delta)):
             if wanted is not None and wanted != found:
                 raise LedgerMismatchError(
                     f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
