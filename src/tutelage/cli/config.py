@@ -91,8 +91,8 @@ class FeaturesSection:
 class TeachersSection:
     """``[teachers]``: which scikit-learn classifier, closed form or ballots of people, and how many."""
 
-    number: Annotated[int | None, Whole(1, _MOST_TEACHERS)] = None
-    estimator: str = ""  # by default ballots of people, or a forest: `_teachers`
+    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 0  # by default as many as `_teachers` says
+    estimator: str = ""  # likewise
     parameters: dict = field(default_factory=dict)
     seed: Annotated[int, Whole(0)] = 0
     jobs: int = -1
