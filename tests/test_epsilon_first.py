@@ -1,6 +1,7 @@
 """An ε in place of noise: teachers who vote get the least noise with which all their queries fit into the budget."""
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,15 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
     LedgerMismatchError,
+    MuchNoiseWarning,
 )
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
-pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+pytestmark = [
+    pytest.mark.usefixtures("in_this_process", "repeatable"),
+    pytest.mark.filterwarnings("ignore::tutelage.exceptions.MuchNoiseWarning"),
+]
 
 DELTA = 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
@@ -114,6 +119,14 @@ def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, 
     sigma = found.mechanism_.sigma
     assert cost(sigma, 90, limit) <= limit.capacity < cost(sigma * 0.9998, 90, limit)
     assert 1.99 < ledger.state().spent <= 2.0
+
+
+def test_noise_beyond_all_votes_is_warned_of(binary_rows):
+    with pytest.warns(MuchNoiseWarning, match=r"σ = \d+(\.\d+)? votes, is larger than all 20 votes on a query"):
+        model(epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MuchNoiseWarning)
+        model(epsilon=4.0, n_queries=9).fit(*binary_rows, X_public=PUBLIC)
 
 
 def test_a_named_mechanism_leaves_room_in_the_ledger(binary_rows, tmp_path):

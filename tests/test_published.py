@@ -72,6 +72,10 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     assert bare.features == ("0", "1", "2", "3")
     with pytest.raises(InvalidParameterError, match="go together: public rows and their labels"):
         model.card(TEST)
+    with pytest.raises(InvalidDataError, match=r"one of 0, 1, 2\. Got 7"):
+        model.card(TEST, np.where(np.arange(len(TRUE)) == 3, 7, TRUE))
+    with pytest.raises(InvalidDataError, match="must be the class of each row of `X`"):
+        model.card(TEST, TRUE[1:])
 
 
 def test_a_stored_model_still_has_a_card(model):

@@ -26,7 +26,13 @@ from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
 from tutelage.events import Event, of_queries
-from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError, RepeatedFitWarning
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    MuchNoiseWarning,
+    RepeatedFitWarning,
+)
 from tutelage.features import (
     FEATURE_MAPS,
     PublicColumns,
@@ -454,6 +460,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         -----
         BudgetContinuedWarning
             If the ledger was used before: what is spent, and which queries keep the labels of earlier fits.
+        MuchNoiseWarning
+            If the noise that `epsilon` asks for is larger than the number of teachers.
         RepeatedFitWarning
             If there is no ledger, and earlier fits in this process had the same rows, entities or estimator: what they
             spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
@@ -530,7 +538,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
-        accuracy = () if X is None else accuracy_by_class(self.classes_, self.predict(X), np.asarray(y))
+        accuracy = () if X is None else accuracy_by_class(self.classes_, self.predict(X), np.asarray(column_array(y)))
         columns = self._named_columns()
         names = range(self.n_features_in_) if columns is None else columns.names
         return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
@@ -856,6 +864,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
         if self._noise_by_budget(run):
             released_by = mechanism(budget.least_noise(event_of_all))
+            if isinstance(released_by, GNMax) and released_by.sigma > shards.n_shards:
+                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=4)
         else:
             released_by = run.mechanism_for(shards.n_shards)
         return AskingVoters(
@@ -1042,6 +1052,14 @@ def _together(spent: Spent, alone: PublicEpsilon) -> str:
         f"guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
         f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, or "
         "tune on public data (docs/pitfalls.md)."
+    )
+
+
+def _much_noise(sigma: float, n_teachers: int) -> str:
+    return (
+        f"The noise for `epsilon`, σ = {sigma:.4g} votes, is larger than all {n_teachers:,} votes on a query. "
+        "Many labels will be wrong. Ask fewer queries (`n_queries`), train more teachers, or let every person cast a "
+        "ballot (`VectorBallots`)."
     )
 
 

@@ -27,6 +27,7 @@
     UserWarning
     ├── BudgetContinuedWarning
     ├── RepeatedFitWarning
+    ├── MuchNoiseWarning
     ├── OneClassWarning
     ├── TeacherLostWarning
     └── AsPrintedWarning
@@ -142,6 +143,10 @@ class BudgetContinuedWarning(UserWarning):
 
 class RepeatedFitWarning(UserWarning):
     """A fit without a ledger used the rows or the estimator of earlier fits. Their costs add up."""
+
+
+class MuchNoiseWarning(UserWarning):
+    """The noise that an ε asks for is larger than the number of teachers, so that many labels are wrong."""
 
 
 class OneClassWarning(UserWarning):

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -97,7 +98,13 @@ def card_of(
 def accuracy_by_class(
     classes: npt.NDArray[Any], predicted: npt.NDArray[Any], truth: npt.NDArray[Any]
 ) -> tuple[ClassAccuracy, ...]:
-    """Return how many rows of each class are right."""
+    """Return how many public rows of each class are right; refuse labels that are none of the classes."""
+    strange = [value for value in np.unique(truth).tolist() if value not in classes]
+    if strange or truth.shape != predicted.shape:
+        found = f"{strange[0]!r}" if strange else f"shape {truth.shape} for {len(predicted)} rows"
+        raise InvalidDataError(
+            f"`y` must be the class of each row of `X`, one of {', '.join(map(repr, classes.tolist()))}. Got {found}."
+        )
     places = [(str(value), truth == value) for value in classes]
     return tuple(ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum())) for name, rows in places)
 
