@@ -20,6 +20,7 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
+    OneClassWarning,
     RepeatedFitWarning,
 )
 from tutelage.labeling.sums import least_noise
@@ -236,6 +237,13 @@ def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
         assert isinstance(PATEClassifier(**people).resolved().student, NoisySumClassifier)
     rounds = {"n_queries": 5} if "rounds" in about_votes else {}
     assert isinstance(PATEClassifier(**about_votes, **rounds).resolved().teacher, RandomForestClassifier)
+
+
+def test_a_student_of_one_class_is_warned_of():
+    rare = np.where(np.random.default_rng(0).random(len(PRIVATE)) < 0.02, 1, 0)
+    with pytest.warns(OneClassWarning, match="gives all public rows the same class"):
+        fitted = model(epsilon=0.1).fit(PRIVATE, rare, X_public=PUBLIC)
+    assert set(fitted.predict(TEST)) == {0}
 
 
 def test_missing_values_are_refused():

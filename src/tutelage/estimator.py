@@ -31,6 +31,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     MuchNoiseWarning,
+    OneClassWarning,
     RepeatedFitWarning,
 )
 from tutelage.features import (
@@ -76,6 +77,11 @@ FEW_VOTES_LEFT = (
     "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
 )
 _TEACHERS = 250  # unless another number is given
+_ONE_CLASS = (
+    "The student gives all public rows the same class: nothing that came through the noise outweighs how frequent that "
+    "class is. Its probabilities still rank rows (`predict_proba`). More people, a larger `epsilon`, or classes of "
+    "similar size among the private rows make it tell classes apart."
+)
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -462,6 +468,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             If the ledger was used before: what is spent, and which queries keep the labels of earlier fits.
         MuchNoiseWarning
             If the noise that `epsilon` asks for is larger than the number of teachers.
+        OneClassWarning
+            If the student gives all public rows the same class.
         RepeatedFitWarning
             If there is no ledger, and earlier fits in this process had the same rows, entities or estimator: what they
             spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
@@ -477,6 +485,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
+            if len(np.unique(self.release_.labels)) == 1:
+                warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
         else:
             labels = made.asked.labels(len(data.seen))
             self.student_ = fit_student(run.student, data.seen, labels, self.classes_, seed=of_student)
