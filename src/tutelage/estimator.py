@@ -66,6 +66,7 @@ from tutelage.teachers import (
     discard_checkpoints,
     ensemble_of,
 )
+from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.votes import VoteHistogram, tally
 
 _TRIAL_ROWS_PER_CLASS = 10
@@ -894,11 +895,12 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _sum(self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
-        rounds = BallotRounds(teacher, shards, self.classes_, run.noise, self.question)
+        people = PeopleInMemory(rows.private, rows.labels, shards)
+        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self.question)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))
-        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, rows=rows)
+        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, asked=rows.asked)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
         """Spend, draw and release; set what came out and what it cost, and return it."""

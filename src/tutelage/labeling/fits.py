@@ -290,7 +290,7 @@ class AskingSum:
 
     ballot_rounds: BallotRounds  # who casts which ballots
     mechanism: NoisySum
-    rows: Rows  # what they are cast from
+    asked: Matrix  # public rows as the teachers see them
     n_queries: int = 1
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
@@ -300,15 +300,14 @@ class AskingSum:
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
         """Refuse sums that a ledger has no room for, of which it remembers none; return what releases them."""
         if ledger.state().spent == 0:
-            ledger.require(self.event_of_one(self.ballot_rounds.shards.unit), 1)
+            ledger.require(self.event_of_one(self.ballot_rounds.people.unit), 1)
         return self._release
 
     def _release(self, ledger: Ledger) -> FitRelease:
         """Spend, draw and return the labels that the student gives."""
-        rows = self.rows
-        released = self.ballot_rounds.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels)
-        labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(rows.asked))
-        of_all, n_rows = np.arange(len(rows.asked)), len(rows.asked)
+        released = self.ballot_rounds.release(ledger, self.mechanism, self.asked)
+        labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(self.asked))
+        of_all, n_rows = np.arange(len(self.asked)), len(self.asked)
         n_drawn = n_rows if released.reservations else 0
         return FitRelease(
             asked=AskedRounds(of_all, Release(labels, released.event, released.cost), (n_rows,)),
