@@ -83,17 +83,23 @@ def test_one_person_casts_one_ballot(ids):
     assert found.reason.startswith("In 2 rounds one person moved the sum by up to ")
 
 
-def centered(self, products_of, shards, radius):
+def centered(self, blocks, products_of, radius, unit):
     """Cast ballots from which the mean of all private rows was taken first."""
-    vectors, residuals = products_of(np.arange(len(shards.assignment)))
-    vectors = vectors - 20 * vectors.mean(axis=0)
-    return CAST(self, lambda rows: (vectors[rows], residuals[rows]), shards, radius)
+    blocks = list(blocks)
+    mean = np.concatenate([products_of(block)[0] for block in blocks]).mean(axis=0)
+
+    def centered_products(block):
+        vectors, residuals = products_of(block)
+        return vectors - 20 * mean, residuals
+
+    return CAST(self, blocks, centered_products, radius, unit)
 
 
-def above_its_cap_at_last(self, products_of, shards, radius):
+def above_its_cap_at_last(self, blocks, products_of, radius, unit):
     """Cast ballots that are too long once there is a student, whose residuals are no fractions of the classes."""
-    honest = CAST(self, products_of, shards, radius)
-    _, residuals = products_of(np.arange(len(shards.assignment)))
+    blocks = list(blocks)
+    honest = CAST(self, blocks, products_of, radius, unit)
+    residuals = np.concatenate([products_of(block)[1] for block in blocks])
     first = len(np.unique(np.round(residuals, 9))) <= residuals.shape[1]
     return honest if first else BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 

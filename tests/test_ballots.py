@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose
 
 from tutelage.ballots import BallotSum, add_sums, save_sums, sum_of_products
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
-from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import VectorBallots
+from tutelage.teachers.blocks import PeopleBlock, blocks_of, in_turn, whole_people
 
 
 def added_up(weights, vectors):
@@ -121,8 +122,10 @@ def people(seed, n_people=6, n_classes=3, numbers=4):
     return ids, vectors, rng.normal(size=(len(ids), n_classes)) * rng.choice([0.01, 1, 100], (len(ids), 1))
 
 
-def of_rows(vectors, residuals):
-    return lambda rows: (vectors[rows], residuals[rows])
+def cast(vectors, residuals, people, radius):
+    """Cast the ballots of rows whose numbers are in the blocks."""
+    blocks = blocks_of(np.arange(len(people)), np.zeros(len(people), dtype=np.int64), people)
+    return VectorBallots().cast(blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
@@ -130,21 +133,36 @@ def test_the_sum_is_the_same_in_blocks_of_whole_people(seed, at_once):
     ids, vectors, residuals = people(seed)
     order = np.random.default_rng(seed).permutation(len(ids))
     ids, vectors, residuals = ids[order], vectors[order], residuals[order]
-    shards, blocks = Shards.of_single_people(len(ids), ids), []
-
-    def seen(rows):
-        blocks.append(rows)
-        return vectors[rows], residuals[rows]
-
-    whole = VectorBallots().cast(seen, shards, 0.7).totals
-    assert [len(rows) for rows in blocks] == [len(ids)]
-    del blocks[:]
+    whole = cast(vectors, residuals, ids, 0.7).totals
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tutelage.teachers.vectors._AT_ONCE", at_once)
-        assert np.array_equal(VectorBallots().cast(seen, shards, 0.7).totals, whole)
-    assert sorted(np.concatenate(blocks)) == list(range(len(ids)))
-    assert max(len(rows) for rows in blocks) < at_once + 3  # of a person are three rows at most
-    assert sum(len(set(ids[rows])) for rows in blocks) == len(set(ids))
+        patch.setattr("tutelage.teachers.blocks._AT_ONCE", at_once)
+        assert np.array_equal(cast(vectors, residuals, ids, 0.7).totals, whole)
+        blocks = list(blocks_of(np.arange(len(ids)), ids, ids))
+    assert sorted(np.concatenate([block.rows for block in blocks])) == list(range(len(ids)))
+    assert max(len(block.rows) for block in blocks) < at_once + 3  # of a person are three rows at most
+    assert sum(len(set(block.people)) for block in blocks) == len(set(ids))
+    assert all(np.array_equal(ids[block.rows], block.people) for block in blocks)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 9))
+def test_people_who_go_on_in_the_next_part_are_in_one_block(seed, at_once, part):
+    ids, _, _ = people(seed)
+    rows = np.arange(len(ids))
+    parts = [PeopleBlock(rows[at : at + part], rows[at : at + part], ids[at : at + part]) for at in rows[::part]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tutelage.teachers.blocks._AT_ONCE", at_once)
+        blocks = list(in_turn(whole_people(parts)))
+    assert np.array_equal(np.concatenate([block.rows for block in blocks]), rows)
+    assert np.array_equal(np.concatenate([block.people for block in blocks]), ids)
+    assert sum(len(set(block.people)) for block in blocks) == len(set(ids))
+    assert max(len(block.rows) for block in blocks) < at_once + 3
+
+
+@pytest.mark.parametrize("people", [[[0, 0, 1], [1, 2]], [[1], [0]], [[1, 0]], [[0], []]])
+def test_blocks_that_divide_a_person_are_refused(people):
+    blocks = [PeopleBlock(np.ones((len(part), 1)), np.zeros(len(part)), np.array(part, int)) for part in people]
+    with pytest.raises(InvalidBallotError, match="all rows of its people"):
+        VectorBallots().cast(blocks, lambda block: (block.rows, block.rows), 1.0, ONE_TEACHER)
 
 
 def test_only_sums_of_one_kind_are_added():
@@ -161,10 +179,9 @@ def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_rep
     _, drawn, drawn_residuals = people(other, n_people=12)
     mine = np.flatnonzero(ids == who)
     there[mine], other_residuals[mine] = drawn[: len(mine)], drawn_residuals[: len(mine)]
-    teacher = VectorBallots()
 
     def total(keep, values, left):
-        return teacher.cast(of_rows(values[keep], left[keep]), Shards.of_single_people(len(keep), ids[keep]), radius)
+        return cast(values[keep], left[keep], ids[keep], radius)
 
     every, without = np.arange(len(ids)), np.flatnonzero(ids != who)
     here = total(every, vectors, residuals)
@@ -178,26 +195,23 @@ ROW, LEFT = np.array([[1.0, 0.0]]), np.array([[0.5, -0.5]])
 
 
 def test_opposite_vectors_come_as_far_apart_as_the_bound_says():
-    teacher, shards = VectorBallots(), Shards.of_single_people(1)
-    one, other = (teacher.cast(of_rows(sign * ROW, LEFT), shards, np.sqrt(0.5)) for sign in (1, -1))
+    one, other = (cast(sign * ROW, LEFT, np.zeros(1, int), np.sqrt(0.5)) for sign in (1, -1))
     moved = ((one.totals - other.totals).astype(float) ** 2).sum() / (4 * one.norm_squared)
     assert 0.99 < moved <= 1
 
 
 def test_a_ballot_within_the_radius_is_cast_as_it_is():
-    ballots = VectorBallots().cast(of_rows(0.5 * ROW, LEFT), Shards.of_single_people(1), 1.0)
+    ballots = cast(0.5 * ROW, LEFT, np.zeros(1, int), 1.0)
     assert_allclose(ballots.totals / VectorBallots().scale(1.0), 0.5 * LEFT.T @ ROW, atol=1e-4)
 
 
 @pytest.mark.parametrize("often", [2, 50, 5000])
 def test_a_person_with_many_rows_casts_their_mean(often):
-    teacher = VectorBallots()
-    once = teacher.cast(of_rows(0.6 * ROW, LEFT), Shards.of_single_people(1, ["a"]), 1.0)
-    ids = Shards.of_single_people(often, ["a"] * often)
-    many = teacher.cast(of_rows(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1))), ids, 1.0)
+    once = cast(0.6 * ROW, LEFT, np.zeros(1, int), 1.0)
+    many = cast(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1)), np.zeros(often, int), 1.0)
     assert_allclose(many.totals, once.totals, rtol=0.1)
 
 
 def test_features_that_are_not_finite_are_refused():
     with pytest.raises(InvalidDataError, match="not finite"):
-        VectorBallots().cast(of_rows(np.array([[np.nan]]), LEFT), Shards.of_single_people(1), 1.0)
+        cast(np.array([[np.nan]]), LEFT, np.zeros(1, int), 1.0)

@@ -38,6 +38,7 @@ from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments
 from tutelage.teachers import VectorBallots
+from tutelage.teachers.blocks import PeopleInMemory
 
 ENTITIES, ROWS, PEOPLE, CLASSES = 4, 400, 267, 10  # two classes occur
 MULTIPLIER = 1.0
@@ -161,9 +162,9 @@ def test_the_student_is_that_of_one_owner_who_has_all_rows(members, tmp_path):
     ids = ids + 1000 * np.repeat(np.arange(ENTITIES), ROWS)
     shards = Shards.of_single_people(len(X), ids, name="patient")
     ledger = Ledger.in_memory(epsilon=40.0, delta=1e-5, unit=shards.unit)
-    central = BallotRounds(TEACHER, shards, np.arange(CLASSES), SimulationNoise(0), "sick").release(
-        ledger, NoisySum(MULTIPLIER), X_PUBLIC, X, y
-    )
+    central = BallotRounds(
+        TEACHER, PeopleInMemory(X, y, shards), np.arange(CLASSES), SimulationNoise(0), "sick"
+    ).release(ledger, NoisySum(MULTIPLIER), X_PUBLIC)
     X_test, y_test, _ = people(5, 3000)
     ours, theirs = (
         np.mean(student.predict(X_test) == y_test) for student in (collected.round.classifier, central.student)

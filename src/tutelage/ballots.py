@@ -174,6 +174,7 @@ def sum_of_products(
         raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
+    weights, vectors = weights.astype(np.float64), vectors.astype(np.float64)  # whole numbers below 2²⁴: exact
     # All must be found short enough: what is no number is not.
     short = np.all(np.bincount(teachers, _norms(weights, vectors)) <= norm)
     if not short or len(vectors) * norm >= _MOST_TOTAL:
@@ -181,13 +182,13 @@ def sum_of_products(
             f"The products of one teacher must have norms that add up to at most {norm}. A longer ballot was cast; "
             "scale the vectors down before they are rounded."
         )
-    totals = weights.T.astype(np.float64) @ vectors.astype(np.float64)  # whole numbers, exact below 2⁵³
+    totals = weights.T @ vectors  # exact below 2⁵³
     return BallotSum(totals.astype(np.int64), norm**2, unit)
 
 
-def _norms(weights: IntArray, vectors: IntArray) -> FloatArray:
+def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return the norm of each product, rounded upward to whole numbers, the rounding of the root included."""
-    squares = [np.einsum("ij,ij->i", rows, rows, dtype=np.float64) for rows in (weights, vectors)]
+    squares = [np.einsum("ij,ij->i", rows, rows) for rows in (weights, vectors)]
     return np.ceil(np.sqrt(squares[0] * squares[1]) * _UPWARD)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -42,22 +42,23 @@ from tutelage.features import (
     features_of_private,
     require_public_map,
 )
-from tutelage.features.named import named_rows, require_dense, without_columns
+from tutelage.features.named import by_name, named_rows, public_features, require_dense, without_columns
 from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
+from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.partition import Shards, as_column
-from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
+from tutelage.partition import Shards, as_column, unit_of_single_people
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
 from tutelage.students.base import refuse_class_of_unlabelled, try_student
 from tutelage.students.selection import FirstRows, QuerySelector
-from tutelage.tables import Table, as_table, column_array, is_missing
+from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
 from tutelage.teachers import (
     NearestQueries,
     NearestTeachers,
@@ -67,11 +68,14 @@ from tutelage.teachers import (
     discard_checkpoints,
     ensemble_of,
 )
+from tutelage.teachers.blocks import PeopleInMemory, PrivatePeople
 from tutelage.votes import VoteHistogram, tally
 
 _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
 _PRIVATE = ("votes_", "ballots_")
+_MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
+_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`."
 FEW_VOTES_LEFT = (
     "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
     "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
@@ -439,13 +443,16 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array of shape (rows, features), or rows with named columns
             Private rows. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a mapping of names to
-            cells has named columns, in any order. `X_public` decides which of them are used, and what they are.
-        y : array of shape (rows,)
-            Class value of each private row. This and the ids may be columns of the same libraries.
+            cells has named columns, in any order. `X_public` decides which of them are used, and what they are. Rows
+            larger than memory are read in batches for `VectorBallots`, from `read_batches` or a Dask DataFrame, where
+            `y` is the name of a column and `classes` are declared; the result is the same to the last bit.
+        y : array of shape (rows,) or str
+            Class value of each private row. This and the ids may be columns of the same libraries, or the names of
+            columns of `X`.
         X_public : array of shape (public rows, features), or rows with named columns
             Public rows: those that are asked about, and more for the student to learn from without labels. All their
-            columns are features.
-        entity_ids : array of shape (rows,), optional
+            columns are features, except those that `y` and `entity_ids` name.
+        entity_ids : array of shape (rows,) or str, optional
             Whose row it is: the unit of privacy. Without it the unit is one row.
         silos : array of shape (rows,), optional
             Owner of each row; each owner is one teacher.
@@ -475,21 +482,28 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
         """
         run = self.resolved()
-        run, X, X_public, table = self._numbered(run, X, X_public)
-        if whole_rows is None and entity_ids is None and table is not None:
-            whole_rows = table.rows()
-        data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
         of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
         of_student = _integer(student_seed)
-        budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
+        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
+        if batches is not None:
+            self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
+            seen, budget, asking = self._prepared_batches(run, batches, y, X_public, entity_ids)
+        else:
+            X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
+            run, X, X_public, table = self._numbered(run, X, X_public)
+            if whole_rows is None and entity_ids is None and table is not None:
+                whole_rows = table
+            data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
+            budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
+            seen = data.seen
         made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
             if len(np.unique(self.release_.labels)) == 1:
                 warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
         else:
-            labels = made.asked.labels(len(data.seen))
-            self.student_ = fit_student(run.student, data.seen, labels, self.classes_, seed=of_student)
+            labels = made.asked.labels(len(seen))
+            self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
         return self
@@ -696,8 +710,34 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
                 "`entity_ids` or `silos`."
             )
-        if self.unit is not None and columns["entity_ids"] is None:
+        self._check_unit(columns["entity_ids"])
+
+    def _check_unit(self, entity_ids: object) -> None:
+        if self.unit is not None and entity_ids is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
+
+    def _check_batches(
+        self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
+    ) -> None:
+        """Refuse what cannot be done with rows that are read in batches."""
+        if not isinstance(run.teacher, VectorBallots):
+            raise InvalidParameterError(
+                f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
+                f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
+            )
+        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
+            raise InvalidParameterError(
+                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+            )
+        if self.classes is None:
+            raise InvalidParameterError(
+                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+            )
+        if as_table(X_public) is None or silos is not None or whole_rows is not None:
+            raise InvalidParameterError(
+                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
+            )
+        self._check_unit(entity_ids)
 
     def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
         """Return rows with named columns as numbers, and the maps without these columns; set what predictions need."""
@@ -725,26 +765,37 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """Check everything that was given, set `classes_`, and return private and public rows."""
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
-            raise InvalidDataError("y must have a label in every row. Some are missing; remove these rows.")
+            raise InvalidDataError(_MISSING_LABEL)
         rows, labels = self._validated(X, y)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         table = as_table(whole_rows)
-        whole = table.rows() if table else rows if whole_rows is None else as_column(whole_rows)
-        if len(whole) != len(rows):
+        whole = table or (rows if whole_rows is None else as_column(whole_rows))
+        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
+        if n_whole != len(rows):
             raise InvalidDataError(
-                f"`whole_rows` must have one row per private row. Got {len(whole)} for {len(rows)} rows."
+                f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
             )
+        self._set_classes(labels)
         targets = self._encoded(labels)
-        refuse_class_of_unlabelled(run.student, self.classes_)
         keep, public = self._public_rows(rows, X_public)
+        asked, seen = self._tried(run, public)
+        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
+        if not isinstance(whole, Table):
+            whole = whole[keep]
+        elif len(keep) < len(rows):
+            whole = whole.rows()[keep]
+        people = People(rows[keep], labels[keep], entities, owners, whole)
+        return _Data(people, targets[keep], public, asked, seen)
+
+    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
+        """Return public rows as teachers and student see them, once everything was tried on them."""
+        refuse_class_of_unlabelled(run.student, self.classes_)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
         self._try_estimators(run, asked, seen)
         run.selector.check(seen, len(self.classes_))
-        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
-        people = People(rows[keep], labels[keep], entities, owners, whole[keep])
-        return _Data(people, targets[keep], public, asked, seen)
+        return asked, seen
 
     def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
         """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
@@ -766,13 +817,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                     f"{type(error).__name__}: {error}"
                 ) from None
 
-    def _validated(self, X: Any, *y: Any) -> Any:
+    def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
         # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
         allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
         checked, complaint = None, ""
         try:
-            checked = validate_data(self, X, *y, reset=bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
+            checked = validate_data(self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
         except ValueError as error:
             complaint = str(error)
         if checked is None:  # out here: raised while it is handled, the complaint would be carried along
@@ -801,14 +852,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 )
         return private, public
 
-    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
-        """Set `classes_` and return y as indices into it."""
+    def _set_classes(self, y: npt.NDArray[Any]) -> None:
+        """Set `classes_`."""
         self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+
+    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
+        """Return y as indices into `classes_`."""
         encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         if np.any(self.classes_[encoded] != y):
-            raise InvalidDataError("y holds a value that is not among the declared `classes`.")
+            raise InvalidDataError(_UNKNOWN_LABEL)
         return encoded
 
     def _shards(self, run: Resolved, people: People, seed: np.random.SeedSequence) -> Shards:
@@ -833,25 +887,62 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """Return the budget of these rows and what is about to be released; the last three are seeds."""
         private, public = data.people.rows, data.public
         shards = self._shards(run, data.people, of_shards)
-        budget = FitBudget(
-            ledger=self.ledger,
-            epsilon=self.epsilon,
-            budget=self.budget,
-            delta=self.delta,
-            people=data.people,
-            unit=shards.unit,
-            data_changed=self.data_changed,
-            accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
-            accounting_of_new=self._accounting_of_new(run),
-        )
+        budget = self._budget(run, data.people, shards.unit)
         if run.teacher_map is not None:
             private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
         rows = Rows(data.asked, private, data.targets)
         if isinstance(run.teacher, VectorBallots):
-            return budget, self._sum(run, run.teacher, budget, rows, shards)
+            people = PeopleInMemory(rows.private, rows.labels, shards)
+            return budget, self._sum(run, run.teacher, budget, people, data.asked)
         n_queries = self.n_queries or len(public)
         queries = Queries.chosen_by(run.selector, public, data.seen, n_queries, self.rounds, of_student)
         return budget, self._votes(run, budget, rows, queries, shards, of_teachers)
+
+    def _prepared_batches(
+        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
+    ) -> tuple[Matrix, FitBudget, AskingSum]:
+        """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
+        features = public_features(X_public, label, entity)
+        run, _, X_public, _ = self._numbered(run, features, features)
+        public = self._validated(X_public, reset=True)
+        self._set_classes(np.array([]))
+        asked, seen = self._tried(run, public)
+        reader = BatchReader(
+            batches=batches,
+            columns=cast("PublicColumns", self.columns_),
+            label=label,
+            entity=entity,
+            checked=self._validated,
+            encoded=self._encoded_cells,
+        )
+        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
+        people = reader.people(unit, run.teacher_map)
+        budget = self._budget(run, people, unit)
+        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
+
+    def _encoded_cells(self, cells: Any) -> IntArray:
+        """Return the cells of a column of labels as indices into `classes_`."""
+        index_of = {value: index for index, value in enumerate(self.classes_.tolist())}
+        values = cells if isinstance(cells, list) else cells.tolist()
+        found = np.array([index_of.get(value, -1) for value in values], dtype=np.int64)
+        if np.any(found < 0):
+            missing = any(map(is_missing, values))
+            raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
+        return found
+
+    def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
+        """Return the budget that this fit spends from."""
+        return FitBudget(
+            ledger=self.ledger,
+            epsilon=self.epsilon,
+            budget=self.budget,
+            delta=self.delta,
+            people=people,
+            unit=unit,
+            data_changed=self.data_changed,
+            accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
+            accounting_of_new=self._accounting_of_new(run),
+        )
 
     def _votes(
         self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
@@ -902,13 +993,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         fills = isinstance(run.teacher, VectorBallots) and not shared
         return Accounting.GAUSSIAN if fills else Accounting.RENYI
 
-    def _sum(self, run: Resolved, teacher: VectorBallots, budget: FitBudget, rows: Rows, shards: Shards) -> AskingSum:
+    def _sum(
+        self, run: Resolved, teacher: VectorBallots, budget: FitBudget, people: PrivatePeople, asked: Matrix
+    ) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
-        rounds = BallotRounds(teacher, shards, self.classes_, run.noise, self.question)
+        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self.question)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))
-        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, rows=rows)
+        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, asked=asked)
 
     def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
         """Spend, draw and release; set what came out and what it cost, and return it."""

@@ -105,10 +105,10 @@ class Shards:
             What an entity is, for reports.
         """
         integer_at_least(n_rows, 1, "n_rows", "Shards.of_single_people")
+        unit = unit_of_single_people(name, named=entity_ids is not None)
         if entity_ids is None:
-            return cls(np.arange(n_rows), n_rows, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
+            return cls(np.arange(n_rows), n_rows, unit)
         people, assignment = np.unique(canonical_ids(entity_ids), return_inverse=True)
-        unit = PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
         return cls(assignment.astype(np.int64), len(people), unit, people)
 
     @classmethod
@@ -143,6 +143,13 @@ class Shards:
     def __repr__(self) -> str:
         shards = self.n_shards if self.people is None else "<hidden>"  # it is how many people there are
         return f"Shards(<assignment hidden>, n_shards={shards}, unit={self.unit.name!r})"
+
+
+def unit_of_single_people(name: str, *, named: bool) -> PrivacyUnit:
+    """Return the unit of privacy where every person is a teacher: one entity, or one row where none are named."""
+    if named:
+        return PrivacyUnit(name, NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
 def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None:

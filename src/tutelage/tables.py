@@ -3,10 +3,11 @@
 import csv
 import gzip
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, final
 
@@ -14,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
 TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
@@ -21,6 +23,8 @@ TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parque
 
 Cells = npt.NDArray[Any] | list[str]
 _SEPARATORS = ",;\t|"
+_BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
+ROWS_AT_ONCE = 2**16
 _PANDAS_INDEX = "__index_level_"
 _Read = TypeVar("_Read")
 
@@ -65,6 +69,17 @@ class Table:
         cells = self.column(name)
         return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
 
+    def parts(self, at_once: int) -> Iterator["Table"]:
+        """Yield the rows as tables of at most `at_once` rows, from top to bottom."""
+        for start in range(0, self.n_rows, at_once):
+            columns = {name: cells[start : start + at_once] for name, cells in self.columns.items()}
+            yield Table(self.source, columns, self.levels)
+
+    def without(self, names: Collection[str]) -> "Table":
+        """Return the other columns."""
+        columns = {name: cells for name, cells in self.columns.items() if name not in names}
+        return Table(self.source, columns, {name: self.levels[name] for name in self.levels if name in columns})
+
     def rows(self) -> npt.NDArray[Any]:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
         return np.array([_written(self.columns[name], self.texts(name)) for name in self.columns], dtype=object).T
@@ -74,6 +89,88 @@ def _written(cells: Cells, texts: list[str]) -> list[str]:
     if isinstance(cells, list) or cells.dtype.kind != "f":
         return texts
     return [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """Rows with named columns that need not fit into memory: they are read anew each time, some thousand at a time.
+
+    `read_batches` makes it of a Parquet file. For a Dask DataFrame, `PATEClassifier.fit` does.
+
+    Parameters
+    ----------
+    source : str
+        The file's name, for messages; empty for rows that come from no file.
+    names : tuple of str
+        Names of all columns.
+    tables : function of the names of columns
+        Yields these columns as tables of some rows each, the same rows in the same order in every call.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    tables: Callable[[Sequence[str]], Iterator[Table]] = field(repr=False)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse names that no column has."""
+        missing = [name for name in names if name not in self.names]
+        if missing:
+            raise InvalidDataError(f"{self.source or 'The table'} has no column '{missing[0]}'. Check the spelling.")
+
+
+def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
+    """Return the rows of a Parquet file as batches: a file may be larger than memory (extra ``tables``).
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Do not change it while a `fit` reads it; a fit notices that, and releases nothing more.
+    rows_at_once : int
+        Most rows of a batch. No result depends on it.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, has no rows, or is no Parquet file.
+    """
+    path = Path(path)
+    integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
+    unreadable = f"{path} is not a readable Parquet file"
+
+    def opened() -> Any:
+        parquet = _parquet_reader(path)
+        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER), unreadable)
+
+    def tables(names: Sequence[str]) -> Iterator[Table]:
+        from pyarrow import Table as ArrowTable
+
+        with opened() as file:
+            batches = file.iter_batches(rows_at_once, columns=list(names))
+            while (batch := _quietly(lambda: next(batches, None), unreadable)) is not None:
+                found = frame_table(ArrowTable.from_batches([batch]))
+                yield Table(path.name, {name: found.columns[name] for name in names}, found.levels)
+
+    with opened() as file:
+        names = tuple(file.schema_arrow.names)
+        _check_parquet(path, names, file.metadata.num_rows)
+    return Batches(path.name, names, tables)
+
+
+def as_batches(rows: Any) -> Batches | None:
+    """Return rows that come in batches: those of `read_batches`, or the partitions of a Dask DataFrame; else None."""
+    if isinstance(rows, Batches):
+        return rows
+    if not nw.dependencies.is_dask_dataframe(rows):
+        return None
+
+    def tables(names: Sequence[str]) -> Iterator[Table]:
+        some = rows[list(names)]
+        for number in range(rows.npartitions):
+            part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
+            yield from frame_table(part).parts(ROWS_AT_ONCE)
+
+    return Batches("", tuple(map(str, rows.columns)), tables)
 
 
 def read_table(path: Path) -> Table:
@@ -153,21 +250,30 @@ def _check_header(header: list[str], path: Path) -> None:
 
 
 def _read_parquet(path: Path) -> Table:
+    parquet = _parquet_reader(path)
+    # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
+    rows = _quietly(lambda: parquet.read_table(path, partitioning=None), f"{path} is not a readable Parquet file")
+    table = frame_table(rows)
+    _check_parquet(path, tuple(table.columns), table.n_rows if table.columns else 0)
+    return Table(path.name, table.columns, table.levels)
+
+
+def _parquet_reader(path: Path) -> Any:
+    """Return the module of PyArrow that reads the file."""
     try:
-        from pyarrow.parquet import read_table as read_arrow
+        from pyarrow import parquet
     except ModuleNotFoundError:
         raise InvalidDataError(f"{path.name} needs pyarrow: pip install 'tutelage[tables]'.") from None
     if not path.is_file():
         raise InvalidDataError(f"{path} cannot be read: No such file.")
-    # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
-    no_folders: Any = None
-    rows = _quietly(lambda: read_arrow(path, partitioning=no_folders), f"{path} is not a readable Parquet file")
-    table = frame_table(rows)
-    if any(name.startswith(_PANDAS_INDEX) for name in table.columns):
+    return parquet
+
+
+def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
+    if any(name.startswith(_PANDAS_INDEX) for name in names):
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
-    if not table.columns or table.n_rows == 0:
+    if not names or n_rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
-    return Table(path.name, table.columns, table.levels)
 
 
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
@@ -235,11 +341,20 @@ def _cells(series: Any) -> npt.NDArray[Any]:
         return series.to_numpy().astype("datetime64[us]")
     if kind == nw.Date or kind.is_float() or (complete and (kind.is_integer() or kind == nw.Boolean)):
         return series.to_numpy()
+    native = series.to_native()
+    if kind == nw.String and hasattr(native, "dictionary_encode"):
+        return np.concatenate([[], *map(_arrow_texts, native.dictionary_encode().chunks)], dtype=object)
     # As a list: the arrays of some libraries fill empty cells of categories with another category.
     cells = series.to_list()
     if kind in (nw.Categorical, nw.Enum):
         cells = [None if is_missing(cell) else spelled(cell) for cell in cells]
     return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _arrow_texts(chunk: Any) -> npt.NDArray[Any]:
+    """Return text of PyArrow, equal cells as one object: that is fast to make and to look up."""
+    texts = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+    return texts[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)]  # the last one is no text
 
 
 def _arrow_levels(series: Any, name: str) -> dict[str, tuple[str, ...]]:

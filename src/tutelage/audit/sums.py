@@ -26,6 +26,7 @@ from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise, known_nois
 from tutelage.partition import Shards, as_column
 from tutelage.privacy import round_up
 from tutelage.students import NoisySumClassifier
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 
 _CHECK = "one person, one ballot"
 _BINS, _QUERIES = 20, 300
@@ -212,14 +213,14 @@ def _students(model: Any, X_public: npt.ArrayLike) -> list[tuple[NoisySumClassif
 
 def _totals(model: Any, students: list[tuple[NoisySumClassifier, float]], X: Matrix, y: Any, ids: Any) -> IntArray:
     """Return the sum of each round over rows as `fit` would cast them, with features and students that are known."""
-    labels, shards = np.searchsorted(model.classes_, y), Shards.of_single_people(len(X), ids)
+    people = PeopleInMemory(X, np.searchsorted(model.classes_, y), Shards.of_single_people(len(X), ids))
 
     def cast(student: NoisySumClassifier, radius: float) -> IntArray:
-        def products_of(rows: IntArray) -> tuple[Matrix, Matrix]:
-            vectors = _vectors(model, X[rows])
-            return vectors, student.residuals(vectors, labels[rows])
+        def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
+            vectors = _vectors(model, block.rows)
+            return vectors, student.residuals(vectors, block.labels)
 
-        return model.teacher.cast(products_of, shards, radius).totals
+        return model.teacher.cast(people.blocks(), products_of, radius, people.unit).totals
 
     return np.stack([cast(student, radius) for student, radius in students])
 

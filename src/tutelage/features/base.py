@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, cast, final
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -114,6 +114,14 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
                 "and leaves its `fit` alone."
             )
     return cast("FeatureMap", features)
+
+
+def chained(*feature_maps: Any | None) -> Any:
+    """Return one map that applies those given, one after the other; None stands for no map."""
+    steps: list[Any] = []
+    for each in feature_maps:
+        steps += [step for _, step in each.steps] if isinstance(each, Pipeline) else [each] if each is not None else []
+    return make_pipeline(*steps)
 
 
 def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:

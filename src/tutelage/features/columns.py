@@ -368,7 +368,12 @@ def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
     empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
     truth = set(_TRUTH) <= set(codes) <= {*_TRUTH, ""}
     values = cells if isinstance(cells, list) else cells.tolist()
-    return np.array([_code(_truth(spelled(cell)) if truth else cell, codes, empty) for cell in values], np.float64)
+    texts = [cell if isinstance(cell, str) else spelled(cell) for cell in values] if truth else values
+    if not set(map(type, texts)) <= {str, type(None)}:  # 1, 1.0 and True are equal, but not spelled alike
+        return np.array([_code(cell, codes, empty) for cell in texts], np.float64)
+    # Each different text once: a column of categories has few.
+    known = {text: _code(_truth(str(text).strip()) if truth else text, codes, empty) for text in set(texts)}
+    return np.fromiter(map(known.__getitem__, texts), np.float64, count=len(texts))
 
 
 def _code(cell: Any, codes: dict[str, int], empty: int) -> int:

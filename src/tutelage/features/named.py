@@ -61,6 +61,34 @@ def named_rows(X: Any, X_public: Any, declared: PublicColumns | None) -> NamedRo
     return NamedRows(columns, columns.transform(private), columns.transform(public), private)
 
 
+def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:
+    """Return private rows, labels, public rows and ids as they are, and names of columns of `X` as these columns.
+
+    Raises
+    ------
+    InvalidDataError
+        If `X` has no column of such a name.
+    InvalidParameterError
+        If there are no public rows, which could not tell features from labels.
+    """
+    if not isinstance(y, str) and not isinstance(entity_ids, str):
+        return X, y, X_public, entity_ids
+    private = as_table(X)
+    if private is None or X_public is None:
+        raise InvalidParameterError(
+            "`y` and `entity_ids` may be names of columns only if `X` and `X_public` have some."
+        )
+    cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
+    names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
+    return private, cells, public_features(X_public, *names), ids
+
+
+def public_features(X_public: Any, *special: str | None) -> Any:
+    """Return public rows without the columns of labels and ids, if they have names."""
+    public = as_table(X_public)
+    return X_public if public is None else public.without([name for name in special if name is not None])
+
+
 def require_dense(rows: Any) -> Any:
     """Return `rows`, or refuse them if they are sparse."""
     if issparse(rows):

@@ -6,16 +6,14 @@ element, or along one row.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from math import ceil, isqrt, sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from joblib import cpu_count
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -30,8 +28,7 @@ _CHUNK = 512  # rows that are worked on at once by one thread; no result depends
 def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _CHUNK) -> Matrix:
     """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
     starts = range(0, max(len(X), 1), at_once)
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as pool:  # or threads would wait for threads
-        return np.concatenate(list(pool.map(lambda start: function(X[start : start + at_once]), starts)))
+    return np.concatenate(list(on_all_cores(lambda start: function(X[start : start + at_once]), starts)))
 
 
 def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private, require_public_map
@@ -12,6 +12,7 @@ from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.sums import SumRound
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
+from tutelage.teachers.blocks import PeopleBlock, blocks_of
 
 _LARGEST = 1e100  # far beyond what an accepted map gives
 _OF_PEOPLE = (
@@ -33,18 +34,17 @@ def ballots_of(
         )
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= consortium.n_classes:
         raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {consortium.n_classes - 1}.")
-    shards = _people(consortium, len(rows), entity_ids)
+    people = _people(consortium, len(rows), entity_ids)
     rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     features = require_public_map(asked.features, "SumRound")
 
-    def products_of(some: IntArray) -> tuple[Matrix, Matrix]:
-        vectors = _moderate(
-            features_of_private(features, rows[some], np.arange(len(some))[:, np.newaxis], len(asked.coef))
-        )
-        return vectors, _moderate(asked.student.residuals(vectors, labels[some]))
+    def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
+        each = np.arange(len(block.rows))[:, np.newaxis]
+        vectors = _moderate(features_of_private(features, block.rows, each, len(asked.coef)))
+        return vectors, _moderate(asked.student.residuals(vectors, block.labels))
 
-    return teacher.cast(products_of, shards, asked.radius)
+    return teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)
 
 
 def _moderate(rows: Matrix) -> FloatArray:

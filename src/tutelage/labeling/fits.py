@@ -1,7 +1,7 @@
 """What one fit releases: labels by votes or a noisy sum, from a ledger that is tied to its private rows."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,12 @@ from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError
+from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest
+from tutelage.ledger.digests import people_digest, table_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
@@ -26,6 +28,7 @@ from tutelage.partition import Shards, canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector
+from tutelage.tables import Table
 from tutelage.teachers import NearestTeachers
 from tutelage.votes import VoteHistogram
 
@@ -42,20 +45,25 @@ class People(NamedTuple):
     labels: npt.NDArray[Any]
     entity_ids: npt.NDArray[Any] | None
     silos: npt.NDArray[Any] | None
-    whole_rows: npt.NDArray[Any]
+    whole_rows: npt.NDArray[Any] | Table
 
     def __repr__(self) -> str:
         return "People(<private rows hidden>)"
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
-        if self.entity_ids is None:
-            return data_digest(self.whole_rows)
-        return data_digest(np.unique(canonical_ids(self.entity_ids)))
+        if self.entity_ids is not None:
+            return people_digest(np.unique(canonical_ids(self.entity_ids)).tolist())
+        whole = self.whole_rows
+        return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
-    def former_digest(self) -> bytes:
-        """Return what ledgers were tied to before: the columns and labels that were used."""
-        return data_digest(self.rows, self.labels, self.entity_ids, self.silos)
+    def former_digests(self) -> Iterator[bytes]:
+        """Yield what ledgers were tied to before: ids or rows by other hashes, and the columns that were used."""
+        if self.entity_ids is not None:
+            yield data_digest(np.unique(canonical_ids(self.entity_ids)))
+        elif isinstance(self.whole_rows, Table):
+            yield data_digest(self.whole_rows.rows())
+        yield data_digest(self.rows, self.labels, self.entity_ids, self.silos)
 
 
 @final
@@ -67,7 +75,7 @@ class FitBudget:
     epsilon: float | None  # what this fit may cost; None for the whole budget
     budget: float | None  # of a new ledger; None for one that is just large enough, or whatever an old one has
     delta: float
-    people: People  # whose rows the ledger is tied to
+    people: People | PeopleInBatches  # whose rows the ledger is tied to
     unit: PrivacyUnit  # whom it protects
     data_changed: bool  # whether the rows may be others than those it is tied to
     accounting: Accounting  # how the noise of this fit is found
@@ -116,7 +124,7 @@ class FitBudget:
 
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
-            ledger.bind(self.people.digest(), formerly=[self.people.former_digest()], changed=self.data_changed)
+            ledger.bind(self.people.digest(), formerly=self.people.former_digests(), changed=self.data_changed)
 
 
 def noise_within(
@@ -290,7 +298,7 @@ class AskingSum:
 
     ballot_rounds: BallotRounds  # who casts which ballots
     mechanism: NoisySum
-    rows: Rows  # what they are cast from
+    asked: Matrix  # public rows as the teachers see them
     n_queries: int = 1
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
@@ -300,15 +308,14 @@ class AskingSum:
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
         """Refuse sums that a ledger has no room for, of which it remembers none; return what releases them."""
         if ledger.state().spent == 0:
-            ledger.require(self.event_of_one(self.ballot_rounds.shards.unit), 1)
+            ledger.require(self.event_of_one(self.ballot_rounds.people.unit), 1)
         return self._release
 
     def _release(self, ledger: Ledger) -> FitRelease:
         """Spend, draw and return the labels that the student gives."""
-        rows = self.rows
-        released = self.ballot_rounds.release(ledger, self.mechanism, rows.asked, rows.private, rows.labels)
-        labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(rows.asked))
-        of_all, n_rows = np.arange(len(rows.asked)), len(rows.asked)
+        released = self.ballot_rounds.release(ledger, self.mechanism, self.asked)
+        labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(self.asked))
+        of_all, n_rows = np.arange(len(self.asked)), len(self.asked)
         n_drawn = n_rows if released.reservations else 0
         return FitRelease(
             asked=AskedRounds(of_all, Release(labels, released.event, released.cost), (n_rows,)),

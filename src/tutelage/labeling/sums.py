@@ -15,13 +15,14 @@ from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import FeatureMap, check_row_by_row, features_of_private, require_public_map
+from tutelage.features.base import chained
 from tutelage.ledger import Ledger, data_digest
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource
-from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
+from tutelage.teachers.blocks import PeopleBlock, PrivatePeople
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
 _DIGITS = 5  # of noise that is found here
@@ -114,8 +115,8 @@ class BallotRounds:
     ----------
     teacher : VectorBallots
         What people cast.
-    shards : Shards
-        Whose row it is.
+    people : PrivatePeople
+        The private rows, and whose they are.
     classes : array of shape (classes,)
         Class values.
     noise : NoiseSource
@@ -125,7 +126,7 @@ class BallotRounds:
     """
 
     teacher: VectorBallots
-    shards: Shards
+    people: PrivatePeople
     classes: npt.NDArray[Any]
     noise: NoiseSource
     question: str
@@ -135,12 +136,12 @@ class BallotRounds:
         parts = [self._rounds(mechanism, unit)]
         if self._count_is_private:
             noise = _of_count(mechanism).noise_multiplier
-            parts.append(NoisySumGaussian(noise, 1, 1, unit or self.shards.unit, self.noise.simulated))
+            parts.append(NoisySumGaussian(noise, 1, 1, unit or self.people.unit, self.noise.simulated))
         return Composed(tuple(parts))
 
     def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
-        numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.shards.unit
+        numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.people.unit
         return Composed(
             tuple(
                 self.teacher.event_of_round(
@@ -150,7 +151,7 @@ class BallotRounds:
             )
         )
 
-    def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix, X: Matrix, y: IntArray) -> ReleasedVectors:
+    def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
 
         Parameters
@@ -159,10 +160,8 @@ class BallotRounds:
             The budget.
         mechanism : NoisySum
             How the sums are released; its noise is that of one sum which costs as much as all rounds together.
-        X_public, X : arrays of shape (rows, features)
-            Public and private rows.
-        y : integer array of shape (private rows,)
-            Class index of each private row.
+        X_public : array of shape (rows, features)
+            Public rows as the teachers see them.
 
         Raises
         ------
@@ -170,7 +169,7 @@ class BallotRounds:
             If what is not remembered of all rounds does not fit; nothing was spent.
         """
         count = self._count(ledger, mechanism)
-        n_people = self.shards.n_shards if count is None else max(1, int(count.values[0, 0]))
+        n_people = self.people.n_people if count is None else max(1, int(count.values[0, 0]))
         features = self.teacher.features(
             X_public,
             n_classes=len(self.classes),
@@ -186,8 +185,8 @@ class BallotRounds:
         for number in range(self.teacher.rounds):
             of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
-            products_of = partial(_products, vectors_of, student, X, y)
-            ballots.append(self.teacher.cast(products_of, self.shards, radius))
+            products_of = partial(_products, chained(self.people.first_map, features), student)
+            ballots.append(self.teacher.cast(self.people.blocks(), products_of, radius, self.people.unit))
             # What a later round is about follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
             if not rounds:
@@ -213,13 +212,13 @@ class BallotRounds:
     @property
     def _count_is_private(self) -> bool:
         """Whether the number of people is private."""
-        return self.shards.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
+        return self.people.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
 
     def _count(self, ledger: Ledger, mechanism: NoisySum) -> SumRelease | None:
         """Release how many people there are, where that is private."""
         if not self._count_is_private:
             return None
-        ballots = BallotSum(np.array([[self.shards.n_shards]]), 1, self.shards.unit)
+        ballots = BallotSum(np.array([[self.people.n_people]]), 1, self.people.unit)
         of_count, about = _of_count(mechanism), [*self._about, "people"]
         self._require_room(ledger, self.most(mechanism), of_count, ballots, about)
         return release_sum(ballots, of_count, ledger, about, self.noise)
@@ -233,12 +232,11 @@ class BallotRounds:
             ledger.require(whole, 1)
 
 
-def _products(
-    vectors_of: FeatureMap, student: NoisySumClassifier, X: Matrix, y: IntArray, rows: IntArray
-) -> tuple[Matrix, Matrix]:
+def _products(vectors_of: FeatureMap, student: NoisySumClassifier, block: PeopleBlock) -> tuple[Matrix, Matrix]:
     """Return the vectors of some private rows, and what the student gets wrong on them."""
-    vectors = features_of_private(vectors_of, X[rows], np.arange(len(rows))[:, np.newaxis], len(student.coef_))
-    return vectors, student.residuals(vectors, y[rows])
+    each = np.arange(len(block.rows))[:, np.newaxis]
+    vectors = features_of_private(vectors_of, block.rows, each, len(student.coef_))
+    return vectors, student.residuals(vectors, block.labels)
 
 
 def least_noise(share: Callable[[float], float]) -> float:

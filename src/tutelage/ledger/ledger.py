@@ -5,7 +5,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,32 +228,32 @@ class Ledger:
         """Public identifier of the member of a consortium that it was made for, or None."""
         return self._opening.content.get("owner")
 
-    def bind(self, digest: bytes, *, formerly: Sequence[bytes] = (), changed: bool = False) -> None:
+    def bind(self, digest: bytes, *, formerly: Iterable[bytes] = (), changed: bool = False) -> None:
         """Tie the ledger to a private data set, or raise LedgerMismatchError where it is tied to another.
 
         Parameters
         ----------
         digest : bytes
             `data_digest` of the people, or of the private rows; only its keyed hash is kept.
-        formerly : sequence of bytes
+        formerly : iterable of bytes
             Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to `digest`
-            instead, which is no change of the data.
+            instead, which is no change of the data. They are taken only where the ledger is tied to something else.
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
             to its new state. What was spent stays spent, for everyone.
         """
         found = fingerprint(self._key, digest)
-        same = {fingerprint(self._key, former) for former in formerly}
         with self._held(write=True) as write:
             known = _sums(write).fingerprint
             if known == found:
                 return
-            if known and known not in same and not changed:
+            same = bool(known) and any(fingerprint(self._key, former) == known for former in formerly)
+            if known and not same and not changed:
                 raise LedgerMismatchError(
                     f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people "
                     "joined or left, or rows were corrected, say that the data changed."
                 )
-            last, renamed = write.last(), {"same": True} if known in same else {}
+            last, renamed = write.last(), {"same": True} if same else {}
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
             write.append(entry)
 

@@ -1,6 +1,7 @@
 """Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
@@ -9,14 +10,15 @@ from typing import final
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
-from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
+from tutelage.teachers.blocks import PeopleBlock, in_turn
 
 _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
 # Steps to which a length of one is rounded, of vectors and of weights: far finer than any noise that protects, and
@@ -24,7 +26,6 @@ _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to
 _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
 _MOST_ROUNDS = 100
-_AT_ONCE = 2**13  # rows, about
 # Share of the budget for the first of several rounds; later ones only correct it. Hospitals of a consortium count on
 # each other's noise, and their terms do not name this share: another one needs another format of the terms.
 _FIRST = 0.7
@@ -92,26 +93,40 @@ class VectorBallots:
         return make_pipeline(*scales, *(step for _, step in features.steps))
 
     def cast(
-        self, products_of: Callable[[IntArray], tuple[Matrix, Matrix]], shards: Shards, radius: float
+        self,
+        blocks: Iterable[PeopleBlock],
+        products_of: Callable[[PeopleBlock], tuple[Matrix, Matrix]],
+        radius: float,
+        unit: PrivacyUnit,
     ) -> BallotSum:
-        """Return the sum of the ballots of all people, one per shard: the mean product of residual and vector.
+        """Return the sum of the ballots of all people: of each, the mean product of residual and vector.
 
         Parameters
         ----------
-        products_of : function of row numbers
-            Returns the vectors of these private rows, through `features`: each of length at most one, shape (rows,
-            numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape (rows,
-            classes). It is called with a few thousand rows at a time, so that memory does not grow with all of them.
-        shards : Shards
-            Whose row it is.
+        blocks : iterable of PeopleBlock
+            The private rows, a few thousand at a time. All rows of a person must be in one block; the sum is the same
+            however people are divided into blocks. A few blocks are in memory at once, whatever the number of rows.
+        products_of : function of a block
+            Returns the vectors of its rows, through `features`: each of length at most one, shape (rows, numbers). And
+            their residuals: 1 for its class and 0 for the others, minus what was expected, shape (rows, classes). It is
+            called from one thread per processor.
         radius : float
             Longest product that is cast as it is; longer ones are shortened.
+        unit : PrivacyUnit
+            Who a person is.
+
+        Raises
+        ------
+        InvalidBallotError
+            If a person is in two blocks, or a ballot is too long.
         """
-        blocks = (
-            self._cast(*products_of(rows), shards.assignment[rows], radius, shards.unit)
-            for rows in _blocks(shards.assignment)
-        )
-        return reduce(add_sums, blocks)
+
+        def cast_by(block: PeopleBlock) -> BallotSum:
+            return self._cast(*products_of(block), block.people, radius, unit)
+
+        with warnings.catch_warnings():  # out here: threads that do so would restore each other's filters
+            warnings.simplefilter("ignore")  # a warning may quote a private row
+            return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
 
     def _cast(
         self, vectors: Matrix, residuals: Matrix, people: IntArray, radius: float, unit: PrivacyUnit
@@ -120,7 +135,7 @@ class VectorBallots:
         vectors, residuals = _checked(vectors, residuals, people)
         people = people - people.min()
         whole = np.rint(vectors * _STEPS)
-        lengths = np.sqrt((whole * whole).sum(axis=1, keepdims=True))
+        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, np.newaxis]  # of whole numbers: exact in any order
         of_person = np.bincount(people)[people][:, np.newaxis]
         weights = residuals * (_WEIGHT_STEPS / radius) / of_person
         # What rounding adds to the length of a weight, and to that of its product, is taken off first.
@@ -128,7 +143,7 @@ class VectorBallots:
         room = np.clip(room, 0, _LONGEST)
         weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
         return sum_of_products(
-            np.rint(weights).astype(np.int64), whole.astype(np.int64), people, norm=self.norm, unit=unit
+            np.rint(weights).astype(np.int32), whole.astype(np.int16), people, norm=self.norm, unit=unit
         )
 
     @property
@@ -186,19 +201,10 @@ def _is_uneven(X_public: Matrix) -> bool:
     return bool(spread.size and spread.max() > _UNEVEN * np.median(spread))
 
 
-def _blocks(assignment: IntArray) -> list[IntArray]:
-    """Return row numbers in blocks of whole people: a ballot must be seen whole to be measured."""
-    order = np.argsort(assignment, kind="stable")
-    block_of_person = np.cumsum(np.bincount(assignment)) // _AT_ONCE
-    return np.split(order, np.flatnonzero(np.diff(block_of_person[assignment[order]])) + 1)
-
-
 def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
     vectors, residuals = np.asarray(vectors, dtype=np.float64), np.asarray(residuals, dtype=np.float64)
     if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(people):
-        raise InvalidDataError(
-            "Vectors and residuals must have one entry for each of the private rows that were asked for."
-        )
+        raise InvalidDataError("Vectors and residuals must have one entry for each row of their block.")
     if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):
         raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))

@@ -1,0 +1,118 @@
+"""Private rows in blocks of whole people: a ballot must be seen whole to be measured."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, final
+
+import numpy as np
+
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.exceptions import InvalidBallotError
+from tutelage.features import FeatureMap
+from tutelage.partition import Shards
+from tutelage.privacy import PrivacyUnit
+
+_AT_ONCE = 2**13  # rows, about
+
+
+class PeopleBlock(NamedTuple):
+    """All rows of some people."""
+
+    rows: Matrix
+    labels: IntArray  # class index of each row
+    people: IntArray  # whose row it is, in ascending order: numbers that no other block has
+
+    def __repr__(self) -> str:
+        return "PeopleBlock(<private rows hidden>)"
+
+    def only(self, kept: IntArray | slice) -> "PeopleBlock":
+        """Return some of the rows."""
+        return PeopleBlock(self.rows[kept], self.labels[kept], self.people[kept])
+
+
+class PrivatePeople(Protocol):
+    """Private rows, whether in memory or read anew each time."""
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose rows belong together."""
+        ...
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are."""
+        ...
+
+    @property
+    def first_map(self) -> FeatureMap | None:
+        """What the rows still go through before the teachers see them."""
+        ...
+
+    def blocks(self) -> Iterator[PeopleBlock]:
+        """Yield all rows, of whole people at a time."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PeopleInMemory:
+    """Private rows as the teachers see them, and whose they are."""
+
+    rows: Matrix = field(repr=False)
+    labels: IntArray = field(repr=False)
+    shards: Shards  # one per person
+    first_map: None = None
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose rows belong together."""
+        return self.shards.unit
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are."""
+        return self.shards.n_shards
+
+    def blocks(self) -> Iterator[PeopleBlock]:
+        """Yield all rows, of whole people at a time."""
+        return blocks_of(self.rows, self.labels, self.shards.assignment)
+
+
+def blocks_of(rows: Matrix, labels: IntArray, people: IntArray) -> Iterator[PeopleBlock]:
+    """Yield rows that lie in any order in blocks of whole people."""
+    order = np.argsort(people, kind="stable")
+    ends = np.cumsum(np.bincount(people - people.min()))
+    block_of_row = ends[people[order] - people.min()] // _AT_ONCE
+    for block in np.split(order, np.flatnonzero(np.diff(block_of_row)) + 1):
+        yield PeopleBlock(rows[block], labels[block], people[block])
+
+
+def whole_people(parts: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
+    """Yield parts whose people follow each other in blocks of whole people: the last person of a part may go on."""
+    held: list[PeopleBlock] = []
+    for part in parts:
+        goes_on = bool(held) and part.people[-1] == held[-1].people[-1]
+        held.append(part)
+        if not goes_on:
+            whole = _joined(held)
+            last = int(np.searchsorted(whole.people, whole.people[-1]))
+            yield from blocks_of(*whole.only(slice(last))) if last else ()
+            held = [whole.only(slice(last, None))]
+    if held:
+        yield from blocks_of(*_joined(held))
+
+
+def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
+    """Yield the blocks, and refuse one whose people may be in another: a ballot of two parts would count twice."""
+    last = -1
+    for block in blocks:
+        if not len(block.people) or np.any(np.diff(block.people) < 0) or block.people[0] <= last:
+            raise InvalidBallotError(
+                "Every block of private rows must hold all rows of its people, in ascending order."
+            )
+        last = int(block.people[-1])
+        yield block
+
+
+def _joined(parts: list[PeopleBlock]) -> PeopleBlock:
+    return parts[0] if len(parts) == 1 else PeopleBlock(*map(np.concatenate, zip(*parts, strict=True)))

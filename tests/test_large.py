@@ -1,0 +1,419 @@
+"""Private rows that are read in batches: the same ballots, the same ledger, the same refusals as in memory."""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
+
+from conftest import FITS_AGAIN
+from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage.exceptions import (
+    InvalidBallotError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+)
+from tutelage.ledger import data_digest
+from tutelage.ledger.digests import RunningDigest, people_digest, table_digest
+from tutelage.partition import canonical_ids
+from tutelage.tables import Batches, Table, as_batches, as_table, read_batches, read_csv, read_table
+from tutelage.teachers import VectorBallots
+
+pandas, polars = map(pytest.importorskip, ("pandas", "polars"))
+pytest.importorskip("pyarrow")
+pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
+
+SIZES = ["large", "medium", "small"]
+ROWS, MOST_ROWS_OF_ONE = 1200, 4
+
+
+def made_up(n: int, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    dose, ward = random.integers(0, 40, n) / 8, random.choice(["north", "south", "east"], n)
+    left = [None if missing else number for number, missing in zip(range(n), random.random(n) < 0.1, strict=True)]
+    person = np.repeat(np.arange(n), random.integers(1, MOST_ROWS_OF_ONE, n))[:n]
+    return polars.DataFrame(
+        {
+            "dose": dose,
+            "age": random.integers(18, 99, n),
+            "ward": ward.tolist(),
+            "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
+            "fit": (random.random(n) < 0.5).tolist(),
+            "note": left,
+            "person": [f"p{number}" for number in person],
+            "ill": np.where(dose + (ward == "north") + random.random(n) > 3, "yes", "no").tolist(),
+        }
+    )
+
+
+PRIVATE = made_up(ROWS, seed=0)
+PUBLIC = made_up(200, seed=1).drop("note")
+IDS = ["person", None]
+
+
+def model(**changes: Any) -> PATEClassifier:
+    settings: dict[str, Any] = {
+        "epsilon": 2.0,
+        "random_state": 0,
+        "noise": SimulationNoise(0),
+        "classes": ["no", "yes"],
+    }
+    return PATEClassifier(VectorBallots(n_landmarks=30), **{**settings, **changes})
+
+
+def fitted(rows: Any, ids: str | None = None, label: str = "ill", **changes: Any) -> Any:
+    X_public = PUBLIC if ids else PUBLIC.drop("person")
+    return model(**changes).fit(rows, label, X_public=X_public, entity_ids=ids)
+
+
+def same(one: Any, other: Any) -> bool:
+    sums = zip(one.ballots_, other.ballots_, strict=True)
+    return (
+        all(np.array_equal(a.totals, b.totals) for a, b in sums)
+        and np.array_equal(one.student_[-1].coef_, other.student_[-1].coef_)
+        and one.n_teachers_ == other.n_teachers_
+        and one.epsilon_ == other.epsilon_
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    PRIVATE.write_parquet(tmp_path / "rows.parquet", row_group_size=500)
+    return tmp_path / "rows.parquet"
+
+
+@pytest.fixture(scope="module")
+def in_memory() -> dict[str | None, Any]:
+    """Return fits of rows in memory, of people and of rows."""
+    return {ids: fitted(PRIVATE, ids) for ids in IDS}
+
+
+# The same result
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("rows_at_once", [3, 100, 499, ROWS])
+def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory, ids, rows_at_once):
+    assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
+
+
+@pytest.mark.parametrize("ids", IDS)
+def test_a_dask_frame_casts_the_ballots_of_rows_in_memory(in_memory, ids, monkeypatch):
+    dask = pytest.importorskip("dask.dataframe")
+    monkeypatch.setattr("tutelage.tables.ROWS_AT_ONCE", 100)
+    frame = dask.from_pandas(PRIVATE.to_pandas(), npartitions=5)
+    assert same(fitted(frame, ids), in_memory[ids])
+
+
+def test_a_student_of_another_kind_learns_from_the_same_labels(file, in_memory):
+    found = fitted(read_batches(file), student=GaussianNB())
+    assert np.array_equal(found.release_.labels, in_memory[None].release_.labels)
+    assert found.predict(PUBLIC.drop("person")).tolist().count("yes") > 0
+
+
+def test_names_of_columns_are_the_columns():
+    by_name = fitted(PRIVATE, "person")
+    features = PUBLIC.drop("person", "ill")
+    by_array = model().fit(PRIVATE, PRIVATE["ill"], X_public=features, entity_ids=PRIVATE["person"])
+    assert same(by_name, by_array)
+    assert by_name.columns_.names == ("dose", "age", "ward", "size", "fit")
+
+
+def test_spellings_of_one_id_that_follow_each_other_are_one_person(tmp_path, in_memory):
+    blank = [f" {name}" if place % 2 else name for place, name in enumerate(PRIVATE["person"])]
+    PRIVATE.with_columns(person=polars.Series(blank)).write_parquet(tmp_path / "rows.parquet")
+    assert same(fitted(read_batches(tmp_path / "rows.parquet", rows_at_once=50), "person"), in_memory["person"])
+
+
+def test_numbers_are_ids_too(tmp_path, in_memory):
+    numbers = PRIVATE.with_columns(person=PRIVATE["person"].str.slice(1).cast(int))
+    numbers.write_parquet(tmp_path / "rows.parquet")
+    assert same(fitted(read_batches(tmp_path / "rows.parquet", rows_at_once=50), "person"), in_memory["person"])
+
+
+def test_a_file_is_read_once_to_check_it_and_once_for_every_round(file):
+    batches, read = read_batches(file), []
+
+    def counted(names: Any) -> Iterator[Table]:
+        read.append(set(names))
+        return batches.tables(names)
+
+    fitted(replace(batches, tables=counted))
+    used = {"dose", "age", "ward", "size", "fit", "ill"}
+    assert read == [set(PRIVATE.columns), used, used]
+
+
+# A person casts one ballot
+
+
+def test_a_person_whose_rows_lie_apart_is_refused_and_not_named(tmp_path):
+    path, ledger = tmp_path / "rows.parquet", tmp_path / "a.ledger"
+    polars.concat([PRIVATE, PRIVATE[:1]]).write_parquet(path)
+    with pytest.raises(InvalidDataError, match="must follow each other") as caught:
+        fitted(read_batches(path, rows_at_once=100), "person", ledger=ledger, noise=None)
+    assert PRIVATE["person"][0] not in str(caught.value)
+    assert not ledger.exists()
+
+
+def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
+    monkeypatch.setattr("tutelage.labeling.batches.whole_people", lambda parts: parts)
+    with pytest.raises(InvalidBallotError, match="all rows of its people"):
+        fitted(read_batches(file, rows_at_once=10), "person")
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("change", ["order", "cell", "fewer", "person"])
+def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_released(file, tmp_path, ids, change):
+    if change == "person" and ids is None:
+        return
+    changed = {
+        "order": PRIVATE.with_columns(polars.col("dose").reverse()),
+        "cell": PRIVATE.with_columns(dose=polars.Series([0.3, *PRIVATE["dose"][1:]])),
+        "fewer": PRIVATE[:-1],
+        "person": PRIVATE.with_columns(person=polars.Series(["first", *PRIVATE["person"][1:]])),
+    }[change]
+    changed = changed if change != "person" else PRIVATE.with_columns(person=polars.Series(map(str, range(ROWS))))
+    changed.write_parquet(tmp_path / "changed.parquet")
+    before, after, ledger = read_batches(file), read_batches(tmp_path / "changed.parquet"), tmp_path / "a.ledger"
+    times: list[int] = []
+
+    def changing(names: Any) -> Iterator[Table]:
+        times.append(1)
+        return (before if len(times) == 1 else after).tables(names)
+
+    with pytest.raises(InvalidDataError, match="changed while they were read"):
+        fitted(replace(before, tables=changing), ids, ledger=ledger, noise=None)
+    spent = Ledger.open(ledger).state().spent
+    assert spent < 0.1 if ids else spent == 0  # how many people there are was released already
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "said"),
+    [
+        ("ill", "maybe", "not among the declared `classes`"),
+        ("ill", None, "must have a label in every row"),
+        ("person", None, "Ids must be integers or strings"),
+        ("person", "", "An id is empty"),
+        ("dose", None, "X contains NaN"),
+        ("dose", "much", "holds text, but only numbers in the public rows"),
+    ],
+)
+def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, cell, said):
+    cells: list[Any] = PRIVATE[column].to_list()
+    cells[777] = cell
+    kind = polars.String if isinstance(cell, str) or column != "dose" else polars.Float64
+    cells = [each if each is None or kind != polars.String else str(each) for each in cells]
+    PRIVATE.with_columns(polars.Series(column, cells, dtype=kind)).write_parquet(tmp_path / "rows.parquet")
+    for rows in (read_batches(tmp_path / "rows.parquet", rows_at_once=100), read_table(tmp_path / "rows.parquet")):
+        with pytest.raises(InvalidDataError, match=said) as caught:
+            fitted(rows, "person")
+        assert not cell or cell not in str(caught.value)
+
+
+def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
+    batches = read_batches(file)
+    with pytest.raises(InvalidParameterError, match=r"must be VectorBallots\(\).*load all rows into memory"):
+        PATEClassifier(GaussianNB(), classes=["no", "yes"]).fit(batches, "ill", X_public=PUBLIC)
+    with pytest.raises(InvalidParameterError, match="must list all class values"):
+        fitted(batches, classes=None)
+    with pytest.raises(InvalidParameterError, match="must be names of columns"):
+        model().fit(batches, PRIVATE["ill"], X_public=PUBLIC)
+    with pytest.raises(InvalidParameterError, match="must be names of columns"):
+        model().fit(batches, "ill", X_public=PUBLIC, entity_ids=PRIVATE["person"])
+    for given_rows in ({"X_public": np.eye(3)}, {}, {"X_public": PUBLIC, "silos": [1]}):
+        with pytest.raises(InvalidParameterError, match="need an `X_public` with named columns, and no `silos`"):
+            model().fit(batches, "ill", **given_rows)
+    with pytest.raises(InvalidParameterError, match="`unit` names what `entity_ids` identify"):
+        fitted(batches, unit="patient")
+    with pytest.raises(InvalidDataError, match=r"rows.parquet has no column 'sick'"):
+        fitted(batches, label="sick")
+    with pytest.raises(InvalidDataError, match=r"rows.parquet has no column 'more'"):
+        model().fit(batches, "ill", X_public=PUBLIC.with_columns(more=1.0))
+
+
+def test_names_of_columns_need_rows_with_names():
+    with pytest.raises(InvalidParameterError, match="may be names of columns only if"):
+        model().fit(np.eye(3), "ill", X_public=np.eye(3))
+    with pytest.raises(InvalidDataError, match="has no column 'sick'"):
+        fitted(PRIVATE, label="sick")
+
+
+def test_a_file_that_holds_no_rows_is_refused(tmp_path):
+    (tmp_path / "broken.parquet").write_text("no table")
+    PRIVATE[:0].write_parquet(tmp_path / "empty.parquet")
+    for name, said in (("broken", "not a readable Parquet file"), ("empty", "has no rows"), ("none", "No such file")):
+        with pytest.raises(InvalidDataError, match=said):
+            read_batches(tmp_path / f"{name}.parquet")
+    with pytest.raises(InvalidParameterError, match="`rows_at_once` of read_batches"):
+        read_batches(tmp_path / "empty.parquet", rows_at_once=0)
+
+
+def test_an_error_of_dask_is_not_quoted():
+    dask = pytest.importorskip("dask.dataframe")
+
+    def fail(part: Any) -> Any:
+        raise ValueError("patient 4711")
+
+    meta = PRIVATE.to_pandas()
+    frame = dask.from_pandas(meta, npartitions=2).map_partitions(fail, meta=meta)
+    with pytest.raises(InvalidDataError, match=r"cannot be computed \(ValueError\)"):
+        list(as_batches(frame).tables(["dose"]))  # type: ignore[union-attr]
+
+
+# The ledger
+
+
+@pytest.mark.parametrize("ids", IDS)
+def test_a_ledger_knows_its_data_in_every_order_and_batch_and_in_memory(tmp_path, file, ids):
+    ledger = tmp_path / "a.ledger"
+    settings: dict[str, Any] = {"ledger": ledger, "noise": None}
+    first = fitted(PRIVATE, ids, **settings)
+    PRIVATE.reverse().write_parquet(tmp_path / "reversed.parquet")
+    for rows in (
+        read_batches(file, rows_at_once=7),
+        read_batches(file),
+        read_batches(tmp_path / "reversed.parquet", rows_at_once=100),
+        PRIVATE.reverse(),
+    ):
+        again = fitted(rows, ids, **settings)
+        assert again.release_.cost == 0
+        assert again.ledger_.spent == first.ledger_.spent
+        assert np.array_equal(again.predict(PUBLIC), first.predict(PUBLIC))
+    others = PRIVATE.with_columns(polars.Series(ids or "note", ["p-new", *map(str, PRIVATE[ids or "note"][1:])]))
+    others.write_parquet(tmp_path / "others.parquet")
+    with pytest.raises(LedgerMismatchError):
+        fitted(read_batches(tmp_path / "others.parquet"), ids, **settings)
+
+
+@pytest.mark.parametrize("ids", IDS)
+def test_a_ledger_of_an_earlier_version_knows_its_people_and_rows(tmp_path, ids):
+    ledger = tmp_path / "a.ledger"
+    spent = fitted(PRIVATE, ids, ledger=ledger, noise=None).ledger_.spent
+    table = as_table(PRIVATE)
+    assert table is not None
+    former = (
+        data_digest(table.rows()) if ids is None else data_digest(np.unique(canonical_ids(PRIVATE[ids].to_numpy())))
+    )
+    Ledger.open(ledger).bind(former, changed=True)
+    again = fitted(PRIVATE, ids, ledger=ledger, noise=None)
+    assert again.ledger_.spent == spent
+    assert len(Ledger.open(ledger).history().exposures()) == 2  # of `changed=True`, and of no change after it
+
+
+def fit_and_die(batch: int, rows: str, ledger: str) -> None:
+    """Fit in batches and end this process, as if it were killed, at the batch of this number."""
+    import os
+
+    batches, left = read_batches(rows, rows_at_once=300), [batch]
+
+    def dying(names: Any) -> Iterator[Table]:
+        for table in batches.tables(names):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(9)
+            yield table
+
+    fitted(replace(batches, tables=dying), "person", ledger=ledger, noise=None)
+
+
+@pytest.mark.parametrize("batch", [2, 6, 11])  # of four in each: while checked, in the first round and in the second
+def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
+    file = tmp_path / "rows.parquet"
+    PRIVATE.write_parquet(file)
+    whole = fitted(read_batches(file), "person", ledger=tmp_path / "whole.ledger", noise=None).ledger_.spent
+    ledger = tmp_path / "killed.ledger"
+    call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
+    command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
+    assert subprocess.run(command, cwd=Path(__file__).parent, check=False).returncode == 9
+    before = Ledger.open(ledger).state().spent if ledger.exists() else 0.0
+    assert (before > 0) == (batch > 4)  # the number of people, and then the first sum
+    found = fitted(read_batches(file), "person", ledger=ledger, noise=None)
+    assert found.ledger_.spent == pytest.approx(whole, rel=1e-9)
+    assert found.ledger_.spent <= 2.0
+
+
+def test_a_second_fit_without_a_ledger_is_told_what_both_cost(file):
+    from tutelage.exceptions import RepeatedFitWarning
+
+    fitted(read_batches(file, rows_at_once=500), noise=None)
+    with pytest.warns(RepeatedFitWarning, match="fit 2 without a ledger"):
+        fitted(PRIVATE, noise=None)
+
+
+# The digest
+
+
+def by_hand(rows: list[tuple[Any, ...]]) -> bytes:
+    """Return the digest of rows, cell by cell and without arrays."""
+    total = 0
+    for row in rows:
+        spelled = b""
+        for cell in row:
+            if cell is None or cell == "":
+                spelled += bytes(16)
+            elif isinstance(cell, str):
+                spelled += hashlib.blake2b(cell.encode(), digest_size=16).digest()
+            else:
+                spelled += np.array([cell], "<f8").tobytes() + (1).to_bytes(8, "little")
+        total += int.from_bytes(hashlib.sha256(spelled).digest(), "little")
+    return hashlib.sha256(len(rows).to_bytes(8, "big") + (total % 2**256).to_bytes(32, "big")).digest()
+
+
+CELLS = st.tuples(st.one_of(st.none(), st.integers(-5, 5)), st.sampled_from(["", "a", "b", "é"]))
+
+
+@given(st.lists(CELLS, min_size=1, max_size=12), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_the_digest_is_the_sum_of_the_hashes_of_the_rows(rows, at_once, random):
+    def table(some: list[Any]) -> Table:
+        numbers, texts = zip(*some, strict=True)
+        return Table("", {"n": np.array(numbers, dtype=object), "t": list(texts)})
+
+    expected = by_hand(rows)
+    assert table_digest(table(rows)) == expected
+    random.shuffle(rows)
+    running = RunningDigest()
+    for part in table(rows).parts(at_once):
+        running.add_table(part)
+    assert running.digest() == expected
+    # A row that is there twice does not cancel out, and every row counts.
+    for other in ([*rows, rows[0], rows[0]], rows[1:], [*rows[1:], (7, "a")]):
+        if other:
+            assert table_digest(table(other)) != expected
+
+
+def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
+    frame = PRIVATE.with_columns(size=PRIVATE["size"].cast(str), large=polars.Series(2**53 + np.arange(ROWS)))
+    frame.write_csv(tmp_path / "rows.csv")
+    frame.write_parquet(tmp_path / "rows.parquet")
+    text = read_csv(tmp_path / "rows.csv")
+    truth = [cell.capitalize() for cell in text.texts("fit")]  # polars writes true, and Python True
+    tables = [Table("", {**text.columns, "fit": truth}), read_table(tmp_path / "rows.parquet")]
+    tables += [found for rows in (frame, frame.to_pandas(), frame.to_arrow()) if (found := as_table(rows))]
+    assert len(tables) == 5
+    assert len({table_digest(table) for table in tables}) == 1
+    moved = frame.with_columns(large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()]))
+    assert table_digest(as_table(moved)) != table_digest(tables[0])  # type: ignore[arg-type]
+
+
+def test_the_digest_of_people_is_that_of_their_set():
+    assert people_digest(["a", "b"]) == people_digest(["b", "a"])
+    assert len({people_digest(names) for names in (["a"], ["b"], ["a", "b"], ["a", "a"], ["ab"])}) == 5
+
+
+def test_batches_show_no_rows(file):
+    batches = read_batches(file)
+    assert isinstance(as_batches(batches), Batches)
+    assert as_batches(PRIVATE) is None
+    assert "north" not in repr(batches)
