@@ -87,7 +87,7 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any] | None:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return a name for each feature; None, for numbers in place of names, where their count is not known."""
         return super().get_feature_names_out(input_features) if hasattr(self, "_n_features_out") else None
 

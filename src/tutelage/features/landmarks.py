@@ -184,7 +184,7 @@ class UnitBall(PublicFeatureMap):
         scaled = rows / (self.radius * np.maximum(lengths, 1))
         return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(1 + self.constant**2)
 
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any] | None:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names of the columns and ``constant``, or None where the columns have no names."""
         return None if input_features is None else np.array([*input_features, "constant"], dtype=object)
 
