@@ -82,7 +82,8 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     if right > _BEYOND_WORDS:
         verdict = "the guarantee does not keep them from guessing right nearly always"
     else:
-        verdict = f"they guess right in at most {percent(right)} of 100 such cases: odds of 50:50 become at most {odds(right)}"
+        cases = f"{percent(right)} of 100 such cases"
+        verdict = f"they guess right in at most {cases}: odds of 50:50 become at most {odds(right)}"
     seen = "everything released through this ledger" if whole else "this release"
     return (
         f"Suppose an attacker knows all private data except one unit ({epsilon.unit.name}), and considers two versions "
