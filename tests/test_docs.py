@@ -168,6 +168,7 @@ def test_docstring_examples_run(path):
 SHOWN = {
     "budget.py": ("guarantees ε = 1.5 at δ = 1e-05", "asked again, the same answers for 0.0", "would still fit"),
     "digits.py": ("of the other public digits", "ε = 1.6955 at δ = 1e-05"),
+    "frame.py": ("ε = 1.0 at δ = 1e-05", "of 8,281 public rows it has not seen"),
     "images.py": ("60 networks answered 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
     "own_votes.py": ("ε = 2 affords 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),
     "plan.py": ("worst case", "at δ = 1e-06", "[teachers]", "it would take ε of at least"),

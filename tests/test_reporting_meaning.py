@@ -95,7 +95,7 @@ def test_the_worked_sentence_gives_both_odds():
     assert "in at most 75.0 of 100 such cases: odds of 50:50 become at most 75.0:25.0" in said
     assert "one teacher's data" in said
     hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
-    assert "does not keep them from naming the right one" in hopeless
+    assert "does not keep them from guessing right" in hopeless
     seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
     assert "takes the noise away" in guessing(seeded, whole=True)
 

@@ -3,6 +3,7 @@
 Names are loaded on first use, so that ``import tutelage`` stays light.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ _HOME = {
     "VoteHistogram": "votes",
 }
 __all__ = sorted([*_HOME, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""One progress bar for long work; it shows how much is done and never what came out."""
+"""One progress bar for long work. It shows percentages alone: a count may be one of people, rows or votes."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -13,13 +13,13 @@ def progress_bar(items: Iterable[Item], title: str, total: int, done: int = 0, *
         yield from items
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if console.is_jupyter:
         yield from _in_a_notebook(items, title, total, done)
         return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=total, completed=done)
         for item in items:
@@ -31,13 +31,15 @@ def _in_a_notebook(items: Iterable[Item], title: str, total: int, done: int) -> 
     """Yield `items` under one line of text that is replaced: rich's own bar there needs ipywidgets."""
     from IPython.display import display  # pyright: ignore[reportMissingImports]
 
-    def line() -> dict[str, str]:
-        filled = _WIDTH * done // max(total, 1)
-        return {"text/plain": f"{title} {'█' * filled}{'░' * (_WIDTH - filled)} {done:,}/{total:,}"}
+    def line(percent: int) -> dict[str, str]:
+        filled = _WIDTH * percent // 100
+        return {"text/plain": f"{title} {'█' * filled}{'░' * (_WIDTH - filled)} {percent} %"}
 
-    bar = display(line(), raw=True, display_id=True)
+    percent = 100 * done // max(total, 1)
+    bar = display(line(percent), raw=True, display_id=True)
     for item in items:
-        before, done = 100 * done // max(total, 1), done + 1
-        if 100 * done // max(total, 1) > before or done == total:  # a hundred messages to the browser at most
-            bar.update(line(), raw=True)
+        done += 1
+        if 100 * done // max(total, 1) > percent:  # a hundred messages to the browser at most
+            percent = 100 * done // max(total, 1)
+            bar.update(line(percent), raw=True)
         yield item

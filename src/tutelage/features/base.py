@@ -6,14 +6,14 @@ a map here holds everything it knows in its constructor: it was given as a publi
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import Matrix
@@ -71,12 +71,13 @@ class FeatureMap(Protocol):
         ...
 
 
-class PublicFeatureMap(TransformerMixin, BaseEstimator):
+class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all public maps, yours too: a scikit-learn transformer whose ``fit`` learns nothing.
 
     Subclasses define ``transform`` and keep what they know in constructor parameters, so that a clone, a pipeline and a
     file keep it too. The features of a row are to depend on that row alone, *to the last bit*: no statistic over the
     rows of a call, and no plain matrix product, which rounds by how many rows there are (`PublicProjection` does not).
+    With a property ``_n_features_out``, as scikit-learn's transformers have it, the features get names.
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
@@ -85,6 +86,10 @@ class PublicFeatureMap(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """Return a name for each feature; None, for numbers in place of names, where their count is not known."""
+        return super().get_feature_names_out(input_features) if hasattr(self, "_n_features_out") else None
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""

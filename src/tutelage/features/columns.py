@@ -220,6 +220,10 @@ class PublicColumns(PublicFeatureMap):
         """Number of columns."""
         return len(self.names)
 
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:  # noqa: ARG002
+        """Return the names in the order of the matrix: numbers and dates, then categories."""
+        return np.array([*self.numbers, *self.texts], dtype=object)
+
     def transform(self, X: Any) -> Matrix:
         """Return a matrix of shape (rows, columns): first numbers and dates, then the codes of the categories.
 

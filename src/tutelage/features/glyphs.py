@@ -52,6 +52,10 @@ class DeskewedImages(PublicFeatureMap):
     def __post_init__(self) -> None:
         _Frame.of(self.image_shape, self.white, type(self).__name__)
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.image_shape[0] * self.image_shape[1]
+
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width)."""
         owner = type(self).__name__
@@ -89,6 +93,10 @@ class GlyphGradients(PublicFeatureMap):
 
     def __post_init__(self) -> None:
         self._checked()
+
+    @property
+    def _n_features_out(self) -> int:
+        return _cell_weights(self._checked().shape, self.cell).shape[1] * self.orientations
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """Return float32 features: each direction's cells from left to right and top to bottom."""

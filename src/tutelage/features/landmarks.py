@@ -4,8 +4,9 @@ A person's ballot over these features has a length of at most one, whatever the 
 is chosen from public rows, and from how much noise the sum will have.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +112,10 @@ class PublicKernel(PublicFeatureMap):
             raise InvalidDataError("The public rows of PublicKernel must differ from each other.")
         return cls(center, reach, _on_grid(rows[chosen], center, reach), distance)
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.points)
+
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
@@ -178,6 +183,10 @@ class UnitBall(PublicFeatureMap):
         lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True)) / self.radius
         scaled = rows / (self.radius * np.maximum(lengths, 1))
         return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(1 + self.constant**2)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """Return the names of the columns and ``constant``, or None where the columns have no names."""
+        return None if input_features is None else np.array([*input_features, "constant"], dtype=object)
 
 
 def ballot_features(

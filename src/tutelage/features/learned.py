@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
@@ -54,6 +55,10 @@ class PublicProjection(PublicFeatureMap):
     center: FloatArray
     directions: FloatArray
     reach: float
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.directions.shape[1]
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features, shape (rows, features), to about six digits of the public range."""
@@ -109,7 +114,7 @@ FURTHEST = 1e6  # standard deviations: a value further out than that is moved th
 
 @final
 @dataclass(eq=False, repr=False)
-class PublicScaling(PublicFeatureMap):
+class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
     """Brings every column to mean 0 and standard deviation 1 of the public rows; made by `learn`.
 
     A column with one public value becomes 0.
@@ -122,6 +127,11 @@ class PublicScaling(PublicFeatureMap):
 
     center: FloatArray
     deviation: FloatArray
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns."""
+        return len(self.center)
 
     @classmethod
     def learn(cls, public: PublicRows) -> Self:
@@ -211,6 +221,10 @@ class PublicClusters(PublicFeatureMap):
         clusters = KMeans(n_clusters, n_init=1, random_state=seed).fit(rows).cluster_centers_  # type: ignore[arg-type]
         return cls(center, reach_of(rows, center), clusters)
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.clusters)
+
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features, shape (rows, clusters)."""
         limit = distance_levels(len(self.center), EXACT_FLOAT64)
@@ -286,6 +300,10 @@ class PublicDiffusion(PublicFeatureMap):
         points = _points(rows, center, reach)
         eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbours), n_components)
         return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbours)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.places.shape[1]
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the places of the rows, shape (rows, features)."""
@@ -423,6 +441,14 @@ class PublicSteps(PublicFeatureMap):
         reached = [numbers[:, place] >= steps for place, steps in enumerate(self.steps)]
         equal = [codes[:, place] == values for place, values in enumerate(self.categories)]
         return np.concatenate([*reached, *equal], axis=1).astype(np.float64)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:
+        """Return a name for each 0/1 column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
+        columns = [*self.steps, *self.categories]
+        names = [f"x{place}" for place in range(len(columns))] if input_features is None else input_features
+        signs = [">="] * len(self.steps) + ["="] * len(self.categories)
+        named = zip(names, signs, columns, strict=True)
+        return np.array([f"{name}{sign}{value}" for name, sign, values in named for value in values], dtype=object)
 
 
 def _unless_most(column: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -58,7 +59,8 @@ def named_rows(X: Any, X_public: Any, declared: PublicColumns | None) -> NamedRo
             "same columns."
         )
     columns = PublicColumns.learn(public) if declared is None else declared
-    return NamedRows(columns, columns.transform(private), columns.transform(public), private)
+    # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
+    return NamedRows(columns, np.asarray(columns.transform(private)), np.asarray(columns.transform(public)), private)
 
 
 def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:

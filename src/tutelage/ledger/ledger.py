@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -50,6 +51,7 @@ _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the ro
 _KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
+_LOGGER = logging.getLogger(__name__)
 
 
 @final
@@ -163,7 +165,7 @@ class Ledger:
         limit = _limit(epsilon, delta, order, suited_to, accounting)
         key = secrets.token_bytes(32)
         try:
-            return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))
+            return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))._logged("made")
         except FileExistsError:
             raise LedgerStorageError(
                 f"{path} exists already, and a budget is set once. Open it, or name another file."
@@ -201,7 +203,13 @@ class Ledger:
         LedgerLockedError
             If another process holds it for longer than `timeout` seconds.
         """
-        return cls(Store(Path(path), timeout=timeout, read_only=read_only))
+        return cls(Store(Path(path), timeout=timeout, read_only=read_only))._logged("opened")
+
+    def _logged(self, done: str) -> Self:
+        limit = self._filter
+        spent = limit.share(self._newest.spent)
+        _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, limit.epsilon, limit.delta, spent)
+        return self
 
     @property
     def path(self) -> Path | None:
@@ -446,6 +454,7 @@ class Ledger:
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
         room = self._store.room(queries if answers is None else answers, numbers)
+        _LOGGER.info("Budget reserved: %.4g of ε = %g.", self._filter.share(cost), self.epsilon)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def reserved_for(self, batch: str) -> Reservation | None:
@@ -494,7 +503,9 @@ class Ledger:
                 f"{error} Until the answers to these {len(answers):,} queries are stored, they are withheld, "
                 f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
             ) from None
-        return Settled(labels, self._filter.share(reservation.grains - refund))
+        cost = self._filter.share(reservation.grains - refund)
+        _LOGGER.info("Released: %d answers, at %.4g of ε = %g.", len(labels), cost, self.epsilon)
+        return Settled(labels, cost)
 
     def _settled(
         self, write: Transaction, reservation: Reservation, answers: dict[bytes, Labels], happened: Event, refund: int

@@ -139,7 +139,7 @@ class PrivacyCard(CardRecord):
         """Return what notebooks show: the first lines of the page."""
         page = pages_of(self)
         alarm = () if page.alarm is None else (("warning", page.alarm),)
-        return fragment(f"{page.title}:", " ".join(page.claim), (*alarm, *page.highlights))
+        return fragment(f"{page.title}:", ". ".join(page.claim), (*alarm, *page.highlights))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""

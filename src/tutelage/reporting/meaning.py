@@ -80,16 +80,14 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
         return "Someone who knows the seed takes the noise away and sees the votes."
     right = right_guesses(epsilon.epsilon, epsilon.delta)
     if right > _BEYOND_WORDS:
-        verdict = "the guarantee does not keep them from naming the right one nearly always"
+        verdict = "the guarantee does not keep them from guessing right nearly always"
     else:
-        verdict = (
-            f"they name the right one in at most {percent(right)} of 100 such cases: odds of 50:50 become at most "
-            f"{odds(right)}"
-        )
+        cases = f"{percent(right)} of 100 such cases"
+        verdict = f"they guess right in at most {cases}: odds of 50:50 become at most {odds(right)}"
     seen = "everything released through this ledger" if whole else "this release"
     return (
-        f"Take someone who knows all private data but one unit ({epsilon.unit.name}), and holds two versions of it for "
-        f"equally likely (50:50), one of them true. After seeing {seen}, {verdict}."
+        f"Suppose an attacker knows all private data except one unit ({epsilon.unit.name}), and considers two versions "
+        f"of it equally likely (50:50), one of which is true. After seeing {seen}, {verdict}."
     )
 
 

@@ -1,5 +1,6 @@
 """A student on disk in skops format, which is read without running code from the file."""
 
+import logging
 import zipfile
 from importlib import import_module
 from io import BytesIO
@@ -8,6 +9,7 @@ from typing import Any
 
 from tutelage.exceptions import InvalidDataError
 
+_LOGGER = logging.getLogger(__name__)
 # Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
 # by itself.
 _MOST_BYTES = 2**31
@@ -54,6 +56,7 @@ _MOVED = {  # where files of earlier versions look for what is in another module
 def save_student(student: Any, path: Path) -> None:
     """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published."""
     _skops().dump(student, path)
+    _LOGGER.info("Student saved: %s.", path.name)
 
 
 def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:

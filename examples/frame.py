@@ -1,0 +1,24 @@
+"""DataFrames in, a private student out. Polars, PyArrow and DuckDB work like pandas here.
+
+python examples/frame.py
+"""
+
+import pandas as pd
+
+from tutelage import PATEClassifier
+from tutelage.datasets import load_adult
+from tutelage.teachers import VectorBallots
+
+adult = load_adult()
+private, public = (pd.DataFrame(X, columns=adult.feature_names) for X in (adult.X_private, adult.X_public))
+income = pd.Series(adult.y_private).map(dict(enumerate(adult.classes)))
+for frame in (private, public):  # the columns that are no numbers hold codes of categories
+    codes = frame.columns.difference(adult.numbers)
+    frame[codes] = frame[codes].astype("category")
+
+model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["<=50K", ">50K"])
+model.fit(private, income, X_public=public[:8000])
+
+print(model.epsilon_)
+truth = pd.Series(adult.y_public[8000:]).map(dict(enumerate(adult.classes)))
+print(f"the student is right on {model.score(public[8000:], truth):.1%} of {len(truth):,} public rows it has not seen")

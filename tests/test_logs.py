@@ -1,0 +1,93 @@
+"""The log tells public facts and nothing that came from a private row."""
+
+import logging
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from conftest import FITS_AGAIN
+from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.students import save_student
+from tutelage.teachers import NearestQueries, VectorBallots
+
+polars = pytest.importorskip("polars")
+
+PEOPLE, ROWS, PUBLIC = 373, 941, 60
+PLANTED = 728_431  # a cell of every private row
+TEACHERS: dict[str, dict[str, Any]] = {
+    "votes": {"teacher": DecisionTreeClassifier(), "n_teachers": 97, "mechanism": GNMax(9.0)},
+    "vectors": {"teacher": VectorBallots(), "epsilon": 5.0},
+    "nearest": {"teacher": NearestQueries(5), "epsilon": 5.0},
+}
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+def rows(n: int, seed: int, *, private: bool) -> Any:
+    random = np.random.default_rng(seed)
+    wards = random.choice(["north", "Lummerland" if private else "south"], n)
+    return polars.DataFrame({"dose": random.normal(size=n), "code": [PLANTED if private else 1] * n, "ward": wards})
+
+
+def fit(folder: Any, **settings: Any) -> PATEClassifier:
+    """Fit people whose number, rows, ids and labels are known."""
+    private, random = rows(ROWS, 0, private=True), np.random.default_rng(2)
+    people = [f"Miller-{number}" for number in [*range(PEOPLE), *random.integers(0, PEOPLE, ROWS - PEOPLE)]]
+    labels = np.where(private["dose"].to_numpy() > 0, "yes", "no")
+    model = PATEClassifier(
+        student=settings.pop("student", DecisionTreeClassifier()),
+        classes=["yes", "no"],
+        ledger=folder / "budget",
+        noise=SimulationNoise(0),
+        random_state=0,
+        **settings,
+    )
+    return model.fit(private, labels, X_public=rows(PUBLIC, 1, private=False), entity_ids=people)
+
+
+@FITS_AGAIN
+@pytest.mark.parametrize("kind", TEACHERS)
+def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
+    model = fit(tmp_path, **TEACHERS[kind])
+    save_student(model.whole_student(), tmp_path / "student.skops")
+    ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
+    starts = ["Ledger made", "Budget reserved", "Released", "Student saved: student.skops"]
+    assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts
+    check_public(said.text, model)
+
+
+def check_public(text: str, model: PATEClassifier) -> None:
+    assert not re.search(f"Lummerland|Miller|Private|{PLANTED // 1000}", text)
+    counts = set(model.votes_.counts.ravel().tolist()) if hasattr(model, "votes_") else set()
+    private = {PEOPLE, ROWS, *counts} - {0, 1, 2, 5, PUBLIC}
+    assert not private & {int(number) for number in re.findall(r"(?<![\d.])\d+(?![\d.])", text)}
+
+
+def test_a_log_that_tells_the_number_of_people_would_be_found(tmp_path, said):
+    model = fit(tmp_path, **TEACHERS["votes"])
+    logging.getLogger("tutelage.made_up").debug("Teachers see %d people.", PEOPLE)
+    with pytest.raises(AssertionError):
+        check_public(said.text, model)
+
+
+def test_a_ledger_logs_what_is_spent(tmp_path, said):
+    fit(tmp_path, **TEACHERS["votes"])
+    said.clear()
+    opened = Ledger.open(tmp_path / "budget")
+    state = opened.state()
+    assert f"ε = {state.budget:g} at δ = 1e-05, {state.spent:.4g} spent." in said.text
+
+
+def test_without_a_handler_nothing_is_printed():
+    script = "import logging, tutelage; logging.getLogger('tutelage.ledger').error('quiet')"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert printed.stdout + printed.stderr == ""

@@ -1,0 +1,149 @@
+"""A table in any form gives the same ballots and the same student, which predicts the same without this package."""
+
+import csv
+import gzip
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import FITS_AGAIN
+from runs_of_people import VECTORS, configure_people, write_people
+from test_named_rows import FORMS, PRIVATE, PUBLIC, stored
+from tutelage import PATEClassifier, SimulationNoise, SystemNoise
+from tutelage.exceptions import InvalidDataError
+from tutelage.tables import read_table
+from tutelage.teachers import VectorBallots
+
+pytestmark = FITS_AGAIN
+
+
+def compressed(frame: Any, folder: Path) -> Any:
+    path = folder / "rows.csv.gz"
+    path.write_bytes(gzip.compress(frame.to_pandas().to_csv(index=False).encode()))
+    return read_table(path)
+
+
+def with_semicolons(frame: Any, folder: Path) -> Any:
+    frame.to_pandas().to_csv(folder / "rows.csv", index=False, sep=";")
+    return read_table(folder / "rows.csv")
+
+
+TABLES = {
+    name: FORMS[name] for name in ("csv", "Parquet", "pandas", "Polars", "lazy Polars", "PyArrow", "DuckDB", "mapping")
+} | {"csv.gz": compressed, "semicolons": with_semicolons}
+
+
+def fitted(rows: Any, public: Any) -> PATEClassifier:
+    model = PATEClassifier(VectorBallots(), epsilon=30.0, unit="person", noise=SimulationNoise(0), random_state=0)
+    return model.fit(rows, PRIVATE["ill"].to_numpy(), X_public=public, entity_ids=PRIVATE["person"].to_numpy())
+
+
+@pytest.fixture(scope="module")
+def expected() -> PATEClassifier:
+    return fitted(PRIVATE, PUBLIC)
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_every_form_gives_the_same_ballots_and_the_same_student(form, expected, tmp_path):
+    model = fitted(TABLES[form](PRIVATE, tmp_path), TABLES[form](PUBLIC, tmp_path))
+    for one, other in zip(model.ballots_, expected.ballots_, strict=True):
+        assert one.totals.tobytes() == other.totals.tobytes()
+    assert model.student_[-1].coef_.tobytes() == expected.student_[-1].coef_.tobytes()
+    assert model.predict_proba(PRIVATE).tobytes() == expected.predict_proba(PRIVATE).tobytes()
+    assert len(np.unique(model.predict(PRIVATE))) == 2
+
+
+def test_a_form_that_loses_a_cell_would_be_found(expected, tmp_path):
+    lost = stored(PRIVATE, tmp_path, "csv")
+    lost.columns["age"][0] = str(100 - int(lost.columns["age"][0]))
+    other = fitted(lost, PUBLIC)
+    assert other.ballots_[0].totals.tobytes() != expected.ballots_[0].totals.tobytes()
+
+
+def numbers_alone(folder: Path, name: str) -> None:
+    """Write the number columns of a csv file over it, and as an npz file."""
+    table = read_table(folder / f"{name}.csv")
+    kept = {column: table.texts(column) for column in ("age", "dose", "ill", "patient") if column in table.columns}
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([list(kept), *zip(*kept.values(), strict=True)])
+    arrays = {column: np.array(kept[column]) for column in ("ill", "patient") if column in kept}
+    np.savez(folder / f"{name}.npz", X=np.array([kept["age"], kept["dose"]], dtype=float).T, **arrays)
+
+
+def test_numbers_in_an_npz_file_give_the_ballots_and_labels_of_a_csv_file(tmp_path, called, monkeypatch):
+    write_people(tmp_path)
+    for name in ("private", "public"):
+        numbers_alone(tmp_path, name)
+
+    def results(ending: str) -> tuple[dict[str, Any], str]:
+        noise = SimulationNoise(0)
+        monkeypatch.setattr(SystemNoise, "discrete_gaussian", lambda _, *arguments: noise.discrete_gaussian(*arguments))
+        configure_people(tmp_path, by=VECTORS, more="votes = true")
+        config = tmp_path / "config.toml"
+        config.write_text(config.read_text().replace(".csv", ending).replace('"out"', f'"{ending}"'))
+        assert called("run", "config.toml", cwd=tmp_path).returncode == 0
+        with np.load(tmp_path / ending / "private-votes.npz") as sums:
+            return {name: sums[name].tolist() for name in sums}, (tmp_path / ending / "labels.csv").read_text()
+
+    assert results(".csv") == results(".npz")
+
+
+WITHOUT_THE_PACKAGE = """if True:
+    import csv, json, sys
+    sys.modules["tutelage"] = sys.modules["sklearn"] = None  # whoever imports one of them fails
+    import numpy as np
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+    with open(sys.argv[2], newline="") as file:
+        rows = list(csv.DictReader(file))
+    cells = {
+        one.name: np.array([[row[one.name]] for row in rows], dtype=object if "string" in one.type else np.float64)
+        for one in session.get_inputs()
+    }
+    print(json.dumps(session.run(["label"], cells)[0].tolist()))
+"""
+
+
+def without_the_package(student: Path, rows: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(student), str(rows)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def written_for_onnx(folder: Path, columns: list[str]) -> Path:
+    """Write rows whose cells are what the file of a student takes: days for dates, truth values as Python has them."""
+    rows = PRIVATE.select(columns).to_dicts()
+    with (folder / "rows.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**row, "seen": (row["seen"] - date(1970, 1, 1)).days})
+    return folder / "rows.csv"
+
+
+@pytest.mark.parametrize("step", [1, -1], ids=["in order", "reordered"])
+def test_a_process_without_this_package_predicts_the_same(step, expected, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("skl2onnx")
+    from tutelage.students import export_onnx
+
+    file = export_onnx(expected.whole_student(), tmp_path / "student.onnx")
+    rows = written_for_onnx(tmp_path, PRIVATE.columns[::step])
+    printed = without_the_package(file, rows)
+    assert printed.returncode == 0, printed.stderr
+    assert json.loads(printed.stdout) == expected.predict(PRIVATE).tolist()
+    rows.write_text(rows.read_text().replace("ward", "wrad", 1))
+    assert "KeyError: 'ward'" in without_the_package(file, rows).stderr
+
+
+def test_columns_in_another_order_change_nothing_and_a_misspelt_one_is_refused(expected):
+    rows = PRIVATE.select(PRIVATE.columns[::-1])
+    assert expected.predict(rows).tolist() == expected.predict(PRIVATE).tolist()
+    with pytest.raises(InvalidDataError, match="The rows have no column 'ward'"):
+        expected.predict(PRIVATE.rename({"ward": "wrad"}))
