@@ -7,7 +7,6 @@ import pandas as pd
 
 from tutelage import PATEClassifier
 from tutelage.datasets import load_adult
-from tutelage.teachers import VectorBallots
 
 adult = load_adult()
 private, public = (pd.DataFrame(X, columns=adult.feature_names) for X in (adult.X_private, adult.X_public))
@@ -16,7 +15,7 @@ for frame in (private, public):  # the columns that are no numbers hold codes of
     codes = frame.columns.difference(adult.numbers)
     frame[codes] = frame[codes].astype("category")
 
-model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["<=50K", ">50K"])
+model = PATEClassifier(epsilon=1.0, classes=["<=50K", ">50K"])
 model.fit(private, income, X_public=public[:8000])
 
 print(model.epsilon_)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
@@ -102,6 +103,27 @@ def test_a_student_that_makes_frames_predicts_the_same(teacher, library):
     again = student.set_output(transform=library)
     with pytest.warns(UserWarning, match="feature names") if teacher is None else nullcontext():
         assert np.array_equal(again.predict(PRIVATE), expected)
+
+
+def test_maps_that_make_frames_change_no_ballot():
+    columns = PublicColumns.learn(PUBLIC)
+    steps = PublicSteps.learn(PublicRows(columns.transform(PUBLIC), "public"), len(columns.numbers))
+    plain, framed = make_pipeline(columns, steps), make_pipeline(clone(columns), clone(steps))
+    framed.set_output(transform="pandas")
+    one, other = (classifier(features=one).fit(PRIVATE, LABELS, X_public=PUBLIC) for one in (plain, framed))
+    assert np.array_equal(one.votes_.counts, other.votes_.counts)
+    assert np.array_equal(one.predict(PRIVATE), other.predict(PRIVATE))
+
+
+@pytest.mark.parametrize("teacher", [None, VectorBallots()], ids=["votes", "vectors"])
+def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
+    people: dict[str, Any] = {"teacher": teacher, "mechanism": None, "student": None, "epsilon": 20.0}
+    people = people | {"n_teachers": None} if teacher else {}
+    expected = classifier(**people).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    with config_context(transform_output="pandas"):
+        model = classifier(**people).fit(PRIVATE, LABELS, X_public=PUBLIC)
+        assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
+    assert np.array_equal(model.release_.labels, expected.release_.labels)
 
 
 def test_the_classifier_ends_a_pipeline_whose_maps_make_frames():

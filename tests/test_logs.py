@@ -60,7 +60,7 @@ def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
     model = fit(tmp_path, **TEACHERS[kind])
     save_student(model.whole_student(), tmp_path / "student.skops")
     ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
-    starts = ["Ledger made", "Budget reserved", "Released", "Student saved: student.skops"]
+    starts = ["Fit started: ", "Noise chosen: ", "Ledger made", "Budget reserved", "Released", "Student saved: student"]
     assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts
     check_public(said.text, model)
 

@@ -1,5 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
+import logging
 import secrets
 import warnings
 from collections.abc import Callable, Collection
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
@@ -86,6 +88,7 @@ _ONE_CLASS = (
     "class is. Its probabilities still rank rows (`predict_proba`). More people, a larger `epsilon`, or classes of "
     "similar size among the private rows make it tell classes apart."
 )
+_LOGGER = logging.getLogger(__name__)
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -427,6 +430,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             return None
         return self.features if self.student_features is None else self.student_features
 
+    @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
         self,
         X: Any,
@@ -496,6 +500,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
             budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
             seen = data.seen
+        kinds = type(run.teacher).__name__, len(self.classes_), len(seen)
+        _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
+        _LOGGER.info("Noise chosen: %s.", asking.mechanism)
         made = self._release(run, budget, asking)
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
@@ -756,7 +763,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
-        rows = require_dense(X) if self.columns_ is None else self.columns_.transform(require_dense(X))
+        rows = require_dense(X) if self.columns_ is None else np.asarray(self.columns_.transform(require_dense(X)))
         return _mapped(self.student_map_, self._validated(rows))
 
     def _checked(
@@ -966,7 +973,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         if self._noise_by_budget(run):
             released_by = mechanism(budget.least_noise(event_of_all))
             if isinstance(released_by, GNMax) and released_by.sigma > shards.n_shards:
-                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=4)
+                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=5)
         else:
             released_by = run.mechanism_for(shards.n_shards)
         return AskingVoters(
@@ -1045,9 +1052,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
             said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:
                 said += f" {FEW_VOTES_LEFT}"
-            warnings.warn(said, BudgetContinuedWarning, stacklevel=4)
+            warnings.warn(said, BudgetContinuedWarning, stacklevel=5)
         if repeated is not None:
-            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=4)
+            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=5)
 
     def _from_memory(self) -> str:
         """Return a sentence about what was released before this fit, if it uses any of that."""

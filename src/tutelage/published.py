@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import astuple
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage.accounting import data_independent
@@ -112,7 +114,14 @@ def accuracy_by_class(
 def joined(*parts: Any) -> Any:
     """Return maps and a student, those that are not None, as one estimator."""
     given = [part for part in parts if part is not None]
-    return given[0] if len(given) == 1 else make_pipeline(*given)
+    return given[0] if len(given) == 1 else make_pipeline(*map(_giving_arrays, given))
+
+
+def _giving_arrays(part: Any) -> Any:
+    """Return a copy of a map that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted."""
+    if not hasattr(part, "set_output") or is_classifier(part):
+        return part
+    return deepcopy(part).set_output(transform="default")
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
