@@ -52,7 +52,13 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
     configure(folder, private=entity)
     assert called("run", "config.toml", cwd=folder).returncode == 0
     labels = (folder / "out" / "labels.csv").read_text()
-    configure(folder, *rewrite(folder, private=private, public=public), private=entity)
+    ledger, *renamed = rewrite(folder, private=private, public=public)
+    configure(folder, *renamed, private=entity)
+    assert (
+        "private.csv.ledger holds the budget of these data"
+        in called("run", "config.toml", "--overwrite", cwd=folder).stderr
+    )
+    configure(folder, ledger, *renamed, private=entity)
     again = called("run", "config.toml", "--overwrite", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert "Every query was labeled before" in again.stdout

@@ -312,6 +312,19 @@ def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
     assert more.release_.labels[:40].tolist() == first.release_.labels.tolist()
 
 
+@pytest.mark.parametrize("entity_ids", [None, np.arange(400) // 2])
+def test_the_same_people_get_no_second_ledger_beside_the_first(binary_rows, tmp_path, entity_ids):
+    X, y = binary_rows
+    people = {"X_public": X[:40], "entity_ids": entity_ids}
+    model(ledger=tmp_path / "a.csv.ledger").fit(X, y, **people)
+    (tmp_path / "damaged.ledger").write_text("no ledger")
+    with pytest.raises(LedgerMismatchError, match=r"a\.csv\.ledger holds the budget of these data"):
+        model(ledger=tmp_path / "a.parquet.ledger").fit(X[::-1], y[::-1], **people)
+    assert not (tmp_path / "a.parquet.ledger").exists()
+    others = {**people, "entity_ids": None if entity_ids is None else entity_ids[:-2]}
+    model(ledger=tmp_path / "b.ledger").fit(X[:-2], y[:-2], **others)
+
+
 def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"

@@ -44,6 +44,7 @@ def test_it_is_nearly_as_right_as_a_model_without_privacy():
     assert agree.mean() > 0.99
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
     scores = [
         model(epsilon=0.001, noise=SimulationNoise(seed)).fit(PRIVATE, LABELS, X_public=PUBLIC).score(TEST, TRUE)

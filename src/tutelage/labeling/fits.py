@@ -1,7 +1,8 @@
 """What one fit releases: labels by votes or a noisy sum, from a ledger that is tied to its private rows."""
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum
 from tutelage.events import Event
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, LedgerError, LedgerMismatchError
 from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
@@ -103,6 +104,7 @@ class FitBudget:
         )
         ledger = terms.existing_or_trial()
         self._bind(ledger)
+        self._refuse_second(ledger)
         prepared = prepare(ledger)
         if ledger.path is None:
             ledger = terms.open_or_make()
@@ -122,9 +124,27 @@ class FitBudget:
             return self.ledger
         return Ledger.open(self.ledger) if Path(self.ledger).exists() else None
 
+    def _refuse_second(self, ledger: Ledger) -> None:
+        """Refuse to make a ledger beside one that holds the budget of the same people or rows."""
+        if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.path is not None:
+            return
+        if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
+            digests = [self.people.digest(), *self.people.former_digests()]
+            if other := next((path for path in others if _is_of(path, digests)), None):
+                raise LedgerMismatchError(
+                    f"{other.name} holds the budget of these data. Name it as `ledger`: another one would be a second "
+                    "budget."
+                )
+
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
             ledger.bind(self.people.digest(), formerly=self.people.former_digests(), changed=self.data_changed)
+
+
+def _is_of(path: Path, digests: Sequence[bytes]) -> bool:
+    with suppress(LedgerError):  # one that cannot be read
+        return Ledger.open(path, read_only=True).is_of(digests)
+    return False
 
 
 def noise_within(

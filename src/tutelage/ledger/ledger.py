@@ -265,6 +265,12 @@ class Ledger:
             entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
             write.append(entry)
 
+    def is_of(self, digests: Iterable[bytes]) -> bool:
+        """Return whether the ledger is tied to a data set that has one of these digests."""
+        with self._held(write=False) as read:
+            known = _sums(read).fingerprint
+        return bool(known) and any(fingerprint(self._key, digest) == known for digest in digests)
+
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
 
