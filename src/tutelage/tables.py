@@ -173,7 +173,7 @@ def as_batches(rows: Any) -> Batches | None:
     return Batches("", tuple(map(str, rows.columns)), tables)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: str | PathLike[str]) -> Table:
     """Read a csv file (see `read_csv`) or, if its name ends in ``.parquet``, a Parquet file.
 
     Raises
@@ -181,10 +181,11 @@ def read_table(path: Path) -> Table:
     InvalidDataError
         If the file is missing, has no rows, or is not a table with a name for every column.
     """
+    path = Path(path)
     return _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: str | PathLike[str]) -> Table:
     """Read a csv file with a header row (UTF-8), compressed if its name ends in ``.gz``.
 
     Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names.
@@ -194,7 +195,7 @@ def read_csv(path: Path) -> Table:
     InvalidDataError
         If the file is missing, empty, not UTF-8, or a row has another number of cells than the header.
     """
-    unreadable = ""
+    path, unreadable = Path(path), ""
     try:
         with _opened(path) as lines:
             first = lines.readline()
