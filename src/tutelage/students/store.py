@@ -4,6 +4,7 @@ import logging
 import zipfile
 from importlib import import_module
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,13 @@ _MOVED = {  # where files of earlier versions look for what is in another module
 }
 
 
-def save_student(student: Any, path: Path) -> None:
+def save_student(student: Any, path: str | PathLike[str]) -> None:
     """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published."""
     _skops().dump(student, path)
-    _LOGGER.info("Student saved: %s.", path.name)
+    _LOGGER.info("Student saved: %s.", Path(path).name)
 
 
-def load_student(path: Path, trusted: tuple[str, ...] = ()) -> Any:
+def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
     """Read a student written by `save_student`, a skops file, without running code from the file.
 
     Read files of people you trust only: a tree or an index with wrong numbers in it can still crash whoever predicts.
