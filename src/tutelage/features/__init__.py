@@ -9,6 +9,7 @@ from tutelage.features.base import (
     require_public_map,
 )
 from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
+from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
@@ -37,6 +38,7 @@ __all__ = [
     "PublicColumns",
     "PublicCovariance",
     "PublicDiffusion",
+    "PublicEncoder",
     "PublicFeatureMap",
     "PublicKernel",
     "PublicPCA",
@@ -44,6 +46,7 @@ __all__ = [
     "PublicRows",
     "PublicScaling",
     "PublicSteps",
+    "PublicTransformer",
     "ScaledColumns",
     "UnitBall",
     "ballot_features",

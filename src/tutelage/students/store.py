@@ -25,6 +25,8 @@ _TRUSTED = (
     "tutelage.features.columns.OneHotColumns",
     "tutelage.features.columns.PublicColumns",
     "tutelage.features.columns.ScaledColumns",
+    "tutelage.features.fitted.PublicEncoder",
+    "tutelage.features.fitted.PublicTransformer",
     "tutelage.features.glyphs.DeskewedImages",
     "tutelage.features.glyphs.GlyphGradients",
     "tutelage.features.landmarks.PublicKernel",
