@@ -11,6 +11,7 @@ from tutelage.features.base import (
 from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
 from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
+from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
     NeighbourWhitening,
@@ -24,11 +25,13 @@ from tutelage.features.learned import (
     neighbour_covariance,
 )
 from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps, glyph_features
+from tutelage.features.texts import text_features
 
 __all__ = [
     "FEATURE_MAPS",
     "UNKNOWN",
     "DeskewedImages",
+    "EdgesAndLevels",
     "FeatureMap",
     "FeatureMaps",
     "GlyphGradients",
@@ -53,6 +56,8 @@ __all__ = [
     "check_row_by_row",
     "features_of_private",
     "glyph_features",
+    "image_features",
     "neighbour_covariance",
     "require_public_map",
+    "text_features",
 ]

@@ -5,7 +5,7 @@ private row. An encoder that somebody else trained cannot be fitted here: `Publi
 from.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from os import PathLike
@@ -20,6 +20,7 @@ from sklearn.base import clone
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, check_row_by_row, require_public
+from tutelage.features.cells import TEXT, only_texts
 
 _ROWS_TRIED = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
@@ -68,11 +69,14 @@ class PublicTransformer(_Vouched):
         Where the public rows come from, for reports.
     row_by_row : bool
         Whether the features of a row do not depend on the rows beside it, to the last bit.
+    of_texts : bool
+        Whether its rows are texts: a list, an array or a column of them.
     """
 
     fitted: Any
     source: str
     row_by_row: bool = False
+    of_texts: bool = False
 
     @classmethod
     def learn(cls, transformer: Any, public: PublicRows, *, row_by_row: bool = False) -> Self:
@@ -113,13 +117,27 @@ class PublicTransformer(_Vouched):
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
                 f"without labels. It raised {type(error).__name__}: {error}"
             ) from None
-        made = cls(fitted, public.source, row_by_row)
+        made = cls(fitted, public.source, row_by_row, values.ndim == 1)
         _try(made, values)
         return made
 
     def transform(self, X: Any) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
-        return _dense(self.fitted.transform(X), len(X), "PublicTransformer")
+        rows = only_texts(X) if self.of_texts else X
+        return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """Return the names that the transformer gives, or None where it gives none."""
+        named = getattr(self.fitted, "get_feature_names_out", None)
+        try:
+            return None if named is None else named(None if self.of_texts else input_features)
+        except (AttributeError, NotImplementedError, ValueError):  # of a step without names
+            return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, where they have some: texts are one column."""
+        return (TEXT,) if self.of_texts else ()
 
     def keeps_nothing(self) -> bool:
         """Return whether all parts are of scikit-learn, numpy and scipy, which keep nothing of rows they transform."""

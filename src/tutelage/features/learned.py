@@ -391,7 +391,7 @@ class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 
     A number gets one column per step, which says whether it reaches the step; a code gets one per public category, and
-    zeros in all of them where it is none.
+    zeros in all of them where it is none. Features, such as those of texts, stay as they are up to a factor.
 
     Parameters
     ----------
@@ -399,56 +399,78 @@ class PublicSteps(PublicFeatureMap):
         The steps of each number column; these columns come first.
     categories : sequence of arrays
         The categories of each code column.
+    features : int
+        How many columns, the last ones, are features.
+    factor : float
+        What features are multiplied by.
     """
 
     steps: Sequence[FloatArray]
     categories: Sequence[FloatArray]
+    features: int = 0
+    factor: float = 1.0
 
     @classmethod
-    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8) -> Self:
+    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8, n_features: int = 0) -> Self:
         """Return steps at the quantiles of the public values, and the public values as categories.
 
         Where one value fills more than half of the public rows, as "no capital gain" does, the steps are at the
-        quantiles of the others.
+        quantiles of the others. Features get the factor with which they vary as much as all other columns together.
 
         Parameters
         ----------
         public : PublicRows
             Rows of numbers.
         n_numbers : int
-            How many of the columns, the first ones, are numbers; the others are codes of categories.
+            How many of the columns, the first ones, are numbers; the others are codes of categories, and features.
         n_steps : int
             Quantiles per number column.
+        n_features : int
+            How many of the columns, the last ones, are features.
 
         Raises
         ------
         InvalidParameterError, InvalidDataError
             As in `PublicPCA.learn`.
         """
-        columns = _public_numbers(public, "PublicSteps").T
-        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > len(columns):
+        rows = _public_numbers(public, "PublicSteps")
+        n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
+        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
-                f"`n_numbers` of PublicSteps must be at most the {len(columns)} columns. Got {n_numbers}."
+                f"`n_numbers` of PublicSteps must be at most the {n_columns} columns. Got {n_numbers}."
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
+        columns = rows.T[:n_columns]
         steps = [np.unique(np.quantile(_unless_most(column), shares)) for column in columns[:n_numbers]]
-        return cls(steps, [np.unique(column) for column in columns[n_numbers:]])
+        made = cls(steps, [np.unique(column) for column in columns[n_numbers:]], n_features)
+        made.factor = _evening(made.transform(rows), n_features)
+        return made
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, steps and categories of all columns)."""
-        rows = number_rows(X, len(self.steps) + len(self.categories), "PublicSteps")
-        numbers, codes = np.split(rows[:, :, np.newaxis], [len(self.steps)], axis=1)
-        reached = [numbers[:, place] >= steps for place, steps in enumerate(self.steps)]
-        equal = [codes[:, place] == values for place, values in enumerate(self.categories)]
-        return np.concatenate([*reached, *equal], axis=1).astype(np.float64)
+        """Return the 0/1 columns and the features side by side, shape (rows, steps, categories and features)."""
+        n_columns = len(self.steps) + len(self.categories)
+        rows = number_rows(X, n_columns + self.features, "PublicSteps")
+        numbers, codes, features = np.split(rows, [len(self.steps), n_columns], axis=1)
+        reached = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
+        equal = [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
+        return np.concatenate([*reached, *equal, features * self.factor], axis=1, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:
-        """Return a name for each 0/1 column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
+        """Return a name for each column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
         columns = [*self.steps, *self.categories]
-        names = [f"x{place}" for place in range(len(columns))] if input_features is None else input_features
+        n_names = len(columns) + self.features
+        names = [f"x{place}" for place in range(n_names)] if input_features is None else input_features
         signs = [">="] * len(self.steps) + ["="] * len(self.categories)
-        named = zip(names, signs, columns, strict=True)
-        return np.array([f"{name}{sign}{value}" for name, sign, values in named for value in values], dtype=object)
+        named = zip(names[: len(columns)], signs, columns, strict=True)
+        of_columns = [f"{name}{sign}{value}" for name, sign, values in named for value in values]
+        return np.array([*of_columns, *names[len(columns) :]], dtype=object)
+
+
+def _evening(rows: FloatArray, n_features: int) -> float:
+    """Return the factor with which the last columns vary as much as the others together."""
+    variances = rows.var(axis=0)
+    others, features = variances[: len(variances) - n_features].sum(), variances[len(variances) - n_features :].sum()
+    return float(np.sqrt(others / features)) if others > 0 and features > 0 else 1.0
 
 
 def _unless_most(column: FloatArray) -> FloatArray:

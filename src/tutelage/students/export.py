@@ -126,7 +126,7 @@ def _converted(parts: list[Any]) -> bytes | None:
 def _inputs(first: Any) -> list[tuple[str, Any]]:
     if not isinstance(first, PublicColumns):
         return [(_ROWS, DoubleTensorType([None, getattr(first, "n_features_in_", None)]))]
-    kinds = dict.fromkeys(first.texts, StringTensorType)
+    kinds = dict.fromkeys(first.categorical, StringTensorType)
     return [(name, kinds.get(name, DoubleTensorType)([None, 1])) for name in first.names]
 
 

@@ -29,6 +29,7 @@ _TRUSTED = (
     "tutelage.features.fitted.PublicTransformer",
     "tutelage.features.glyphs.DeskewedImages",
     "tutelage.features.glyphs.GlyphGradients",
+    "tutelage.features.images.EdgesAndLevels",
     "tutelage.features.landmarks.PublicKernel",
     "tutelage.features.landmarks.UnitBall",
     "tutelage.features.learned.NeighbourWhitening",
