@@ -27,7 +27,7 @@ from tutelage.features import (
     PublicFeatureMap,
     PublicProjection,
     PublicRows,
-    ScaledColumns,
+    PublicScaling,
     check_row_by_row,
     features_of_private,
 )
@@ -299,9 +299,9 @@ class Disguised(Pipeline):
     ("features", "message"),
     [
         (Mixing(), "`features` gives a row other features when other rows are beside it"),
-        (make_pipeline(ScaledColumns([-9.0] * 3, [9.0] * 3), Mixing()), "when other rows are beside it"),
+        (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "when other rows are beside it"),
         (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
-        (Disguised([("scaled", ScaledColumns([-9.0] * 3, [9.0] * 3))]), "must be a public feature map"),
+        (Disguised([("scaled", PublicScaling(np.zeros(3), np.ones(3)))]), "must be a public feature map"),
     ],
 )
 def test_a_map_through_which_rows_could_meet_is_refused(features, message, noisy_rows):

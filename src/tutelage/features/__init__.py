@@ -8,14 +8,13 @@ from tutelage.features.base import (
     features_of_private,
     require_public_map,
 )
-from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
+from tutelage.features.columns import UNKNOWN, PublicColumns
 from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
     NeighbourWhitening,
-    PublicClusters,
     PublicCovariance,
     PublicDiffusion,
     PublicPCA,
@@ -36,8 +35,6 @@ __all__ = [
     "FeatureMaps",
     "GlyphGradients",
     "NeighbourWhitening",
-    "OneHotColumns",
-    "PublicClusters",
     "PublicColumns",
     "PublicCovariance",
     "PublicDiffusion",
@@ -50,7 +47,6 @@ __all__ = [
     "PublicScaling",
     "PublicSteps",
     "PublicTransformer",
-    "ScaledColumns",
     "UnitBall",
     "ballot_features",
     "check_row_by_row",

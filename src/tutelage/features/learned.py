@@ -1,4 +1,4 @@
-"""Feature maps learned from public rows: axes, clusters, a metric and the shape of the public data.
+"""Feature maps learned from public rows: axes, a metric and the shape of the public data.
 
 What a map knows is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
 Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -22,7 +21,6 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import (
     EXACT_FLOAT32,
-    EXACT_FLOAT64,
     distance_levels,
     finite_rows,
     in_chunks,
@@ -31,7 +29,6 @@ from tutelage.features.rowwise import (
     on_grid,
     projector,
     reach_of,
-    squared_distances,
     unit_rows,
 )
 
@@ -168,74 +165,6 @@ class NeighbourWhitening(PublicProjection):
         variances, axes = np.linalg.eigh(covariance.matrix)
         center = public.values.mean(axis=0, dtype=np.float64)
         return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
-
-
-@final
-@dataclass(eq=False, repr=False)
-class PublicClusters(PublicFeatureMap):
-    """How much nearer than usual a row lies to each of the clusters of public rows; made by `learn`.
-
-    The feature of a cluster is max(0, mean distance to all clusters − distance to this one) [1]_. A value further out
-    than the public rows is moved to their edge.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    reach : float
-        The largest distance of a public value from its column's mean.
-    clusters : array of shape (clusters, columns)
-        Cluster centres.
-
-    References
-    ----------
-    .. [1] Coates, Ng and Lee, "An analysis of single-layer networks in unsupervised feature learning", AISTATS 2011,
-       section 3.2.2.
-    """
-
-    center: FloatArray
-    reach: float
-    clusters: FloatArray
-
-    @classmethod
-    def learn(cls, public: PublicRows, n_clusters: int, *, seed: int = 0) -> Self:
-        """Return the clusters that k-means finds in public rows.
-
-        Parameters
-        ----------
-        public : PublicRows
-            Rows of numbers.
-        n_clusters : int
-            Number of clusters, at most the rows'.
-        seed : int
-            Seed of k-means.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError
-            As in `PublicPCA.learn`.
-        """
-        rows = _public_numbers(public, "PublicClusters")
-        _at_most(n_clusters, len(rows), "n_clusters", "PublicClusters")
-        center = rows.mean(axis=0)
-        clusters = KMeans(n_clusters, n_init=1, random_state=seed).fit(rows).cluster_centers_  # type: ignore[arg-type]
-        return cls(center, reach_of(rows, center), clusters)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.clusters)
-
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the features, shape (rows, clusters)."""
-        limit = distance_levels(len(self.center), EXACT_FLOAT64)
-        step = self.reach / limit
-        clusters = on_grid(self.clusters, self.center, step, limit)
-
-        def nearness(rows: Matrix) -> FloatArray:
-            distances = np.sqrt(squared_distances(on_grid(rows, self.center, step, limit), clusters)) * step
-            return np.maximum(distances.mean(axis=1, keepdims=True) - distances, 0)
-
-        return in_chunks(nearness, finite_rows(X, len(self.center), "PublicClusters"))
 
 
 @final
