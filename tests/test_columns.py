@@ -15,7 +15,7 @@ def test_codes_come_from_public_rows_only():
     assert matrix[0].tolist() == [7, 0]
     assert np.isnan(matrix[1, 0])
     assert matrix[1, 1] == UNKNOWN
-    assert (columns.numbers, columns.texts) == (("age",), ("city",))
+    assert (columns.numbers, columns.categorical) == (("age",), ("city",))
     assert "Kiel" not in str(columns.categories)
 
 

@@ -42,7 +42,7 @@ from tutelage.exceptions import (
     OverlappingShardsError,
     RepeatedFitWarning,
 )
-from tutelage.features import PublicRows, ScaledColumns, glyph_features
+from tutelage.features import PublicRows, PublicScaling, glyph_features
 from tutelage.ledger import data_digest
 from tutelage.networks import TwoConvolutions
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -474,7 +474,7 @@ def test_thousands_of_images_need_few_labels_with_public_features():
     [
         StandardScaler(),
         StandardScaler().fit(np.eye(4)),
-        make_pipeline(ScaledColumns([0.0] * 4, [1.0] * 4), StandardScaler()),
+        make_pipeline(PublicScaling(np.zeros(4), np.ones(4)), StandardScaler()),
         np.sqrt,
         "glyphs",
     ],

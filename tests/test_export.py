@@ -24,13 +24,12 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     NeighbourWhitening,
-    OneHotColumns,
     PublicColumns,
+    PublicDiffusion,
     PublicPCA,
     PublicRows,
     PublicScaling,
     PublicSteps,
-    ScaledColumns,
     ballot_features,
 )
 from tutelage.students import LabelPropagationStudent, NoisySumClassifier, SelfTrainingStudent, load_student
@@ -63,7 +62,6 @@ CLASSIFIERS = {
 MAPS = {
     "scaling": PublicScaling.learn(DECLARED),
     "one public value": PublicScaling(np.zeros(4), np.array([1.0, 0.0, 2.0, 1.0])),
-    "ranges": ScaledColumns([-2, -1, 0, -3], [2, 3, 1, 3]),
     "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
     "metric": NeighbourWhitening.learn(DECLARED),
     "steps": PublicSteps.learn(DECLARED, 4),
@@ -165,7 +163,7 @@ def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
     ("student", "named"),
     [
         (LabelPropagationStudent(), "LabelPropagationStudent"),
-        (make_pipeline(OneHotColumns([["a"]] * 4), LogisticRegression()), "OneHotColumns"),
+        (make_pipeline(PublicDiffusion.learn(DECLARED, 2), LogisticRegression()), "PublicDiffusion"),
         (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
         (SelfTrainingStudent(make_pipeline(StandardScaler(), GaussianNB()), rounds=0), "SelfTrainingStudent"),
         (StandardScaler(), "StandardScaler"),

@@ -1,14 +1,10 @@
 from functools import cache
-from itertools import pairwise
 from math import cos, hypot, pi, sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 import skops.io
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.ndimage import affine_transform
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
@@ -22,13 +18,11 @@ from tutelage.features import (
     DeskewedImages,
     GlyphGradients,
     NeighbourWhitening,
-    OneHotColumns,
-    PublicClusters,
     PublicDiffusion,
     PublicPCA,
     PublicRows,
+    PublicScaling,
     PublicSteps,
-    ScaledColumns,
     glyph_features,
     neighbour_covariance,
     rowwise,
@@ -38,14 +32,12 @@ DIGITS, LABELS = map(np.asarray, load_digits(return_X_y=True))
 PUBLIC = PublicRows(DIGITS[:600], "the first 600 digits")
 NOISE = np.random.default_rng(0).random((50, 8 * 8)) * 16
 MAPS = {
-    "scaled": lambda: ScaledColumns(np.zeros(64), np.full(64, 10)),
-    "one-hot": lambda: OneHotColumns([list(range(17))] * 64),
+    "scaled": lambda: PublicScaling.learn(PUBLIC),
     "deskewed": lambda: DeskewedImages((8, 8), white=16),
     "gradients": lambda: GlyphGradients((8, 8), white=16, cell=2),
     "steps": lambda: PublicSteps.learn(PUBLIC, 40),
     "pca": lambda: PublicPCA.learn(PUBLIC, 20),
     "whitened": lambda: NeighbourWhitening.learn(PUBLIC),
-    "clusters": lambda: PublicClusters.learn(PUBLIC, 12),
     "diffusion": lambda: PublicDiffusion.learn(PUBLIC, 8, n_neighbours=5),
     "glyphs": lambda: glyph_features(PUBLIC, (8, 8), cell=2, n_components=20),
 }
@@ -53,7 +45,6 @@ LEARNERS = {
     "PublicSteps": lambda rows: PublicSteps.learn(rows, 40),
     "PublicPCA": lambda rows: PublicPCA.learn(rows, 2),
     "neighbour_covariance": neighbour_covariance,
-    "PublicClusters": lambda rows: PublicClusters.learn(rows, 2),
     "PublicDiffusion": lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=2),
     "glyph_features": lambda rows: glyph_features(rows, (8, 8), n_components=2),
 }
@@ -122,7 +113,7 @@ def test_missing_public_numbers_are_refused(name):
         LEARNERS[name](PublicRows(rows, "digits with a hole"))
 
 
-@pytest.mark.parametrize("name", ["deskewed", "gradients", "pca", "whitened", "clusters", "diffusion"])
+@pytest.mark.parametrize("name", ["deskewed", "gradients", "pca", "whitened", "diffusion"])
 def test_missing_private_numbers_are_refused_without_saying_where(name):
     rows = DIGITS[:50].copy()
     rows[7, 20] = np.nan
@@ -146,75 +137,10 @@ def test_steps_are_quantiles_and_codes_are_categories():
 
 
 def test_public_rows_stay_public_through_a_map():
-    rows = PUBLIC.through(ScaledColumns(np.zeros(64), np.full(64, 16)))
+    rows = PUBLIC.through(PublicScaling(np.zeros(64), np.full(64, 16)))
     assert isinstance(rows, PublicRows)
     assert rows.source == PUBLIC.source
     assert np.array_equal(rows.values, PUBLIC.values / 16)
-
-
-# Fixed columns
-
-RANGES = st.tuples(*[st.floats(-1e300, 1e300)] * 2).filter(lambda ends: ends[0] != ends[1])
-
-
-@given(hnp.arrays(np.float64, (5, 2), elements=st.floats(allow_nan=True)), RANGES)
-def test_scaled_values_lie_in_the_unit_interval_and_keep_their_order(X, ends):
-    low, high = sorted(ends)
-    scaled = ScaledColumns([low, low], [high, high]).transform(X)
-    assert np.array_equal(np.isnan(scaled), np.isnan(X))
-    for values, results in zip(X.T, scaled.T, strict=True):
-        results = results[np.argsort(values)]
-        results = results[~np.isnan(results)]
-        assert all(0 <= one <= other <= 1 for one, other in pairwise([*results, 1.0]))
-
-
-def test_the_ends_of_a_range_become_zero_and_one_and_outliers_with_them():
-    scaled = ScaledColumns([0, -2], [4, 2]).transform([[0, 2], [1, 0], [-9, 1e300], [np.nan, np.inf]])
-    assert np.array_equal(scaled, [[0, 1], [0.25, 0.5], [0, 1], [np.nan, 1]], equal_nan=True)
-
-
-@pytest.mark.parametrize("ends", [([0], [0]), ([1], [0]), ([0, 0], [1]), ([0], [np.inf]), ([np.nan], [1]), ([], [])])
-def test_ranges_without_extent_are_refused(ends):
-    with pytest.raises(InvalidParameterError, match="of ScaledColumns must be one"):
-        ScaledColumns(*ends)
-
-
-def test_text_as_a_range_or_a_number_is_refused():
-    with pytest.raises(InvalidParameterError, match="`low` of ScaledColumns must be one number per column"):
-        ScaledColumns(["a"], [1])
-    with pytest.raises(InvalidDataError, match="X of ScaledColumns must be numbers") as caught:
-        ScaledColumns([0], [1]).transform([["Mrs Miller"]])
-    assert "Miller" not in str(caught.value)
-
-
-@given(st.lists(st.integers(-3, 3) | st.sampled_from(["Ulm", "Bonn", "1"]), min_size=1, unique=True), st.data())
-def test_a_category_is_one_at_its_place_and_anything_else_is_zero(categories, data):
-    cells = st.integers(-5, 5) | st.sampled_from(["Ulm", "Kiel", "1"]) | st.just(float("nan"))
-    values = data.draw(st.lists(cells, min_size=1))
-    coded = OneHotColumns([categories]).transform([[value] for value in values])
-    assert coded.shape == (len(values), len(categories))
-    for value, row in zip(values, coded, strict=True):
-        assert row.tolist() == [float(value == category) for category in categories]
-
-
-def test_columns_of_categories_stand_side_by_side():
-    coded = OneHotColumns([["a", "b"], [1, 2, 3]]).transform(np.array([["b", 3], ["c", 2]], dtype=object))
-    assert coded.tolist() == [[0, 1, 0, 0, 1], [0, 0, 0, 1, 0]]
-    assert OneHotColumns([["a", "b"]]).transform(np.array([["a"]])).tolist() == [[1, 0]]
-
-
-@pytest.mark.parametrize("categories", [[], [[]], [["a", "a"]], [[1, 1.0]], [[None]], [[float("nan")]], [[["a"]]]])
-def test_categories_that_cannot_be_told_apart_are_refused(categories):
-    with pytest.raises(InvalidParameterError, match="`categories` of OneHotColumns must give each column"):
-        OneHotColumns(categories)
-
-
-def test_a_cell_that_is_no_value_is_refused():
-    cell = np.empty((1, 1), dtype=object)
-    cell[0, 0] = ["Mrs Miller"]
-    with pytest.raises(InvalidDataError, match="must hold strings and numbers only") as caught:
-        OneHotColumns([["a"]]).transform(cell)
-    assert "Miller" not in str(caught.value)
 
 
 # Images of characters
@@ -362,7 +288,7 @@ def accuracy(features):
 
 
 def test_nearest_class_means_do_better_on_gradients_than_on_pixels_and_best_on_the_recipe():
-    pixels = accuracy(ScaledColumns(np.zeros(64), np.full(64, 16)))
+    pixels = accuracy(PublicScaling(np.zeros(64), np.full(64, 16)))
     gradients = accuracy(GlyphGradients((8, 8), white=16, cell=2, deskew=False))
     recipe = accuracy(glyph_features(PublicRows(DIGITS[:600], "digits"), (8, 8), cell=2))
     assert pixels < gradients < recipe
@@ -429,13 +355,6 @@ def test_the_nearest_points_are_those_of_a_full_search():
         assert all(len(set(row)) == k for row in indices.tolist())
 
 
-def test_cluster_features_are_how_much_nearer_than_the_mean_a_cluster_is():
-    clusters = PublicClusters.learn(PUBLIC, 12, seed=4)
-    distances = cdist(PUBLIC.values, clusters.clusters)
-    expected = np.maximum(0, distances.mean(axis=1, keepdims=True) - distances)
-    assert clusters.transform(PUBLIC.values) == pytest.approx(expected, abs=1e-4)
-
-
 def walk_by_hand(rows, k, n_modes, n_steps):
     """Return the diffusion map of a few rows from dense matrices."""
     squares = cdist(rows, rows, "sqeuclidean")
@@ -475,14 +394,13 @@ def test_diffusion_gathers_separate_groups():
 
 def test_public_rows_that_coincide_can_be_learned_from():
     rows = np.repeat(DIGITS[:20], 10, axis=0)
-    for learned in (PublicDiffusion.learn(PublicRows(rows, "repeated"), 5), PublicClusters.learn(PUBLIC, 3)):
-        assert np.isfinite(learned.transform(rows)).all()
+    assert np.isfinite(PublicDiffusion.learn(PublicRows(rows, "repeated"), 5).transform(rows)).all()
     with pytest.raises(InvalidDataError, match="must differ from their neighbours"):
         neighbour_covariance(PublicRows(rows, "repeated"), n_neighbours=5)
 
 
 def test_learning_twice_gives_the_same_map():
-    for name in ("pca", "clusters", "glyphs"):
+    for name in ("pca", "glyphs"):
         assert MAPS[name]().transform(DIGITS[:50]) == pytest.approx(made(name).transform(DIGITS[:50]), abs=1e-6)
 
 
@@ -491,7 +409,6 @@ def test_learning_twice_gives_the_same_map():
     [
         ("n_components", lambda rows: PublicPCA.learn(rows, 11)),
         ("n_components", lambda rows: PublicPCA.learn(rows, 0)),
-        ("n_clusters", lambda rows: PublicClusters.learn(rows, 11)),
         ("n_components", lambda rows: PublicDiffusion.learn(rows, 9, n_neighbours=2)),
         ("n_neighbours", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=9)),
         ("n_steps", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=2, n_steps=-1)),

@@ -27,7 +27,7 @@ from tutelage.features import (
     PublicFeatureMap,
     PublicProjection,
     PublicRows,
-    ScaledColumns,
+    PublicScaling,
     check_row_by_row,
     features_of_private,
 )
@@ -299,9 +299,9 @@ class Disguised(Pipeline):
     ("features", "message"),
     [
         (Mixing(), "`features` gives a row other features when other rows are beside it"),
-        (make_pipeline(ScaledColumns([-9.0] * 3, [9.0] * 3), Mixing()), "when other rows are beside it"),
+        (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "when other rows are beside it"),
         (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
-        (Disguised([("scaled", ScaledColumns([-9.0] * 3, [9.0] * 3))]), "must be a public feature map"),
+        (Disguised([("scaled", PublicScaling(np.zeros(3), np.ones(3)))]), "must be a public feature map"),
     ],
 )
 def test_a_map_through_which_rows_could_meet_is_refused(features, message, noisy_rows):
@@ -311,10 +311,19 @@ def test_a_map_through_which_rows_could_meet_is_refused(features, message, noisy
         model.fit(X, y, X_public=np.random.default_rng(9).normal(size=(300, 3)))
 
 
-def test_a_plain_matrix_product_is_refused_for_its_rounding():
+class Claiming(PublicFeatureMap):
+    """A matrix product that states what is not true of it."""
+
+    __module__ = "tutelage.features.claiming"
+    row_by_row = True
+    transform = Multiplying.transform
+
+
+def test_a_plain_matrix_product_is_refused_only_where_rows_of_several_shards_go_through_it_together():
     rows = np.random.default_rng(9).normal(size=(300, 64))
-    with pytest.raises(InvalidParameterError, match="for a matrix product use PublicProjection"):
-        check_row_by_row(Multiplying(), rows)
+    check_row_by_row(Multiplying(), rows)
+    with pytest.raises(InvalidParameterError, match="to the last bit, or leave `row_by_row` out"):
+        check_row_by_row(Claiming(), rows)
     check_row_by_row(PublicProjection(np.zeros(64), PROJECTION, reach=4.0), rows)
 
 

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from conftest import GOLDEN
 from tutelage.exceptions import InvalidDataError, OneClassWarning
 from tutelage.features import PublicColumns
 from tutelage.students import fit_student, load_student, save_student
@@ -102,13 +101,6 @@ def test_a_student_that_an_earlier_version_stored_still_loads(tmp_path):
     table = Table("public.csv", {"age": ["31", "45", ""], "city": ["Ulm", "Bonn", "Ulm"]})
     now = PublicColumns.learn(table, ("age", "city")).transform(table)
     assert np.array_equal(now, np.asarray(encoder.transform(rows), dtype=np.float64), equal_nan=True)
-
-
-def test_a_student_whose_feature_map_was_in_another_module_opens():
-    student = load_student(GOLDEN / "scaled-student.skops")
-    rows = np.array([[1.0, 20.0], [2.0, 30.0]])
-    assert student[0].transform(rows).tolist() == [[0.25, 0.5], [0.5, 0.75]]
-    assert student.predict(rows).tolist() == [0, 1]
 
 
 def test_columns_that_were_stored_before_dates_were_numbers_stay_categories(tmp_path):

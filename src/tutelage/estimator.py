@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,15 +37,12 @@ from tutelage.exceptions import (
     RepeatedFitWarning,
 )
 from tutelage.features import (
-    FEATURE_MAPS,
     PublicColumns,
-    PublicRows,
     check_row_by_row,
     features_of_private,
     require_public_map,
 )
-from tutelage.features.named import by_name, named_rows, public_features, require_dense, without_columns
-from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
+from tutelage.features.named import ColumnMap, by_name, dense_rows, numbered_rows, public_features, without_columns
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
@@ -263,8 +260,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     n_teachers_ : int
         How many teachers voted; may be published. Where every person is one and their number is private, it is the
         noisy count that `VectorBallots` released, and None with `NearestQueries`.
-    columns_ : PublicColumns or None
-        What the columns are, if the rows had names; the student takes rows through it. May be published.
+    columns_ : PublicColumns, PublicTransformer or None
+        What the columns are, if the rows had names or were texts; the student takes rows through it. May be published.
     student_map_ : public feature map or None
         What the student sees the rows through, after `columns_`; may be published.
     n_features_in_ : int
@@ -291,7 +288,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
-    columns_: PublicColumns | None
+    columns_: ColumnMap | None
     n_features_in_: int
 
     # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
@@ -615,7 +612,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return joined(self._named_columns(), self.student_map_, self.student_)
 
-    def _named_columns(self) -> PublicColumns | None:
+    def _named_columns(self) -> ColumnMap | None:
         """Return what the columns are, if they have names."""
         names = getattr(self, "feature_names_in_", None)  # of a frame of which a share was declared public
         return self.columns_ if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))
@@ -747,23 +744,22 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         self._check_unit(entity_ids)
 
     def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
-        """Return rows with named columns as numbers, and the maps without these columns; set what predictions need."""
+        """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
         self.columns_ = None
         declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
-        rows = None if X_public is None else named_rows(X, X_public, declared)
+        rows = None if X_public is None else numbered_rows(X, X_public, declared)
         if rows is not None:
             self.columns_ = rows.columns
             if self.features is None and isinstance(run.teacher, SinglePeople):
-                public = PublicRows(rows.public, "X_public")
-                maps = FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, 0, None, len(rows.columns.numbers))
+                maps = rows.default_maps()
                 teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
             run = replace(run, teacher_map=teacher_map, student_map=student_map)
         self.student_map_ = run.student_map
-        return (run, require_dense(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
+        return (run, dense_rows(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
-        rows = require_dense(X) if self.columns_ is None else np.asarray(self.columns_.transform(require_dense(X)))
+        rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
         return _mapped(self.student_map_, self._validated(rows))
 
     def _checked(
@@ -911,12 +907,17 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
         features = public_features(X_public, label, entity)
         run, _, X_public, _ = self._numbered(run, features, features)
+        if not isinstance(self.columns_, PublicColumns):
+            raise InvalidParameterError(
+                "`features` of PATEClassifier must not begin with a transformer of texts for rows that are read in "
+                "batches. Leave it out, or begin with PublicColumns."
+            )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
         asked, seen = self._tried(run, public)
         reader = BatchReader(
             batches=batches,
-            columns=cast("PublicColumns", self.columns_),
+            columns=self.columns_,
             label=label,
             entity=entity,
             checked=self._validated,

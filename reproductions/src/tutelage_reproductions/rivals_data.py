@@ -5,13 +5,9 @@ import gzip
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
-from scipy.sparse import hstack
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.preprocessing import normalize
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_adult, load_diabetes, load_fashion_mnist, load_mnist, split_by_patient
@@ -19,14 +15,11 @@ from tutelage.datasets.adult import NUMBERS
 from tutelage.datasets.diabetes import CATEGORICAL, FEATURES
 from tutelage.datasets.releases import search_folders
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import GlyphGradients, PublicPCA, PublicRows, PublicSteps, glyph_features
-from tutelage.features.rowwise import unit_rows
+from tutelage.features import PublicRows, PublicSteps, glyph_features, image_features, text_features
 from tutelage_reproductions.protocol import shuffled_folds
 
 _SEED = 20
-_KEY = b"rivals of tutelage 2026"
-_AXES = 400  # of texts
-_FASHION_AXES = 200
+KEY = b"rivals of tutelage 2026"
 FOLDS = 5
 
 Transform = Callable[[Matrix], Matrix]
@@ -127,7 +120,7 @@ def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  
 
 def diabetes(fold: int = 0, download: bool = False) -> RivalData:
     """Return readmission within 30 days on UCI Diabetes, balanced, no patient in two parts."""
-    split = split_by_patient(load_diabetes(download=download), key=_KEY + bytes(fold), balanced=True)
+    split = split_by_patient(load_diabetes(download=download), key=KEY + bytes(fold), balanced=True)
     is_number = [name not in CATEGORICAL for name in FEATURES]
     columns = _numbers_first(is_number)
     features = steps(split.public.X[:, columns], sum(is_number))
@@ -144,14 +137,24 @@ def diabetes(fold: int = 0, download: bool = False) -> RivalData:
 
 def ag_news(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
     """Return the 7,600 test texts of AG News, of four topics."""
+    return _texts("AG News", *ag_news_texts(), AG_NEWS, fold)
+
+
+def ag_news_texts() -> tuple[list[str], list[int]]:
+    """Return the test texts of AG News and their topics."""
     rows = list(csv.reader(io.StringIO(_text_of("ag_news_test.csv.gz"))))
-    return _texts("AG News", [f"{row[1]} {row[2]}" for row in rows], [int(row[0]) - 1 for row in rows], AG_NEWS, fold)
+    return [f"{row[1]} {row[2]}" for row in rows], [int(row[0]) - 1 for row in rows]
 
 
 def sms_spam(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
     """Return the UCI collection of short messages, of which 13.5 % are spam."""
+    return _texts("SMS spam", *sms_texts(), SMS, fold)
+
+
+def sms_texts() -> tuple[list[str], list[int]]:
+    """Return the UCI collection of short messages, and whether each is spam."""
     rows = [line.split("\t", 1) for line in _text_of("sms_spam.tsv.gz").rstrip("\n").split("\n")]
-    return _texts("SMS spam", [row[1] for row in rows], [int(row[0] == "spam") for row in rows], SMS, fold)
+    return [row[1] for row in rows], [int(row[0] == "spam") for row in rows]
 
 
 def mnist(fold: int = 0, download: bool = False) -> RivalData:
@@ -168,8 +171,9 @@ def mnist(fold: int = 0, download: bool = False) -> RivalData:
 def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
     """Return a fold of Fashion-MNIST as principal axes of gradients and intensities."""
     images = load_fashion_mnist(download=download)
-    split = shuffled_folds(FOLDS)[fold]
-    return _images("Fashion-MNIST", images, fold, clothing_features(images.X_test[split.pool]))
+    public = PublicRows(images.X_test[shuffled_folds(FOLDS)[fold].pool], "public images of clothes")
+    features = image_features(public, (28, 28))
+    return _images("Fashion-MNIST", images, fold, lambda X: features.transform(X).astype(np.float32))
 
 
 SOURCES = (
@@ -196,61 +200,50 @@ def steps(public: Matrix, n_numbers: int) -> Transform:
     return lambda X: learned.transform(X).astype(np.float32)
 
 
-def text_features(public: Sequence[str], axes: int = _AXES) -> Callable[[Sequence[str]], Matrix]:
-    """Return the map of texts to rows of length 1: axes of their words and of the letters in these.
+class Dealt(NamedTuple):
+    """Texts and their classes in three parts."""
+
+    private: list[str]
+    y_private: IntArray
+    public: list[str]
+    y_public: IntArray
+    scored: list[str]
+    y_scored: IntArray
+
+
+def dealt(texts: Sequence[str], labels: Sequence[int], sizes: Sizes, fold: int) -> Dealt:
+    """Return texts dealt at random into three parts.
 
     Parameters
     ----------
-    public : sequence of str
-        What it is learned from.
-    axes : int
-        How many axes.
+    texts, labels : sequences
+        All texts and their classes.
+    sizes : Sizes
+        How many are private and public.
+    fold : int
+        Number of the split.
     """
-    words = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english")
-    letters = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5))
-    vectorizers = [vectorizer.fit(public) for vectorizer in (words, letters)]
-
-    def counts(texts: Sequence[str]) -> Any:
-        return normalize(hstack([vectorizer.transform(texts) for vectorizer in vectorizers]))
-
-    svd = TruncatedSVD(axes, algorithm="arpack", random_state=0).fit(counts(public))
-    return lambda texts: unit_rows(np.asarray(svd.transform(counts(texts)))).astype(np.float32)
-
-
-def clothing_features(public: Matrix, axes: int = _FASHION_AXES) -> Transform:
-    """Return the map of images to principal axes of gradients, which are not set upright, and of intensities.
-
-    Parameters
-    ----------
-    public : array of shape (public images, pixels)
-        What it is learned from.
-    axes : int
-        How many axes.
-    """
-    gradients = GlyphGradients((28, 28), deskew=False)
-
-    def both(X: Matrix) -> Matrix:
-        return np.hstack([gradients.transform(X), unit_rows(X.astype(np.float32))])
-
-    principal = PublicPCA.learn(PublicRows(both(public), "public images"), axes)
-    return lambda X: principal.transform(both(X)).astype(np.float32)
+    order = np.random.default_rng(_SEED + fold).permutation(len(texts))
+    parts = np.split(order, np.cumsum(sizes))
+    private, public, scored = (([texts[row] for row in rows], np.asarray(labels)[rows]) for rows in parts)
+    return Dealt(*private, *public, *scored)
 
 
 def _texts(name: str, texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> RivalData:
-    order = np.random.default_rng(_SEED + fold).permutation(len(texts))
-    ends = np.cumsum(sizes)
-    parts = np.split(order, ends)
-    private, public, scored = ([texts[row] for row in rows] for rows in parts)
-    y_private, y_public, y_scored = (np.asarray(labels)[rows] for rows in parts)
-    features = text_features(public)
+    parts = dealt(texts, labels, sizes, fold)
+    learned = text_features(PublicRows(np.array(parts.public, dtype=object), "public texts"))
+
+    def features(rows: list[str]) -> Matrix:
+        return learned.transform(rows).astype(np.float32)
+
     return RivalData(
         name=name,
-        private=features(private),
-        y_private=y_private,
-        public=features(public),
-        y_public=y_public,
-        scored=features(scored),
-        y_scored=y_scored,
+        private=features(parts.private),
+        y_private=parts.y_private,
+        public=features(parts.public),
+        y_public=parts.y_public,
+        scored=features(parts.scored),
+        y_scored=parts.y_scored,
     )
 
 

@@ -83,7 +83,7 @@ class FeaturesSection:
 
     map: Annotated[str, OneOf(FEATURE_MAPS)]
     image_shape: list | None = None
-    components: Annotated[int, Whole(1)] = 64
+    components: Annotated[int | None, Whole(1)] = None
 
 
 @final

@@ -7,6 +7,7 @@ from tutelage.cli.sources import RunData, pool_of
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
+from tutelage.features.recipes import Columns
 
 
 def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
@@ -16,7 +17,8 @@ def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
         return FeatureMaps(None, None)
     public = PublicRows(pool_of(settings, data), _source(settings))
     try:
-        return FEATURE_MAPS[section.map](public, section.components, section.image_shape, len(data.numbers))
+        columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
+        return FEATURE_MAPS[section.map](public, section.components, section.image_shape, columns)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None
 

@@ -6,6 +6,7 @@ from typing import Any
 from tutelage._internal.names import Named
 from tutelage.datasets.adult import AdultSplit, load_adult
 from tutelage.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
+from tutelage.datasets.folders import ImageFiles, read_images
 from tutelage.datasets.images import (
     ImageSplit,
     load_digits,
@@ -23,6 +24,7 @@ __all__ = [
     "AdultSplit",
     "DiabetesSplit",
     "HospitalStays",
+    "ImageFiles",
     "ImageSplit",
     "load_adult",
     "load_diabetes",
@@ -31,5 +33,6 @@ __all__ = [
     "load_mnist",
     "load_svhn",
     "load_svhn_sample",
+    "read_images",
     "split_by_patient",
 ]

@@ -8,12 +8,13 @@ from tutelage.features.base import (
     features_of_private,
     require_public_map,
 )
-from tutelage.features.columns import UNKNOWN, OneHotColumns, PublicColumns, ScaledColumns
+from tutelage.features.columns import UNKNOWN, PublicColumns
+from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
+from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
     NeighbourWhitening,
-    PublicClusters,
     PublicCovariance,
     PublicDiffusion,
     PublicPCA,
@@ -23,20 +24,21 @@ from tutelage.features.learned import (
     neighbour_covariance,
 )
 from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps, glyph_features
+from tutelage.features.texts import text_features
 
 __all__ = [
     "FEATURE_MAPS",
     "UNKNOWN",
     "DeskewedImages",
+    "EdgesAndLevels",
     "FeatureMap",
     "FeatureMaps",
     "GlyphGradients",
     "NeighbourWhitening",
-    "OneHotColumns",
-    "PublicClusters",
     "PublicColumns",
     "PublicCovariance",
     "PublicDiffusion",
+    "PublicEncoder",
     "PublicFeatureMap",
     "PublicKernel",
     "PublicPCA",
@@ -44,12 +46,14 @@ __all__ = [
     "PublicRows",
     "PublicScaling",
     "PublicSteps",
-    "ScaledColumns",
+    "PublicTransformer",
     "UnitBall",
     "ballot_features",
     "check_row_by_row",
     "features_of_private",
     "glyph_features",
+    "image_features",
     "neighbour_covariance",
     "require_public_map",
+    "text_features",
 ]

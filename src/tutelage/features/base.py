@@ -6,13 +6,14 @@ a map here holds everything it knows in its constructor: it was given as a publi
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, cast, final
+from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -20,6 +21,8 @@ from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 _ROWS_TRIED = 512
+_ROUNDING = 1e-3  # of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more
+_Result = TypeVar("_Result")
 
 
 @final
@@ -30,7 +33,7 @@ class PublicRows:
     Parameters
     ----------
     values : array of shape (rows, ...)
-        The rows.
+        The rows; or texts, of shape (rows,).
     source : str
         Where they come from, for reports: ``"MNIST test images 0 to 8999"``.
 
@@ -45,7 +48,7 @@ class PublicRows:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
-        if values.ndim < 2 or len(values) == 0:
+        if (values.ndim < 2 and not are_texts(values)) or len(values) == 0:
             raise InvalidDataError(f"PublicRows must hold at least one row of features. Got shape {values.shape}.")
         object.__setattr__(self, "values", values)
 
@@ -55,6 +58,13 @@ class PublicRows:
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
         """Return the features of these rows, public like the rows and the map; another map is refused."""
         return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
+
+
+def are_texts(values: npt.NDArray[Any]) -> bool:
+    """Return whether an array holds one text per row."""
+    return values.ndim == 1 and (
+        values.dtype.kind in "UT" or (values.dtype == object and all(isinstance(cell, str) for cell in values.tolist()))
+    )
 
 
 class FeatureMap(Protocol):
@@ -75,8 +85,9 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """Base of all public maps, yours too: a scikit-learn transformer whose ``fit`` learns nothing.
 
     Subclasses define ``transform`` and keep what they know in constructor parameters, so that a clone, a pipeline and a
-    file keep it too. The features of a row are to depend on that row alone, *to the last bit*: no statistic over the
-    rows of a call, and no plain matrix product, which rounds by how many rows there are (`PublicProjection` does not).
+    file keep it too. The features of a row are to depend on that row alone: no statistic over the rows of a call. A map
+    of your own sees the private rows of one shard at a time, in a copy that is thrown away, so that no row reaches
+    another teacher.
     With a property ``_n_features_out``, as scikit-learn's transformers have it, the features get names.
     """
 
@@ -110,13 +121,13 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
         If it is neither a map of this package, nor derived from `PublicFeatureMap` with a ``fit`` that learns nothing,
         nor a plain pipeline of such.
     """
-    parts = [step for _, step in features.steps] if type(features) is Pipeline else [features]
-    for part in parts:
+    for part in parts_of(features):
         if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
                 f"`{name}` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
-                f"private rows is in it. Got a {type(part).__name__}; a map of your own derives from PublicFeatureMap "
-                "and leaves its `fit` alone."
+                f"private rows is in it. Got a {type(part).__name__}. To fit a transformer on public rows, use "
+                "PublicTransformer.learn(transformer, PublicRows(...)). A map of your own derives from "
+                "PublicFeatureMap and leaves its `fit` alone."
             )
     return cast("FeatureMap", features)
 
@@ -125,19 +136,26 @@ def chained(*feature_maps: Any | None) -> Any:
     """Return one map that applies those given, one after the other; None stands for no map."""
     steps: list[Any] = []
     for each in feature_maps:
-        steps += [step for _, step in each.steps] if isinstance(each, Pipeline) else [each] if each is not None else []
+        steps += [] if each is None else parts_of(each)
     return make_pipeline(*steps)
+
+
+def parts_of(features: object) -> list[Any]:
+    """Return the steps of a plain pipeline, or the map itself."""
+    return [step for _, step in features.steps] if type(features) is Pipeline else [features]
 
 
 def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     """Refuse a map that, on public rows, gives a row other features when other rows are beside it.
 
-    The first few hundred rows are tried.
+    A map through which rows of several shards go together must agree to the last bit, or one person would move several
+    teachers. Any other map sees one shard at a time and may round differently: a larger difference there is no leak,
+    but teachers and student would see different features. The first few hundred rows are tried.
 
     Raises
     ------
     InvalidParameterError
-        If a bit of a row's features depends on the rows beside it.
+        If a row's features depend on the rows beside it.
     """
     rows = X_public[:_ROWS_TRIED]
     third = max(1, len(rows) // 3)
@@ -145,13 +163,24 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
         whole = np.asarray(features.transform(np.array(rows)))
         backwards = features.transform(np.array(rows[::-1]))[::-1]
         others = [backwards, *(features.transform(np.array(rows[:count])) for count in (1, third))]
+    together = _takes_rows_together(features)
     for other in others:
-        if np.asarray(other).tobytes() != np.ascontiguousarray(whole[: len(other)]).tobytes():
-            raise InvalidParameterError(
-                "`features` gives a row other features when other rows are beside it, so that one person would move "
-                "several teachers. Compute each row by itself, to the last bit; for a matrix product use "
-                "PublicProjection."
+        if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
+            remedy = (
+                "Compute each row by itself, to the last bit, or leave `row_by_row` out."
+                if together
+                else "Compute each row by itself, without random numbers and statistics over the rows of a call."
             )
+            raise InvalidParameterError(
+                f"`features` gives a row other features when other rows are beside it. {remedy}"
+            )
+
+
+def _agree(one: npt.NDArray[Any], other: npt.NDArray[Any], *, exactly: bool) -> bool:
+    if exactly or one.shape != other.shape or not (one.dtype.kind in "buif" and other.dtype.kind in "buif"):
+        return one.shape == other.shape and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
+    return np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING * size, equal_nan=True)
 
 
 def features_of_private(
@@ -159,9 +188,10 @@ def features_of_private(
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.
 
-    A map of this package takes all rows in one call: its features of a row depend on no other. Any other is copied for
-    each shard, sees that shard alone, and is thrown away, so neither it nor what it writes down outlives the shard. Of
-    an error only its type comes out, and no warning.
+    Maps whose features of a row depend on no other row, to the last bit, take all rows in one call: those of this
+    package, and those that state it by `row_by_row`. Any other map sees one shard at a time. It is copied for each
+    shard and thrown away, so that it keeps nothing for the next, unless all its parts are known to keep nothing. Of an
+    error only its type comes out, and no warning.
 
     Parameters
     ----------
@@ -179,26 +209,39 @@ def features_of_private(
     InvalidDataError
         If the map raises, or makes something else of private rows than of public ones.
     """
-    if _is_ours(features):
-        return _quiet_features(features, X)
+    if _takes_rows_together(features):
+        return _quietly(lambda: np.asarray(deepcopy(features).transform(np.array(X))))
+    keeps_nothing = all(getattr(part, "keeps_nothing", _no)() for part in parts_of(features))
     found = np.empty((len(X), n_features))  # of one type and width, whatever the map makes of the first shard
-    for rows in shards:
-        if len(rows):
-            part = _quiet_features(features, X[rows])
-            if part.shape != (len(rows), n_features) or part.dtype.kind not in "buif":
-                raise InvalidDataError(
-                    f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
-                )
-            found[rows] = part
+
+    def fill() -> bool:
+        for rows in shards:
+            if len(rows):
+                used = features if keeps_nothing else deepcopy(features)
+                part = np.asarray(used.transform(X[rows]))
+                if part.shape != (len(rows), n_features) or part.dtype.kind not in "buif":
+                    return False
+                found[rows] = part
+        return True
+
+    if not _quietly(fill):
+        raise InvalidDataError(
+            f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
+        )
     return found
 
 
-def _quiet_features(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:
+def _no() -> bool:
+    return False
+
+
+def _quietly(work: Callable[[], _Result]) -> _Result:
     interrupted, kind = False, ""
     try:
-        with warnings.catch_warnings():
+        # What scikit-learn checks of its own parameters in each call would take longer than a single row.
+        with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
             warnings.simplefilter("ignore")
-            return np.asarray(deepcopy(features).transform(np.array(X)))
+            return work()
     except KeyboardInterrupt:
         interrupted = True
     except BaseException as error:  # compiled extensions panic with exceptions of their own
@@ -211,9 +254,12 @@ def _quiet_features(features: FeatureMap, X: npt.NDArray[Any]) -> Matrix:
     )
 
 
-def _is_ours(features: object) -> bool:
-    parts = [step for _, step in features.steps] if isinstance(features, Pipeline) else [features]
-    return all(type(part).__module__.startswith("tutelage.features.") for part in parts)
+def _takes_rows_together(features: object) -> bool:
+    """Return whether the features of a row depend on no other row, to the last bit: by proof, or as a user states."""
+    return all(
+        type(part).__module__.startswith("tutelage.features.") and getattr(part, "row_by_row", True)
+        for part in parts_of(features)
+    )
 
 
 def require_public(rows: object, owner: str) -> PublicRows:

@@ -1,4 +1,4 @@
-"""Feature maps for named columns, and those that are told what they know: ranges, categories, a public table.
+"""Named columns of any kind as numbers, by what a public table or a declaration says they are.
 
 A category list, a mean or a vocabulary fitted over all private rows would let one person move every teacher. So the
 type and the categories of each column are read off the public table, and a private value that it does not have gets
@@ -6,7 +6,7 @@ the code −1.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,124 +19,19 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicFeatureMap
-from tutelage.features.rowwise import number_rows
+from tutelage.features.base import PublicFeatureMap, PublicRows
+from tutelage.features.cells import TEXT, as_texts, named_cells
+from tutelage.features.fitted import PublicTransformer
+from tutelage.features.texts import text_features
 from tutelage.tables import Cells, Table, as_table, is_missing, is_number, spelled
-
-
-@final
-@dataclass(eq=False, repr=False)
-class ScaledColumns(PublicFeatureMap):
-    """Scales each column from its stated public range to [0, 1].
-
-    What lies outside the range is moved to its end, so that no outlier outweighs the other columns; NaN stays NaN.
-
-    Parameters
-    ----------
-    low, high : array of shape (columns,)
-        Ends of each column's range, from public knowledge.
-    """
-
-    low: npt.ArrayLike
-    high: npt.ArrayLike
-
-    def __post_init__(self) -> None:
-        self._ranges()
-
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the scaled rows, shape (rows, columns)."""
-        low, high = self._ranges()
-        rows = number_rows(X, len(low), "ScaledColumns")
-        return (np.clip(rows, low, high, dtype=np.float64) - low) / (high - low)
-
-    def _ranges(self) -> tuple[FloatArray, FloatArray]:
-        low, high = (_float_column(ends, name) for ends, name in ((self.low, "low"), (self.high, "high")))
-        with np.errstate(over="ignore"):
-            usable = low.shape == high.shape and np.all((low < high) & np.isfinite(high - low))
-        if not usable:
-            raise InvalidParameterError(
-                "`low` and `high` of ScaledColumns must be one finite range per column, with low < high. "
-                f"Got {self.low!r} and {self.high!r}; drop columns that have one value only."
-            )
-        return low, high
-
-
-@final
-@dataclass(eq=False, repr=False)
-class OneHotColumns(PublicFeatureMap):
-    """Turns each column into one 0/1 column per public category.
-
-    A value that is no public category, NaN included, gets zeros in all of them.
-
-    Parameters
-    ----------
-    categories : sequence of sequences of str or numbers
-        The categories of each column, in the order of their features.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a column has no category, one twice, or one that is neither a string nor a number.
-    """
-
-    categories: Sequence[Sequence[Any]]
-
-    def __post_init__(self) -> None:
-        self._positions()
-
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, categories of all columns)."""
-        positions = self._positions()
-        rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-        if rows.ndim != 2 or rows.shape[1] != len(positions):
-            raise InvalidDataError(
-                f"X of OneHotColumns must have shape (rows, {len(positions)}). Got shape {rows.shape}."
-            )
-        columns = [_one_hot(column, position) for column, position in zip(rows.T, positions, strict=True)]
-        return np.concatenate(columns, axis=1)
-
-    def _positions(self) -> list[dict[Any, int]]:
-        columns = [list(column) for column in self.categories]
-        if not columns or not all(_distinct(column) for column in columns):
-            raise InvalidParameterError(
-                "`categories` of OneHotColumns must give each column its strings or numbers, each once. "
-                f"Got {self.categories!r}."
-            )
-        return [{category: index for index, category in enumerate(column)} for column in columns]
-
-
-def _float_column(values: npt.ArrayLike, name: str) -> FloatArray:
-    try:
-        column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        column = np.empty((0, 0))
-    if column.ndim != 1 or len(column) == 0:
-        raise InvalidParameterError(f"`{name}` of ScaledColumns must be one number per column. Got {values!r}.")
-    return column
-
-
-def _distinct(column: list[Any]) -> bool:
-    return (
-        bool(column)
-        and all(isinstance(value, str | Real) and value == value for value in column)  # NaN differs from itself
-        and len(set(column)) == len(column)
-    )
-
-
-def _one_hot(column: Matrix, positions: dict[Any, int]) -> FloatArray:
-    try:
-        codes = np.array([positions.get(value, -1) for value in column.tolist()], dtype=np.int64)
-    except TypeError:
-        raise InvalidDataError("X of OneHotColumns must hold strings and numbers only.") from None
-    return (codes[:, np.newaxis] == np.arange(len(positions))).astype(np.float64)
-
 
 UNKNOWN = -1  # code of a category that no public row has
 _EMPTY = ("", "?")  # how text spells a missing value
 _TRUTH = ("False", "True")  # the categories of a column of truth values
 _DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
-_ENOUGH_CELLS = 50  # in a column that is refused as a category
+_ENOUGH_CELLS = 50  # in a column that is no category
+_WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
@@ -148,67 +43,134 @@ class PublicColumns(PublicFeatureMap):
 
     It takes rows with column names (a frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, a mapping of
     names to cells), whose columns may come in any order and may have others beside them; or plain rows, whose columns
-    come in the order of `names`. The same rows give the same matrix in each of these forms.
+    come in the order of `names`; or, for a single column, its cells. The same rows give the same matrix in each of
+    these forms.
 
     A date or time becomes the number of days since 1970-01-01 (UTC). In a column of numbers or dates, an empty cell
     (None, NaN, empty text or ``?``) becomes NaN. In a column of categories, it gets the code of the empty public cells,
-    if there are any.
+    if there are any. Text becomes `text_features`, and an empty cell zeros.
 
     Parameters
     ----------
     names : sequence of str
         Feature columns in order.
     categories : sequence of arrays of str, or None
-        The categories of each column, in the order of their codes; None for a column of numbers or dates. All of it is
+        The categories of each column, in the order of their codes; None for columns of other kinds. All of it is
         public.
     dates : sequence of str
         Names of the columns of dates.
+    text_names : sequence of str
+        Names of the columns of text.
+    text_maps : sequence of PublicTransformer
+        Their features, learned from public texts.
     """
 
     names: Sequence[str]
     categories: Sequence[npt.NDArray[np.str_] | None]
     dates: Sequence[str] = ()
+    text_names: Sequence[str] = ()
+    text_maps: Sequence[PublicTransformer] = ()
 
     @classmethod
-    def learn(cls, public: Any, names: Sequence[str] | None = None) -> Self:
+    def learn(
+        cls, public: Any, names: Sequence[str] | None = None, kinds: Mapping[str, str | Sequence[Any]] | None = None
+    ) -> Self:
         """Read the kind and the categories of each column off a public table.
 
-        Text of a csv file is a number or a date if every filled cell is one. Categories are those of the public rows,
-        in alphabetical order unless the column has an order of its own.
+        Cells of a csv file are numbers or dates if every filled one is. Text that differs in most rows is text if most
+        cells have three words or more, and refused otherwise. Categories are those of the public rows, in alphabetical
+        order unless the column has an order of its own.
 
         Parameters
         ----------
-        public : DataFrame, DuckDB relation, Table, or mapping of names to cells
-            Public rows.
+        public : DataFrame, DuckDB relation, Table, mapping of names to cells, or texts
+            Public rows. An array, a list or a column of texts becomes one column, ``"text"``.
         names : sequence of str, optional
             The feature columns. Default: all.
+        kinds : mapping of names to kinds, optional
+            The kinds of columns that you know: ``"number"``, ``"date"``, ``"category"``, ``"text"``, or the categories,
+            as in ``{"age": "number", "grade": ["a", "b", "c"]}``. The others are read off.
 
         Raises
         ------
         InvalidDataError
             If a column is missing, or holds something other than numbers, text, truth values and dates; or if at least
-            50 cells of text are filled and more than half of them differ, which makes no category.
+            50 cells of text are filled, more than half of them differ and most have fewer than three words.
+        InvalidParameterError
+            If `kinds` names another column or kind.
         """
-        table = as_table(public, names)
+        table = named_cells(public, names)
         if table is None:
             raise InvalidDataError(
                 "`public` of PublicColumns.learn must be rows with named columns: a DataFrame, a DuckDB relation, a "
-                f"Table or a mapping of names to cells. Got a {type(public).__name__}."
+                f"Table or a mapping of names to cells; or texts. Got a {type(public).__name__}."
             )
         names = tuple(table.columns) if names is None else names
-        learned = [_learned(table, name) for name in names]
-        dates = tuple(name for name, kind in zip(names, learned, strict=True) if isinstance(kind, str))
-        return cls(names, tuple(None if isinstance(kind, str) else kind for kind in learned), dates)
+        given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
+        _check_kinds(given, names)
+        learned = {name: _declared(given[name]) if name in given else _learned(table, name) for name in names}
+        for name in [name for name, kind in learned.items() if isinstance(kind, str) and kind == "category"]:
+            learned[name] = _categories(table, name)
+        source = table.source or "the public rows"
+        texts = {name: PublicRows(as_texts(table.column(name)), source) for name in names if _is(learned[name], "text")}
+        return cls._of(learned, {name: text_features(public) for name, public in texts.items()})
+
+    @classmethod
+    def of_kinds(cls, kinds: Mapping[str, str | Sequence[Any]]) -> Self:
+        """Return columns of declared kinds, without public rows; the inverse of `kinds` where no column is text.
+
+        Parameters
+        ----------
+        kinds : mapping of names to kinds
+            For each column ``"number"``, ``"date"`` or its categories; with ``""`` for empty cells, if these count as a
+            category.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a kind is something else, or needs public rows: ``"text"`` and ``"category"`` do.
+        """
+        _check_kinds(kinds, kinds)
+        for name, kind in kinds.items():
+            if kind in ("text", "category"):
+                raise InvalidParameterError(
+                    f"`kinds` of PublicColumns.of_kinds must give '{name}' a kind that needs no public rows. Got "
+                    f"{kind!r}; list the categories, or use PublicColumns.learn(public, kinds=...)."
+                )
+        return cls._of({name: _declared(kind) for name, kind in kinds.items()}, {})
+
+    @classmethod
+    def _of(cls, learned: Mapping[str, "str | npt.NDArray[np.str_]"], texts: Mapping[str, PublicTransformer]) -> Self:
+        known = tuple(None if isinstance(kind, str) else kind for kind in learned.values())
+        dates = tuple(name for name, kind in learned.items() if _is(kind, "date"))
+        return cls(tuple(learned), known, dates, tuple(texts), tuple(texts.values()))
+
+    @property
+    def kinds(self) -> dict[str, str | list[str]]:
+        """The kind of each column: ``"number"``, ``"date"``, ``"text"``, or the list of its categories."""
+        words = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.text_names, "text")
+        known = zip(self.names, self.categories, strict=True)
+        return {name: words.get(name, "number") if found is None else list(map(str, found)) for name, found in known}
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the columns of numbers and dates, which come first in the matrix."""
-        return tuple(compress(self.names, (known is None for known in self.categories)))
+        known = zip(self.names, self.categories, strict=True)
+        return tuple(name for name, found in known if found is None and name not in self.text_names)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Names of the columns of categories, whose codes come after them."""
+    def categorical(self) -> tuple[str, ...]:
+        """Names of the columns of categories, whose codes come after them; the features of texts come last."""
         return tuple(compress(self.names, (known is not None for known in self.categories)))
+
+    @property
+    def n_text_features(self) -> int:
+        """How many columns of the matrix, the last ones, are features of texts."""
+        return sum(self._text_widths)
+
+    @property
+    def _text_widths(self) -> list[int]:
+        return [features.transform([""]).shape[1] for features in self.text_maps]
 
     @property
     def feature_names_in_(self) -> npt.NDArray[Any]:
@@ -221,15 +183,17 @@ class PublicColumns(PublicFeatureMap):
         return len(self.names)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:  # noqa: ARG002
-        """Return the names in the order of the matrix: numbers and dates, then categories."""
-        return np.array([*self.numbers, *self.texts], dtype=object)
+        """Return the names in the order of the matrix: numbers and dates, then categories, then axes of texts."""
+        widths = zip(self.text_names, self._text_widths, strict=True)
+        axes = [f"{name}~{axis}" for name, width in widths for axis in range(width)]
+        return np.array([*self.numbers, *self.categorical, *axes], dtype=object)
 
     def transform(self, X: Any) -> Matrix:
-        """Return a matrix of shape (rows, columns): first numbers and dates, then the codes of the categories.
+        """Return a matrix: first numbers and dates, then the codes of the categories, then the features of texts.
 
         Parameters
         ----------
-        X : DataFrame, DuckDB relation, Table, mapping of names to cells, or array of shape (rows, columns)
+        X : DataFrame, DuckDB relation, Table, mapping of names to cells, array of shape (rows, columns), or cells
             Public or private rows.
 
         Raises
@@ -247,8 +211,12 @@ class PublicColumns(PublicFeatureMap):
             (_days if name in self.dates else _numbers)(columns[name], f"Column '{name}'{source}")
             for name in self.numbers
         ]
-        codes = [_codes(columns[name], np.asarray(known[name])) for name in self.texts]
-        return np.column_stack([*numbers, *codes])
+        codes = [_codes(columns[name], np.asarray(known[name])) for name in self.categorical]
+        texts = [
+            features.transform(as_texts(columns[name]))
+            for name, features in zip(self.text_names, self.text_maps, strict=True)
+        ]
+        return np.column_stack([*numbers, *codes, *texts])
 
     def _columns_of(self, X: Any) -> Iterator[Cells]:
         """Yield the cells of each column, in the order of the names."""
@@ -261,6 +229,8 @@ class PublicColumns(PublicFeatureMap):
                 )
             return map(X.column, self.names)
         rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        if rows.ndim == 1 and len(self.names) == 1:
+            rows = rows[:, np.newaxis]
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidDataError(
                 f"Rows without column names must have {len(self.names)} columns, in this order: "
@@ -269,33 +239,75 @@ class PublicColumns(PublicFeatureMap):
         return iter(rows.T)
 
 
-def _learned(table: Table, name: str) -> npt.NDArray[np.str_] | str | None:
-    """Return the categories of a public column, sorted or in their order; None for numbers, and a word for dates."""
+_KINDS = ("number", "date", "category", "text")
+
+
+def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
+    for name, kind in kinds.items():
+        if name not in names:
+            raise InvalidParameterError(f"`kinds` must name columns of the public rows. Got {name!r}.")
+        if isinstance(kind, str) and kind in _KINDS:
+            continue
+        values = [] if isinstance(kind, str) or not isinstance(kind, Sequence | np.ndarray) else list(kind)
+        if not values or len(set(map(spelled, values))) < len(values):
+            raise InvalidParameterError(
+                f"`kinds` must give column '{name}' one of {', '.join(_KINDS)}, or the list of its categories, each "
+                f"once. Got {kind!r}."
+            )
+
+
+def _declared(kind: str | Sequence[Any]) -> str | npt.NDArray[np.str_]:
+    return kind if isinstance(kind, str) else np.array([spelled(value) for value in kind])
+
+
+def _is(kind: str | npt.NDArray[np.str_], word: str) -> bool:
+    return isinstance(kind, str) and kind == word
+
+
+def _learned(table: Table, name: str) -> str | npt.NDArray[np.str_]:
+    """Return the kind of a public column: a word, or its categories."""
     cells = table.column(name)
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
-        return "date" if cells.dtype.kind == "M" else None
-    values = cells if isinstance(cells, list) else cells.tolist()
-    filled = [value for value in values if not is_missing(value)]
-    if name in table.levels:
-        known = set(map(spelled, filled))
-        order = [level for level in table.levels[name] if level in known]
-    elif not filled or all(map(_is_truth, filled)):
-        order = list(_TRUTH) if filled else []
-    elif all(map(is_number if isinstance(cells, list) else _is_number, filled)):
-        return None
-    elif all(map(_is_date, filled)):
+        return "date" if cells.dtype.kind == "M" else "number"
+    filled = _filled(cells)
+    if name in table.levels or all(map(_is_truth, filled)):
+        return _categories(table, name)
+    if all(map(is_number if isinstance(cells, list) else _is_number, filled)):
+        return "number"
+    if all(map(_is_date, filled)):
         return "date"
+    strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
+    if strange is not None:
+        raise InvalidDataError(
+            f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
+            f"{type(strange).__name__}."
+        )
+    known = _categories(table, name)
+    different = [text for text in known.tolist() if text]
+    if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
+        return known
+    if 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
+        return "text"
+    raise InvalidDataError(_no_category(name, different))
+
+
+def _categories(table: Table, name: str) -> npt.NDArray[np.str_]:
+    """Return the categories of a public column, sorted or in their order."""
+    cells = table.column(name)
+    filled = _filled(cells)
+    known = set(map(spelled, filled))
+    if name in table.levels:
+        order = [level for level in table.levels[name] if level in known]
+    elif all(map(_is_truth, filled)):
+        order = list(_TRUTH) if filled else []
     else:
-        strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
-        if strange is not None:
-            raise InvalidDataError(
-                f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
-                f"{type(strange).__name__}."
-            )
-        order = sorted(set(map(spelled, filled)))
-        if len(filled) >= _ENOUGH_CELLS and 2 * len(order) > len(filled):
-            raise InvalidDataError(_no_category(name, order))
-    return np.array([""] * (len(filled) < len(values)) + order)
+        order = sorted(known)
+    return np.array([""] * (len(filled) < len(cells)) + order)
+
+
+def _filled(cells: Cells) -> list[Any]:
+    values = cells if isinstance(cells, list) else cells.tolist()
+    return [value for value in values if not is_missing(value)]
 
 
 _SIMPLE = (str, Real, Decimal, date, time)
@@ -307,8 +319,9 @@ def _no_category(name: str, texts: list[str]) -> str:
     if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
         return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
     return (
-        f"{held} text that differs in most rows, so it is no category. Leave the column out (`ignore` in [private]), "
-        "or replace the text by public features of it, such as an embedding, in columns of numbers."
+        f"{held} text that differs in most rows, so it is no category, and is too short to learn from. Leave the "
+        "column out (`ignore` in [private]). If it says whose row it is, pass it as `entity_ids`. If it is "
+        f"text after all, declare it: kinds={{'{name}': 'text'}}."
     )
 
 

@@ -60,7 +60,7 @@ class DeskewedImages(PublicFeatureMap):
         """Return the images upright, as float32 rows from 0 to 255; shape (rows, height · width)."""
         owner = type(self).__name__
         frame = _Frame.of(self.image_shape, self.white, owner)
-        rows = number_rows(X, frame.n_pixels, owner)
+        rows = frame.rows(X, owner)
         return in_chunks(lambda chunk: _upright(frame.images(chunk, owner)).reshape(len(chunk), frame.n_pixels), rows)
 
 
@@ -108,7 +108,7 @@ class GlyphGradients(PublicFeatureMap):
             images = frame.images(rows, owner)
             return _histograms(_upright(images) if self.deskew else images, weights, self.orientations)
 
-        return in_chunks(histograms, number_rows(X, frame.n_pixels, owner))
+        return in_chunks(histograms, frame.rows(X, owner))
 
     def _checked(self) -> "_Frame":
         owner = type(self).__name__
@@ -138,6 +138,12 @@ class _Frame:
     def n_pixels(self) -> int:
         """Pixels of an image."""
         return self.shape[0] * self.shape[1]
+
+    def rows(self, X: npt.ArrayLike, owner: str) -> Matrix:
+        """Return images, flattened or not, as rows of numbers."""
+        found = np.asarray(X)
+        flat = found.reshape(len(found), -1) if found.ndim > 2 and found.shape[1:] == tuple(self.shape) else found
+        return number_rows(flat, self.n_pixels, owner)
 
     def images(self, rows: Matrix, owner: str) -> Matrix:
         """Return the rows as float32 images in whole grey levels."""

@@ -1,4 +1,4 @@
-"""Feature maps learned from public rows: axes, clusters, a metric and the shape of the public data.
+"""Feature maps learned from public rows: axes, a metric and the shape of the public data.
 
 What a map knows is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
 Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -22,7 +21,6 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import (
     EXACT_FLOAT32,
-    EXACT_FLOAT64,
     distance_levels,
     finite_rows,
     in_chunks,
@@ -31,7 +29,6 @@ from tutelage.features.rowwise import (
     on_grid,
     projector,
     reach_of,
-    squared_distances,
     unit_rows,
 )
 
@@ -168,74 +165,6 @@ class NeighbourWhitening(PublicProjection):
         variances, axes = np.linalg.eigh(covariance.matrix)
         center = public.values.mean(axis=0, dtype=np.float64)
         return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
-
-
-@final
-@dataclass(eq=False, repr=False)
-class PublicClusters(PublicFeatureMap):
-    """How much nearer than usual a row lies to each of the clusters of public rows; made by `learn`.
-
-    The feature of a cluster is max(0, mean distance to all clusters − distance to this one) [1]_. A value further out
-    than the public rows is moved to their edge.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    reach : float
-        The largest distance of a public value from its column's mean.
-    clusters : array of shape (clusters, columns)
-        Cluster centres.
-
-    References
-    ----------
-    .. [1] Coates, Ng and Lee, "An analysis of single-layer networks in unsupervised feature learning", AISTATS 2011,
-       section 3.2.2.
-    """
-
-    center: FloatArray
-    reach: float
-    clusters: FloatArray
-
-    @classmethod
-    def learn(cls, public: PublicRows, n_clusters: int, *, seed: int = 0) -> Self:
-        """Return the clusters that k-means finds in public rows.
-
-        Parameters
-        ----------
-        public : PublicRows
-            Rows of numbers.
-        n_clusters : int
-            Number of clusters, at most the rows'.
-        seed : int
-            Seed of k-means.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError
-            As in `PublicPCA.learn`.
-        """
-        rows = _public_numbers(public, "PublicClusters")
-        _at_most(n_clusters, len(rows), "n_clusters", "PublicClusters")
-        center = rows.mean(axis=0)
-        clusters = KMeans(n_clusters, n_init=1, random_state=seed).fit(rows).cluster_centers_  # type: ignore[arg-type]
-        return cls(center, reach_of(rows, center), clusters)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.clusters)
-
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the features, shape (rows, clusters)."""
-        limit = distance_levels(len(self.center), EXACT_FLOAT64)
-        step = self.reach / limit
-        clusters = on_grid(self.clusters, self.center, step, limit)
-
-        def nearness(rows: Matrix) -> FloatArray:
-            distances = np.sqrt(squared_distances(on_grid(rows, self.center, step, limit), clusters)) * step
-            return np.maximum(distances.mean(axis=1, keepdims=True) - distances, 0)
-
-        return in_chunks(nearness, finite_rows(X, len(self.center), "PublicClusters"))
 
 
 @final
@@ -391,7 +320,7 @@ class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 
     A number gets one column per step, which says whether it reaches the step; a code gets one per public category, and
-    zeros in all of them where it is none.
+    zeros in all of them where it is none. Features, such as those of texts, stay as they are up to a factor.
 
     Parameters
     ----------
@@ -399,56 +328,78 @@ class PublicSteps(PublicFeatureMap):
         The steps of each number column; these columns come first.
     categories : sequence of arrays
         The categories of each code column.
+    features : int
+        How many columns, the last ones, are features.
+    factor : float
+        What features are multiplied by.
     """
 
     steps: Sequence[FloatArray]
     categories: Sequence[FloatArray]
+    features: int = 0
+    factor: float = 1.0
 
     @classmethod
-    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8) -> Self:
+    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8, n_features: int = 0) -> Self:
         """Return steps at the quantiles of the public values, and the public values as categories.
 
         Where one value fills more than half of the public rows, as "no capital gain" does, the steps are at the
-        quantiles of the others.
+        quantiles of the others. Features get the factor with which they vary as much as all other columns together.
 
         Parameters
         ----------
         public : PublicRows
             Rows of numbers.
         n_numbers : int
-            How many of the columns, the first ones, are numbers; the others are codes of categories.
+            How many of the columns, the first ones, are numbers; the others are codes of categories, and features.
         n_steps : int
             Quantiles per number column.
+        n_features : int
+            How many of the columns, the last ones, are features.
 
         Raises
         ------
         InvalidParameterError, InvalidDataError
             As in `PublicPCA.learn`.
         """
-        columns = _public_numbers(public, "PublicSteps").T
-        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > len(columns):
+        rows = _public_numbers(public, "PublicSteps")
+        n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
+        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
-                f"`n_numbers` of PublicSteps must be at most the {len(columns)} columns. Got {n_numbers}."
+                f"`n_numbers` of PublicSteps must be at most the {n_columns} columns. Got {n_numbers}."
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
+        columns = rows.T[:n_columns]
         steps = [np.unique(np.quantile(_unless_most(column), shares)) for column in columns[:n_numbers]]
-        return cls(steps, [np.unique(column) for column in columns[n_numbers:]])
+        made = cls(steps, [np.unique(column) for column in columns[n_numbers:]], n_features)
+        made.factor = _evening(made.transform(rows), n_features)
+        return made
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 columns side by side, shape (rows, steps and categories of all columns)."""
-        rows = number_rows(X, len(self.steps) + len(self.categories), "PublicSteps")
-        numbers, codes = np.split(rows[:, :, np.newaxis], [len(self.steps)], axis=1)
-        reached = [numbers[:, place] >= steps for place, steps in enumerate(self.steps)]
-        equal = [codes[:, place] == values for place, values in enumerate(self.categories)]
-        return np.concatenate([*reached, *equal], axis=1).astype(np.float64)
+        """Return the 0/1 columns and the features side by side, shape (rows, steps, categories and features)."""
+        n_columns = len(self.steps) + len(self.categories)
+        rows = number_rows(X, n_columns + self.features, "PublicSteps")
+        numbers, codes, features = np.split(rows, [len(self.steps), n_columns], axis=1)
+        reached = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
+        equal = [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
+        return np.concatenate([*reached, *equal, features * self.factor], axis=1, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:
-        """Return a name for each 0/1 column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
+        """Return a name for each column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
         columns = [*self.steps, *self.categories]
-        names = [f"x{place}" for place in range(len(columns))] if input_features is None else input_features
+        n_names = len(columns) + self.features
+        names = [f"x{place}" for place in range(n_names)] if input_features is None else input_features
         signs = [">="] * len(self.steps) + ["="] * len(self.categories)
-        named = zip(names, signs, columns, strict=True)
-        return np.array([f"{name}{sign}{value}" for name, sign, values in named for value in values], dtype=object)
+        named = zip(names[: len(columns)], signs, columns, strict=True)
+        of_columns = [f"{name}{sign}{value}" for name, sign, values in named for value in values]
+        return np.array([*of_columns, *names[len(columns) :]], dtype=object)
+
+
+def _evening(rows: FloatArray, n_features: int) -> float:
+    """Return the factor with which the last columns vary as much as the others together."""
+    variances = rows.var(axis=0)
+    others, features = variances[: len(variances) - n_features].sum(), variances[len(variances) - n_features :].sum()
+    return float(np.sqrt(others / features)) if others > 0 and features > 0 else 1.0
 
 
 def _unless_most(column: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Rows whose columns have names, as the numbers that teachers and students take."""
+"""Rows that are not a matrix (named columns, texts, images), as the numbers that teachers and students take."""
 
 from typing import Any, NamedTuple
 
@@ -8,48 +8,73 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.base import PublicRows, features_of_private
+from tutelage.features.cells import TEXT, named_cells, only_texts
 from tutelage.features.columns import PublicColumns
+from tutelage.features.fitted import PublicTransformer
+from tutelage.features.recipes import (
+    FEATURE_MAPS,
+    IMAGE_MAP_OF_PEOPLE,
+    TABLE_MAP_OF_PEOPLE,
+    Columns,
+    FeatureMaps,
+)
 from tutelage.tables import Table, as_table
 
+ColumnMap = PublicColumns | PublicTransformer
 
-class NamedRows(NamedTuple):
-    """Private and public rows that have named columns, as numbers.
+
+class NumberedRows(NamedTuple):
+    """Private and public rows that were not a matrix, as numbers.
 
     Parameters
     ----------
-    columns : PublicColumns
-        What the columns are, by the public rows or as declared.
     private, public : array of shape (rows, columns)
         The rows as numbers.
-    table : Table
-        The private rows with all their columns.
+    columns : PublicColumns, PublicTransformer or None
+        What the columns are, by the public rows or as declared; a transformer of texts; None for images.
+    table : Table or None
+        The private rows with all their columns; None for images.
+    image_shape : tuple of int or None
+        Height and width of images, and their channels.
     """
 
-    columns: PublicColumns
     private: Matrix
     public: Matrix
-    table: Table
+    columns: ColumnMap | None = None
+    table: Table | None = None
+    image_shape: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
-        return "NamedRows(<private rows hidden>)"
+        return "NumberedRows(<private rows hidden>)"
+
+    def default_maps(self) -> FeatureMaps:
+        """Return the maps for people who cast ballots, learned from the public rows."""
+        public = PublicRows(self.public, "X_public")
+        if isinstance(self.columns, PublicColumns):
+            known = Columns(len(self.columns.numbers), self.columns.n_text_features)
+            return FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, None, None, known)
+        return FEATURE_MAPS[IMAGE_MAP_OF_PEOPLE](public, None, self.image_shape, Columns(0))
 
 
-def named_rows(X: Any, X_public: Any, declared: PublicColumns | None) -> NamedRows | None:
-    """Return rows that have named columns as numbers; None for rows without names.
+def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> NumberedRows | None:
+    """Return rows with named columns, texts and images as numbers; None for rows that are a matrix.
 
     Parameters
     ----------
-    X, X_public : DataFrame, DuckDB relation, Table, mapping of names to cells, or array
+    X, X_public : DataFrame, DuckDB relation, Table, mapping of names to cells, texts, or array
         Private and public rows.
-    declared : PublicColumns or None
+    declared : PublicColumns, PublicTransformer of texts, or None
         What the columns are. Default: learned from the public rows.
 
     Raises
     ------
     InvalidDataError
-        If one of them is sparse, or only one of them has names.
+        If one of them is sparse, only one of them has names, or images have two shapes.
     """
-    private, public = as_table(require_dense(X)), as_table(require_dense(X_public))
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        return _images(X, X_public)
+    private, public = named_cells(dense_rows(X)), named_cells(dense_rows(X_public))
     if private is None and public is None:
         return None
     if private is None or public is None:
@@ -58,9 +83,16 @@ def named_rows(X: Any, X_public: Any, declared: PublicColumns | None) -> NamedRo
             f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
             "same columns."
         )
-    columns = PublicColumns.learn(public) if declared is None else declared
-    # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
-    return NamedRows(columns, np.asarray(columns.transform(private)), np.asarray(columns.transform(public)), private)
+    if declared is None:
+        kinds = {TEXT: "text"} if as_table(X_public) is None else None  # one column of texts, which has no name
+        declared = PublicColumns.learn(public, kinds=kinds)
+    if isinstance(declared, PublicColumns):
+        # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
+        return NumberedRows(*(np.asarray(declared.transform(rows)) for rows in (private, public)), declared, private)
+    found, texts = np.asarray(declared.transform(public)), only_texts(private)
+    # Which texts are of one shard is not known yet, so each is taken by itself.
+    by_itself = features_of_private(declared, texts, np.arange(len(texts))[:, np.newaxis], found.shape[1])
+    return NumberedRows(by_itself, found, declared, private)
 
 
 def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:
@@ -91,14 +123,24 @@ def public_features(X_public: Any, *special: str | None) -> Any:
     return X_public if public is None else public.without([name for name in special if name is not None])
 
 
-def require_dense(rows: Any) -> Any:
-    """Return `rows`, or refuse them if they are sparse."""
+def _images(X: Any, X_public: Any) -> NumberedRows:
+    shape = X.shape[1:]
+    if len(shape) > 3 or np.shape(X_public)[1:] != shape:
+        raise InvalidDataError(
+            "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and `X_public` "
+            f"alike. Got shapes {np.shape(X)} and {np.shape(X_public)}."
+        )
+    return NumberedRows(dense_rows(X), dense_rows(X_public), image_shape=shape)
+
+
+def dense_rows(rows: Any) -> Any:
+    """Return `rows`, images as one row of numbers each; refuse sparse ones."""
     if issparse(rows):
         raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
-    return rows
+    return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim in (3, 4) else rows
 
 
-def without_columns(*feature_maps: Any | None) -> tuple[PublicColumns | None, list[Any | None]]:
+def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:
     """Return the columns that feature maps begin with, if any do, and the maps without them.
 
     Raises
@@ -109,9 +151,13 @@ def without_columns(*feature_maps: Any | None) -> tuple[PublicColumns | None, li
     parts = [
         feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
     ]
-    found = [steps[0][1] for steps in parts if isinstance(steps[0][1], PublicColumns)]
+    found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
     if any(columns is not found[0] for columns in found):
         raise InvalidParameterError("`features` and `student_features` must begin with the same PublicColumns.")
-    rest = [[step for _, step in steps if not isinstance(step, PublicColumns)] for steps in parts]
+    rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
     maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
     return (found[0] if found else None), maps
+
+
+def _takes_columns(step: Any) -> bool:
+    return isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and step.of_texts)

@@ -10,6 +10,7 @@ from tutelage._internal.names import Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, require_public
 from tutelage.features.glyphs import GlyphGradients
+from tutelage.features.images import image_features
 from tutelage.features.learned import NeighbourWhitening, PublicDiffusion, PublicPCA, PublicSteps
 from tutelage.features.rowwise import finite_rows
 
@@ -53,6 +54,9 @@ def glyph_features(
     return make_pipeline(gradients, axes, metric, PublicDiffusion.learn(rows.through(metric)))
 
 
+_COMPONENTS = 64
+
+
 class FeatureMaps(NamedTuple):
     """What teachers see instead of the rows, and what the student sees; None for the rows themselves."""
 
@@ -60,37 +64,53 @@ class FeatureMaps(NamedTuple):
     student: Any | None
 
 
-def _glyphs(public: PublicRows, components: int, image_shape: Sequence[int] | None, _numbers: int) -> FeatureMaps:
+class Columns(NamedTuple):
+    """How many columns, the first ones, are numbers, and how many, the last ones, are features of texts."""
+
+    numbers: int
+    features: int = 0
+
+
+def _glyphs(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> FeatureMaps:
     if image_shape is None or len(image_shape) != 2:
         raise InvalidParameterError(f"`image_shape` of the map glyphs must be [height, width]. Got {image_shape!r}.")
-    features = glyph_features(public, (image_shape[0], image_shape[1]), n_components=components)
+    features = glyph_features(public, (image_shape[0], image_shape[1]), n_components=components or _COMPONENTS)
     return FeatureMaps(features, features[:-1])  # a student could not separate what the last step merges
 
 
-def _principal_axes(public: PublicRows, components: int, image_shape: Sequence[int] | None, _: int) -> FeatureMaps:
+def _principal_axes(
+    public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns
+) -> FeatureMaps:
     _refuse_image_shape(image_shape)
-    axes = PublicPCA.learn(public, components, whiten=True)
+    axes = PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
     return FeatureMaps(axes, axes)
 
 
-def _steps(public: PublicRows, _: int, image_shape: Sequence[int] | None, numbers: int) -> FeatureMaps:
+def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> FeatureMaps:
     _refuse_image_shape(image_shape)
-    steps = PublicSteps.learn(public, numbers)
+    steps = PublicSteps.learn(public, columns.numbers, n_features=columns.features)
     return FeatureMaps(steps, steps)
+
+
+def _images(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> FeatureMaps:
+    shape = None if image_shape is None else tuple(image_shape)
+    features = image_features(public, shape, n_components=components or 200)
+    return FeatureMaps(features, features)
 
 
 def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
     if image_shape is not None:
-        raise InvalidParameterError("`image_shape` belongs to the map `glyphs`. Leave it out.")
+        raise InvalidParameterError("`image_shape` belongs to the maps `glyphs` and `images`. Leave it out.")
 
 
-TABLE_MAP_OF_PEOPLE = "steps"
-"""The map for tables where every person is a teacher, unless another one is named."""
+TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
+"""The maps for tables and images where every person is a teacher, unless another one is named."""
 
-# What a configuration may name. Each takes public rows, a number of components, the height and width of images, and how
-# many columns, the first ones, are numbers.
+# What a configuration may name. Each takes public rows, a number of components (None for its default), the shape of
+# images, and which columns are numbers and features.
 FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {
     "glyphs": Named(_glyphs, "for images of characters"),
+    "images": Named(_images, "for small images of things: edges and brightness"),
     "pca": Named(_principal_axes, "principal axes of the public rows"),
     "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
 }

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features.columns import PublicColumns, ScaledColumns
+from tutelage.features.columns import PublicColumns
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import (
     FURTHEST,
@@ -126,7 +126,7 @@ def _converted(parts: list[Any]) -> bytes | None:
 def _inputs(first: Any) -> list[tuple[str, Any]]:
     if not isinstance(first, PublicColumns):
         return [(_ROWS, DoubleTensorType([None, getattr(first, "n_features_in_", None)]))]
-    kinds = dict.fromkeys(first.texts, StringTensorType)
+    kinds = dict.fromkeys(first.categorical, StringTensorType)
     return [(name, kinds.get(name, DoubleTensorType)([None, 1])) for name in first.names]
 
 
@@ -176,11 +176,6 @@ def _scaled(part: PublicScaling, graph: _Graph, rows: Node) -> Node:
     return graph.Clip(scaled, np.array(-FURTHEST), np.array(FURTHEST))
 
 
-def _ranged(part: ScaledColumns, graph: _Graph, rows: Node) -> Node:
-    low, high = (_row(ends) for ends in (part.low, part.high))
-    return graph.Div(graph.Sub(graph.Min(graph.Max(rows, low), high), low), high - low)
-
-
 def _projected(part: PublicProjection, graph: _Graph, rows: Node) -> Node:
     by = projection(part.directions, part.reach)
     on = graph.on_grid(rows, part.center, by.step, by.limit)
@@ -218,7 +213,6 @@ def _stepped(part: PublicSteps, graph: _Graph, rows: Node) -> Node:
 
 _MAPS: dict[type, Callable[..., Node]] = {
     PublicColumns: _columns,
-    ScaledColumns: _ranged,
     PublicScaling: _scaled,
     PublicSteps: _stepped,
     PublicProjection: _projected,

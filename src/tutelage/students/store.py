@@ -23,15 +23,15 @@ _TRUSTED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
-    "tutelage.features.columns.OneHotColumns",
     "tutelage.features.columns.PublicColumns",
-    "tutelage.features.columns.ScaledColumns",
+    "tutelage.features.fitted.PublicEncoder",
+    "tutelage.features.fitted.PublicTransformer",
     "tutelage.features.glyphs.DeskewedImages",
     "tutelage.features.glyphs.GlyphGradients",
+    "tutelage.features.images.EdgesAndLevels",
     "tutelage.features.landmarks.PublicKernel",
     "tutelage.features.landmarks.UnitBall",
     "tutelage.features.learned.NeighbourWhitening",
-    "tutelage.features.learned.PublicClusters",
     "tutelage.features.learned.PublicDiffusion",
     "tutelage.features.learned.PublicPCA",
     "tutelage.features.learned.PublicProjection",
@@ -48,7 +48,6 @@ _TRUSTED = (
     "tutelage.students.self_training.SelfTrainingStudent",
 )
 _MOVED = {  # where files of earlier versions look for what is in another module now
-    "tutelage.features.fixed": "tutelage.features.columns",
     "tutelage.networks.convolutions": "tutelage.networks",
     "tutelage.networks.residual": "tutelage.networks",
 }

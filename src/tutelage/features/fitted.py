@@ -1,0 +1,312 @@
+"""Maps of other libraries as public feature maps: fitted here on public rows, or with weights that are public.
+
+A transformer of scikit-learn is cloned and fitted by `PublicTransformer.learn`, so that nothing in it comes from a
+private row. An encoder that somebody else trained cannot be fitted here: `PublicEncoder` states where its weights come
+from.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import issparse
+from sklearn.base import clone
+
+from tutelage._internal.typing import FloatArray, Matrix
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.base import PublicFeatureMap, PublicRows, check_row_by_row, require_public
+from tutelage.features.cells import TEXT, only_texts
+
+_ROWS_TRIED = 2  # public rows on which a new map must give a matrix
+# Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
+_STATELESS, _STATEFUL = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"), "numpy.random"
+_ONNX_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(uint8)": np.uint8,
+    "tensor(int64)": np.int64,
+}
+
+
+class _Vouched(PublicFeatureMap):
+    """A map whose parts are not of this package. It holds for its lifetime what it was made with."""
+
+    source: str
+    row_by_row: bool
+
+    def __sklearn_clone__(self) -> Self:
+        return copy(self)  # a clone of scikit-learn would forget what was learned
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the names of the parts and where they come from, and nothing that was learned."""
+        return f"{type(self).__name__}({self._named}, source={self.source!r}, row_by_row={self.row_by_row})"[
+            :N_CHAR_MAX
+        ]
+
+    @property
+    def _named(self) -> str:
+        raise NotImplementedError
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PublicTransformer(_Vouched):
+    """A transformer of scikit-learn that was fitted on public rows; made by `learn`.
+
+    Any transformer or pipeline is accepted. A transformer that was fitted elsewhere is refused, because nobody can see
+    which rows it was fitted on. If these were public, pass its ``transform`` to `PublicEncoder`.
+
+    Parameters
+    ----------
+    fitted : scikit-learn transformer
+        Fitted by `learn`.
+    source : str
+        Where the public rows come from, for reports.
+    row_by_row : bool
+        Whether the features of a row do not depend on the rows beside it, to the last bit.
+    of_texts : bool
+        Whether its rows are texts: a list, an array or a column of them.
+    """
+
+    fitted: Any
+    source: str
+    row_by_row: bool = False
+    of_texts: bool = False
+
+    @classmethod
+    def learn(cls, transformer: Any, public: PublicRows, *, row_by_row: bool = False) -> Self:
+        """Clone a transformer, fit the clone on public rows and return it as a public feature map.
+
+        Parameters
+        ----------
+        transformer : scikit-learn transformer or pipeline
+            Whether it was fitted before does not matter: the clone forgets it.
+        public : PublicRows
+            Rows of numbers, or texts, as the transformer takes them.
+        row_by_row : bool
+            Your statement that the features of a row do not depend on the rows beside it, to the last bit. Private rows
+            then go through the map in large blocks. Scaling, one-hot columns, TF-IDF and products of sparse rows
+            qualify; products of dense rows do not, because their rounding depends on the number of rows. It is checked
+            on the public rows. Default: private rows go through the map one shard at a time, which is always safe, and
+            slower where every person is a shard.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rows were not declared public, the transformer cannot be cloned or fitted on them, or `row_by_row` is
+            not true of the public rows.
+        InvalidDataError
+            If it does not make numbers of them.
+        """
+        values = require_public(public, "PublicTransformer").values
+        if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
+            raise InvalidParameterError(
+                "`transformer` of PublicTransformer.learn must be a scikit-learn transformer, which has `fit` and "
+                f"`transform`. Got {transformer.__name__ if isinstance(transformer, type) else type(transformer)}."
+            )
+        try:
+            fitted = clone(transformer)
+            fitted.fit(values)
+        except Exception as error:
+            raise InvalidParameterError(
+                "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
+                f"without labels. It raised {type(error).__name__}: {error}"
+            ) from None
+        made = cls(fitted, public.source, row_by_row, values.ndim == 1)
+        _try(made, values)
+        return made
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
+        rows = only_texts(X) if self.of_texts else X
+        return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """Return the names that the transformer gives, or None where it gives none."""
+        named = getattr(self.fitted, "get_feature_names_out", None)
+        try:
+            return None if named is None else named(None if self.of_texts else input_features)
+        except (AttributeError, NotImplementedError, ValueError):  # of a step without names
+            return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, where they have some: texts are one column."""
+        return (TEXT,) if self.of_texts else ()
+
+    def keeps_nothing(self) -> bool:
+        """Return whether all parts are of scikit-learn, numpy and scipy, which keep nothing of rows they transform."""
+        return _keeps_nothing(self.fitted)
+
+    @property
+    def _named(self) -> str:
+        return type(self.fitted).__name__
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PublicEncoder(_Vouched):
+    """A function from rows to features whose weights are public, such as a network that was trained on public images.
+
+    Nobody can see which rows trained it, so `source` is your statement that no private row did. It is also your
+    statement that the function keeps nothing of the rows that it was called with. Private rows go through it one shard
+    at a time.
+
+    Parameters
+    ----------
+    encode : callable or bytes
+        Takes rows, an array of shape (rows, numbers), and returns features of shape (rows, features); or the content of
+        an ONNX file, see `from_onnx`. A student is saved with it: a file with a callable opens only for readers who
+        vouch for it, one with an ONNX model opens for all.
+    source : str
+        Where the weights come from, for reports: ``"ResNet-18, trained on ImageNet"``.
+    row_by_row : bool
+        Your statement that the features of a row do not depend on the rows beside it, to the last bit; see
+        `PublicTransformer.learn`. Dense networks do not qualify.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `encode` is something else, or `source` is empty.
+    """
+
+    encode: Callable[[Matrix], Any] | bytes
+    source: str
+    row_by_row: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.encode) and not isinstance(self.encode, bytes):
+            raise InvalidParameterError(
+                "`encode` of PublicEncoder must be a function from rows to features, or the bytes of an ONNX file. Got "
+                f"a {type(self.encode).__name__}."
+            )
+        if not isinstance(self.source, str) or not self.source.strip():
+            raise InvalidParameterError(
+                "`source` of PublicEncoder must state where the weights come from, which must not have seen a private "
+                f"row. Got {self.source!r}."
+            )
+        self._session: Any = None
+
+    @classmethod
+    def from_onnx(cls, path: str | PathLike[str], source: str, *, row_by_row: bool = False) -> Self:
+        """Return the encoder in an ONNX file, which needs the extra ``onnx``.
+
+        Parameters
+        ----------
+        path : path-like
+            The file. Its first input takes the rows, in the shape that it states; its first output is the features.
+        source, row_by_row
+            As for `PublicEncoder`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is not an ONNX file with one input of numbers.
+        """
+        made = cls(Path(path).read_bytes(), source, row_by_row)
+        try:
+            inputs = made._running().get_inputs()
+        except ModuleNotFoundError:
+            raise
+        except Exception as error:
+            raise InvalidParameterError(
+                f"`path` of PublicEncoder.from_onnx must be an ONNX file that can be run. {error}"
+            ) from None
+        if len(inputs) != 1 or inputs[0].type not in _ONNX_TYPES:
+            raise InvalidParameterError(
+                "`path` of PublicEncoder.from_onnx must be a model with one input of numbers. Got inputs of types "
+                f"{[each.type for each in inputs]}."
+            )
+        return made
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the features as 64-bit floats, shape (rows, features)."""
+        rows = np.asarray(X)
+        found = self.encode(rows) if callable(self.encode) else self._run(rows)
+        return _dense(found, len(rows), "PublicEncoder")
+
+    def keeps_nothing(self) -> bool:
+        """Return True: it is the user's statement."""
+        return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the session, which can be neither copied nor stored."""
+        state: Any = super().__getstate__()
+        return {**state, "_session": None}
+
+    def _running(self) -> Any:
+        if getattr(self, "_session", None) is None:
+            try:
+                from onnxruntime import InferenceSession
+            except ModuleNotFoundError as error:
+                raise ModuleNotFoundError(
+                    "ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name
+                ) from None
+            self._session = InferenceSession(self.encode, providers=["CPUExecutionProvider"])
+        return self._session
+
+    def _run(self, rows: Matrix) -> Matrix:
+        session = self._running()
+        taken = session.get_inputs()[0]
+        shape = tuple(taken.shape[1:])
+        fixed = shape if all(isinstance(side, int) for side in shape) else rows.shape[1:]
+        values = rows.astype(_ONNX_TYPES[taken.type]).reshape(len(rows), *fixed)
+        found = np.asarray(session.run(None, {taken.name: values})[0])
+        return found.reshape(len(rows), -1)
+
+    @property
+    def _named(self) -> str:
+        return getattr(self.encode, "__name__", type(self.encode).__name__) if callable(self.encode) else "<ONNX model>"
+
+
+def _try(made: PublicTransformer, values: npt.NDArray[Any]) -> None:
+    """Refuse a map that does not give numbers, or not those that it promised."""
+    made.transform(values[:_ROWS_TRIED])
+    if made.row_by_row:
+        check_row_by_row(made, values)
+
+
+def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
+    if issparse(features):
+        features = features.toarray()
+    elif hasattr(features, "detach"):  # of torch
+        features = features.detach().cpu().numpy()
+    found = np.asarray(features)
+    if found.dtype.kind not in "buif" or found.ndim != 2 or len(found) != n_rows:
+        raise InvalidDataError(
+            f"{owner} must make a row of numbers of each of {n_rows} rows. Got {found.dtype} of shape {found.shape}."
+        )
+    return found.astype(np.float64)
+
+
+def _keeps_nothing(part: Any, known: set[int] | None = None) -> bool:
+    """Return whether an object, and all that it consists of, is of libraries that keep nothing of rows they transform.
+
+    `known` are parts that were looked at before.
+    """
+    known = set() if known is None else known
+    if id(part) in known:
+        return True
+    known.add(id(part))
+    if isinstance(part, np.ufunc):  # others may hold a function of Python
+        return getattr(np, part.__name__, None) is part
+    module = str(getattr(part if hasattr(part, "__qualname__") else type(part), "__module__", None) or "builtins")
+    if module.partition(".")[0] not in _STATELESS or module.startswith(_STATEFUL):
+        return False
+    return isinstance(part, type) or all(_keeps_nothing(each, known) for each in _inside(part))
+
+
+def _inside(part: Any) -> list[Any]:
+    """Return the parts of an object that can hold others."""
+    if isinstance(part, dict):
+        return [*part, *part.values()]
+    if isinstance(part, list | tuple | set | frozenset):
+        return list(part)
+    if isinstance(part, np.ndarray):
+        return part.tolist() if part.dtype == object else []
+    return [getattr(part, "__self__", None), *getattr(part, "__dict__", {}).values()]

@@ -1,0 +1,72 @@
+"""Texts as numbers: the principal axes of the words of public texts, and of the letters in these."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from tutelage._internal.validation import integer_at_least
+from tutelage.exceptions import InvalidDataError
+from tutelage.features.base import PublicRows, require_public
+from tutelage.features.fitted import PublicTransformer
+
+_AXES = 400
+_TEXTS_PER_AXIS = 4
+_RARE = 2  # public texts in which a word must be, or it is left out
+
+
+def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
+    """Return features of texts: axes of their words and of the letters in these, at length one.
+
+    TF-IDF of words, and of sequences of three to five letters, then their principal directions in the public texts. A
+    text without a known word or sequence becomes zeros. The features of a text do not depend on other texts, to the
+    last bit: products of sparse rows are added in the order of the words.
+
+    Parameters
+    ----------
+    public : PublicRows
+        Public texts, a thousand or more: an array of shape (rows,).
+    n_axes : int
+        How many axes; at most a quarter of the number of texts, because further axes are noise.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the texts were not declared public.
+    InvalidDataError
+        If they are not texts, or have no word and no sequence of letters in common.
+    """
+    texts = require_public(public, "text_features").values
+    integer_at_least(n_axes, 1, "n_axes", "text_features")
+    if texts.ndim != 1:
+        raise InvalidDataError(f"The public rows of text_features must be one text each. Got shape {texts.shape}.")
+    known = [(name, part) for name, part in _vectorizers() if _knows(part, texts)]
+    n_terms = sum(len(part.vocabulary_) for _, part in known)
+    if n_terms < 2 or len(texts) < 2:
+        raise InvalidDataError(
+            "The public texts of text_features must have words in common. Pass more of them, or leave the column out."
+        )
+    axes = TruncatedSVD(
+        max(1, min(n_axes, len(texts) // _TEXTS_PER_AXIS, n_terms - 1)), algorithm="arpack", random_state=0
+    )
+    recipe = make_pipeline(FeatureUnion(known), Normalizer(), axes, Normalizer())
+    return PublicTransformer.learn(recipe, public, row_by_row=True)
+
+
+def _vectorizers() -> list[tuple[str, TfidfVectorizer]]:
+    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "dtype": np.float32}
+    return [
+        ("words", TfidfVectorizer(stop_words="english", **shared)),
+        ("letters", TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), **shared)),
+    ]
+
+
+def _knows(vectorizer: TfidfVectorizer, texts: Any) -> bool:
+    try:
+        vectorizer.fit(texts)
+    except ValueError:  # nothing is left
+        return False
+    return True

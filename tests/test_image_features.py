@@ -1,0 +1,123 @@
+"""Images as they are: arrays of height, width and channels."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.datasets import load_digits
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import EdgesAndLevels, GlyphGradients, PublicRows, glyph_features, image_features
+from tutelage.students import load_student
+from tutelage.teachers import ClassMeans
+
+DIGITS = load_digits()
+PRIVATE, PUBLIC = (X.reshape(-1, 8, 8) for X in (DIGITS.X_train, DIGITS.X_test))
+SHAPES = st.sampled_from([(5, 4), (4, 6, 1), (4, 5, 3)])
+
+
+def fitted(X, X_public, **more):
+    model = PATEClassifier(epsilon=8.0, classes=range(10), noise=SimulationNoise(0), random_state=0, **more)
+    return model.fit(X, DIGITS.y_train, X_public=X_public)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_the_features_of_an_image_do_not_depend_on_others_in_any_bit(data):
+    shape = data.draw(SHAPES)
+    images = data.draw(hnp.arrays(np.float64, (7, *shape), elements=st.floats(-10, 300)))
+    made = EdgesAndLevels(shape)
+    whole = made.transform(images)
+    assert np.concatenate([made.transform(image[np.newaxis]) for image in images]).tobytes() == whole.tobytes()
+    assert made.transform(images[::-1]).tobytes() == whole[::-1].tobytes()
+    assert made.transform(images.reshape(7, -1)).tobytes() == whole.tobytes()
+
+
+def test_edges_are_of_the_mean_of_the_channels_and_levels_of_each():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, 8, 8, 3)).astype(np.uint8)
+    found = EdgesAndLevels((8, 8, 3)).transform(images)
+    edges = GlyphGradients((8, 8), deskew=False).transform(images.mean(axis=3).reshape(5, 64))
+    assert np.allclose(found[:, :-192], edges, atol=1e-6)
+    pixels = images.reshape(5, 192).astype(float)
+    assert np.allclose(found[:, -192:], pixels / np.linalg.norm(pixels, axis=1, keepdims=True))
+    gray = np.repeat(images[..., :1], 3, axis=3)
+    one, three = EdgesAndLevels((8, 8)).transform(gray[..., 0]), EdgesAndLevels((8, 8, 3)).transform(gray)
+    assert np.allclose(one[:, :-64], three[:, :-192])
+
+
+def test_bytes_and_intensities_of_the_same_images_are_alike():
+    images = np.rint(PUBLIC * (255 / 16)).astype(np.uint8)
+    images[0, 0, 0] = 255
+    one = image_features(PublicRows(images, "bytes"))
+    other = image_features(PublicRows(images / 255, "intensities"))
+    first, second = one.transform(images[:50]), other.transform(images[:50] / 255)
+    assert np.allclose(np.abs(first), np.abs(second), atol=1e-3)  # an axis may point the other way
+
+
+@pytest.mark.parametrize(
+    ("public", "more", "error", "message"),
+    [
+        (PublicRows(DIGITS.X_test, "flat"), {}, InvalidParameterError, "must be the height and width of flattened"),
+        (PublicRows(np.zeros((9, 8, 8)), "black"), {}, InvalidDataError, "not all black"),
+        (PublicRows(DIGITS.X_test, "flat"), {"image_shape": (9, 9)}, InvalidDataError, r"\(rows, 81\)"),
+        (PUBLIC, {}, InvalidParameterError, "image_features is learned from public rows only"),
+        (
+            PublicRows(np.ones((2, 200, 200)), "large"),
+            {},
+            InvalidParameterError,
+            "at most 16384 numbers.*PublicEncoder",
+        ),
+    ],
+)
+def test_other_images_are_refused(public, more, error, message):
+    with pytest.raises(error, match=message):
+        image_features(public, **more)
+
+
+@pytest.mark.parametrize("shape", [8, (8,), (8, 8, 3, 1), (8.0, 8), (2, 8)])
+def test_other_shapes_are_refused(shape):
+    with pytest.raises(InvalidParameterError, match="`image_shape` of"):
+        EdgesAndLevels(shape)
+
+
+def test_missing_pixels_are_refused():
+    images = PUBLIC.astype(float).copy()
+    images[3, 2, 1] = np.nan
+    with pytest.raises(InvalidDataError, match="Fill the missing pixels"):
+        EdgesAndLevels((8, 8)).transform(images)
+
+
+def test_images_go_in_and_labels_come_out(tmp_path):
+    model = fitted(PRIVATE, PUBLIC)
+    assert model.score(PUBLIC, DIGITS.y_test) > 0.85
+    assert model.student_map_[0].image_shape == (8, 8)
+    model.save(tmp_path / "results")
+    loaded = load_student(tmp_path / "results" / "student.skops")
+    for rows in (PUBLIC, DIGITS.X_test):
+        assert np.array_equal(loaded.predict(rows), model.predict(PUBLIC))
+    flat = fitted(DIGITS.X_train, DIGITS.X_test, features=image_features(PublicRows(DIGITS.X_test, "digits"), (8, 8)))
+    assert np.array_equal(flat.predict_proba(PUBLIC), model.predict_proba(PUBLIC))
+
+
+def test_images_of_several_channels_go_in():
+    color, public = (np.stack([X, X, 16 - X], axis=3) for X in (PRIVATE, PUBLIC))
+    assert fitted(color, public).score(public, DIGITS.y_test) > 0.8
+
+
+def test_a_map_that_is_named_is_taken_in_place_of_the_default():
+    features = glyph_features(PublicRows(PUBLIC.reshape(-1, 64), "digits"), (8, 8), cell=2, n_components=20)
+    model = fitted(PRIVATE, PUBLIC, features=features)
+    assert [step for _, step in model.student_map_.steps] == [step for _, step in features.steps]
+    assert np.array_equal(features.transform(PUBLIC), features.transform(DIGITS.X_test))
+    raw = fitted(PRIVATE, PUBLIC, teacher=ClassMeans(), n_teachers=20)
+    assert raw.student_map_ is None
+    assert raw.n_features_in_ == 64
+
+
+def test_images_of_two_shapes_are_refused():
+    for other in (PUBLIC.reshape(-1, 4, 16), DIGITS.X_test):
+        with pytest.raises(InvalidDataError, match=r"Images must have shape.*in `X` and `X_public` alike"):
+            fitted(PRIVATE, other)

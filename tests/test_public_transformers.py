@@ -1,0 +1,362 @@
+"""Transformers of scikit-learn, and encoders, as public feature maps."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import skops.io
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.decomposition import PCA
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import IterativeImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import (
+    PublicEncoder,
+    PublicFeatureMap,
+    PublicRows,
+    PublicTransformer,
+    check_row_by_row,
+    features_of_private,
+    require_public_map,
+)
+from tutelage.students import load_student, save_student
+from tutelage.teachers import ClassMeans, VectorBallots
+
+RNG = np.random.default_rng(5)
+ROWS = RNG.normal(size=(300, 20)) @ RNG.normal(size=(20, 20))
+PUBLIC = PublicRows(ROWS, "three hundred made-up rows")
+TEXTS = ["free prize now", "see you at home", "free call now", "home at last", "the prize is a call"] * 4
+
+
+class Remembering(TransformerMixin, BaseEstimator):
+    """Adds what it saw in earlier calls, as a running mean does."""
+
+    def fit(self, X, y=None):
+        self.seen_ = 0.0
+        return self
+
+    def transform(self, X):
+        before = self.seen_
+        self.seen_ = before + float(np.sum(X > 50))
+        return X + before
+
+
+class Centering(TransformerMixin, BaseEstimator):
+    """Subtracts a mean over the rows of a call."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X - X.mean(axis=0)
+
+
+def doubled(X):
+    return X * 2
+
+
+def raising(X):
+    if np.abs(X).max() > 50:
+        raise ValueError(f"cannot take {X.max()}")
+    return X
+
+
+# Learned from public rows, and from nothing else
+
+
+def test_the_fitted_clone_is_scikit_learns():
+    plain = make_pipeline(StandardScaler(), PCA(3, random_state=0))
+    learned = PublicTransformer.learn(plain, PUBLIC)
+    assert not hasattr(plain[0], "mean_")
+    expected = clone(plain).fit(ROWS).transform(ROWS[:7])
+    assert np.array_equal(learned.transform(ROWS[:7]), expected)
+    assert learned.transform(ROWS[:7].astype(np.float32)).dtype == np.float64
+
+
+def test_what_a_transformer_was_fitted_to_before_is_forgotten():
+    private = np.full((50, 20), 1e6) + ROWS[:50]
+    assert np.array_equal(
+        PublicTransformer.learn(StandardScaler().fit(private), PUBLIC).transform(ROWS),
+        PublicTransformer.learn(StandardScaler(), PUBLIC).transform(ROWS),
+    )
+
+
+def test_fits_and_clones_change_nothing():
+    learned = PublicTransformer.learn(StandardScaler(), PUBLIC)
+    before = learned.transform(ROWS)
+    learned.fit(ROWS * 100 + 7)
+    learned.fit_transform(ROWS * 100 + 7)
+    for copy in (learned, clone(learned), clone(make_pipeline(learned))[0]):
+        assert np.array_equal(copy.transform(ROWS), before)
+
+
+def test_sparse_features_become_dense():
+    kinds = RNG.integers(0, 4, (60, 2))
+    learned = PublicTransformer.learn(OneHotEncoder(handle_unknown="ignore"), PublicRows(kinds, "codes"))
+    found = learned.transform([[0, 9], [3, 1]])
+    assert isinstance(found, np.ndarray)
+    assert found.sum(axis=1).tolist() == [1, 2]
+
+
+def test_texts_are_rows_too():
+    learned = PublicTransformer.learn(TfidfVectorizer(), PublicRows(np.array(TEXTS), "messages"), row_by_row=True)
+    assert np.array_equal(learned.transform(TEXTS[:3]), TfidfVectorizer().fit(TEXTS).transform(TEXTS[:3]).toarray())
+
+
+@pytest.mark.parametrize(
+    ("transformer", "public", "message"),
+    [
+        (StandardScaler(), ROWS, "learned from public rows only"),
+        (StandardScaler().fit(ROWS), ROWS, "learned from public rows only"),
+        (StandardScaler, PUBLIC, "must be a scikit-learn transformer.* Got StandardScaler"),
+        (object(), PUBLIC, "must be a scikit-learn transformer"),
+        (SelectKBest(k=2), PUBLIC, "fitted on the public rows without labels. It raised"),
+        (PCA(10_000), PUBLIC, "fitted on the public rows without labels. It raised ValueError"),
+        (make_pipeline(StandardScaler(), PCA(5)), None, "learned from public rows only"),
+    ],
+)
+def test_anything_else_is_refused(transformer, public, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        PublicTransformer.learn(transformer, public)
+
+
+def test_what_makes_no_numbers_is_refused():
+    for function in (lambda X: X.astype(str), lambda X: X[:, 0], lambda X: X[:1]):
+        with pytest.raises(InvalidDataError, match="PublicTransformer must make a row of numbers of each of 2 rows"):
+            PublicTransformer.learn(FunctionTransformer(function), PUBLIC)
+
+
+def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
+    with pytest.raises(InvalidParameterError, match=r"Got a StandardScaler\. To fit a transformer on public rows"):
+        require_public_map(StandardScaler().fit(ROWS), "PATEClassifier")
+    with pytest.raises(InvalidParameterError, match=r"Got a StandardScaler\."):
+        require_public_map(make_pipeline(StandardScaler().fit(ROWS)), "PATEClassifier")
+
+
+def test_a_repr_shows_no_row():
+    learned = PublicTransformer.learn(OneHotEncoder(), PublicRows([["Miller"], ["Smith"]], "two names"))
+    assert repr(learned) == "PublicTransformer(OneHotEncoder, source='two names', row_by_row=False)"
+
+
+# One person reaches one shard
+
+CELLS = st.floats(-1e6, 1e6)
+ROW_BY_ROW = {
+    "standard": PublicTransformer.learn(StandardScaler(), PUBLIC, row_by_row=True),
+    "range": PublicTransformer.learn(MinMaxScaler(clip=True), PUBLIC, row_by_row=True),
+    "one-hot": PublicTransformer.learn(OneHotEncoder(handle_unknown="ignore"), PUBLIC, row_by_row=True),
+    "logarithm": PublicTransformer.learn(FunctionTransformer(np.abs), PUBLIC, row_by_row=True),
+}
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+@settings(max_examples=25)
+@given(rows=hnp.arrays(np.float64, (9, 20), elements=CELLS), order=st.permutations(range(9)))
+def test_what_is_said_to_be_row_by_row_is(name, rows, order):
+    learned = ROW_BY_ROW[name]
+    whole = learned.transform(rows)
+    assert learned.transform(rows[order]).tobytes() == whole[order].tobytes()
+    assert np.concatenate([learned.transform(row[np.newaxis]) for row in rows]).tobytes() == whole.tobytes()
+
+
+@settings(max_examples=25)
+@given(texts=st.lists(st.lists(st.sampled_from(" ".join(TEXTS).split())).map(" ".join), min_size=2, max_size=9))
+def test_words_are_counted_row_by_row(texts):
+    learned = PublicTransformer.learn(TfidfVectorizer(sublinear_tf=True), PublicRows(np.array(TEXTS), "messages"))
+    whole = learned.transform(texts)
+    assert np.concatenate([learned.transform([text]) for text in texts]).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("transformer", [PCA(5), Centering(), FunctionTransformer(lambda X: X @ ROWS[:20])])
+def test_a_false_claim_is_refused(transformer):
+    with pytest.raises(InvalidParameterError, match="to the last bit, or leave `row_by_row` out"):
+        PublicTransformer.learn(transformer, PUBLIC, row_by_row=True)
+
+
+def test_without_the_claim_products_are_taken_and_statistics_over_rows_are_not():
+    check_row_by_row(PublicTransformer.learn(PCA(5), PUBLIC), ROWS)
+    with pytest.raises(InvalidParameterError, match="without random numbers and statistics over the rows"):
+        check_row_by_row(PublicTransformer.learn(Centering(), PUBLIC), ROWS)
+    random = PublicEncoder(lambda X: X + np.random.default_rng().random(X.shape), "random numbers")
+    with pytest.raises(InvalidParameterError, match="without random numbers and statistics over the rows"):
+        check_row_by_row(random, ROWS)
+
+
+def shard_features(features, X, shards):
+    width = features.transform(ROWS[:2]).shape[1]
+    return features_of_private(features, X, shards, width)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        PCA(5),
+        Centering(),
+        Remembering(),
+        make_pipeline(StandardScaler(), Remembering()),
+        IterativeImputer(sample_posterior=True, max_iter=2, random_state=0),
+        FunctionTransformer(lambda X: X @ ROWS[:20]),
+    ],
+    ids=["pca", "centering", "remembering", "pipeline", "random-stream", "lambda"],
+)
+def test_a_row_moves_the_features_of_its_own_shard_only(transformer):
+    learned = PublicTransformer.learn(transformer, PUBLIC)
+    X = ROWS[:40].copy()
+    shards = np.split(np.arange(40), 8)
+    if isinstance(transformer, IterativeImputer):
+        X[::3, 2] = np.nan  # each of which takes a random number
+    other = X.copy()
+    other[0] = 99.0
+    before, after = (shard_features(learned, rows, shards) for rows in (X, other))
+    assert not np.array_equal(before[:5], after[:5], equal_nan=True)
+    assert before[5:].tobytes() == after[5:].tobytes()
+
+
+def test_the_same_rows_in_other_shards_would_show_a_map_that_remembers():
+    """The planted fault: an encoder breaks the promise of `PublicEncoder`, and the test above would notice."""
+    kept = Remembering().fit(ROWS)
+    X = ROWS[:40].copy()
+    other = X.copy()
+    other[0] = 99.0
+    shards = np.split(np.arange(40), 8)
+    before, after = (shard_features(PublicEncoder(kept.transform, "kept"), rows, shards) for rows in (X, other))
+    assert before[5:].tobytes() != after[5:].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("transformer", "kept"),
+    [
+        (make_pipeline(StandardScaler(), PCA(2)), True),
+        (FunctionTransformer(np.log1p), True),
+        (FunctionTransformer(doubled), False),
+        (FunctionTransformer(lambda X: X), False),
+        (FunctionTransformer(np.vectorize(doubled)), False),
+        (make_pipeline(FunctionTransformer(np.frompyfunc(float, 1, 1)), StandardScaler()), False),
+        (FunctionTransformer(Remembering().fit(ROWS).transform), False),
+        (FunctionTransformer(partial(np.multiply, 2)), False),
+        (FunctionTransformer(StandardScaler().fit(ROWS).transform), True),
+        (make_pipeline(StandardScaler(), Remembering()), False),
+        (Remembering(), False),
+        (PCA(2, random_state=np.random.RandomState(0)), False),
+        (IterativeImputer(max_iter=1), False),
+    ],
+)
+def test_only_parts_of_known_libraries_are_not_copied(transformer, kept):
+    with np.errstate(all="ignore"):
+        assert PublicTransformer.learn(transformer, PUBLIC).keeps_nothing() is kept
+
+
+def test_private_rows_that_raise_are_not_quoted():
+    learned = PublicTransformer.learn(FunctionTransformer(raising), PublicRows(ROWS / 1e3, "small rows"))
+    X = ROWS[:6].copy()
+    X[3] = 12_345.0
+    with pytest.raises(InvalidDataError, match="raised ValueError on private rows") as caught:
+        features_of_private(learned, X, np.arange(6)[:, np.newaxis], 20)
+    assert "12345" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+# In a classifier, and on disk
+
+
+def fitted(teacher, features, **more):
+    y = (ROWS[:, 0] > 0).astype(int)
+    model = PATEClassifier(teacher, features=features, classes=[0, 1], noise=SimulationNoise(0), random_state=0, **more)
+    return model.fit(ROWS[100:], y[100:], X_public=ROWS[:100])
+
+
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_teachers_by_shards_and_by_persons_see_the_features(row_by_row, tmp_path):
+    transformer = StandardScaler() if row_by_row else make_pipeline(StandardScaler(), PCA(10))
+    learned = PublicTransformer.learn(transformer, PublicRows(ROWS[:100], "made up"), row_by_row=row_by_row)
+    for teacher, more in ((ClassMeans(), {"n_teachers": 20, "epsilon": 50.0}), (VectorBallots(), {"epsilon": 20.0})):
+        model = fitted(teacher, learned, **more)
+        assert model.score(ROWS, (ROWS[:, 0] > 0).astype(int)) > 0.7
+        save_student(model.whole_student(), tmp_path / "student.skops")
+        loaded = load_student(tmp_path / "student.skops")
+        assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
+
+
+def test_a_student_keeps_its_transformer_of_texts(tmp_path):
+    learned = PublicTransformer.learn(TfidfVectorizer(), PublicRows(np.array(TEXTS), "messages"))
+    save_student(learned, tmp_path / "map.skops")
+    assert np.array_equal(load_student(tmp_path / "map.skops").transform(TEXTS), learned.transform(TEXTS))
+
+
+def test_a_saved_function_opens_for_those_who_vouch_for_it(tmp_path):
+    save_student(PublicEncoder(doubled, "no weights"), tmp_path / "map.skops")
+    with pytest.raises(InvalidDataError, match=r"not known to be safe: .*doubled"):
+        load_student(tmp_path / "map.skops")
+    name = f"{doubled.__module__}.doubled"
+    assert np.array_equal(load_student(tmp_path / "map.skops", trusted=(name,)).transform(ROWS), 2 * ROWS)
+
+
+# Encoders
+
+
+def test_an_encoder_is_a_function_whose_source_is_stated():
+    encoder = PublicEncoder(lambda X: csr_array(X[:, :2]), "no weights at all")
+    assert np.array_equal(encoder.transform(ROWS), ROWS[:, :2])
+    assert "source='no weights at all'" in repr(encoder)
+    assert isinstance(clone(encoder), PublicFeatureMap)
+    for encode, source, message in (
+        (doubled, " ", "`source` of PublicEncoder must state where the weights come from"),
+        (StandardScaler().fit(ROWS), "x", "`encode` of PublicEncoder must be a function"),
+    ):
+        with pytest.raises(InvalidParameterError, match=message):
+            PublicEncoder(encode, source)  # type: ignore[arg-type]
+    with pytest.raises(InvalidDataError, match="PublicEncoder must make a row of numbers of each of 300 rows"):
+        PublicEncoder(lambda X: X[0], "one row").transform(ROWS)
+
+
+def test_a_torch_module_is_an_encoder():
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Linear(20, 3).eval()
+    encoder = PublicEncoder(lambda X: network(torch.as_tensor(X, dtype=torch.float32)), "random weights")
+    check_row_by_row(encoder, ROWS)
+    assert encoder.transform(ROWS).shape == (300, 3)
+
+
+def onnx_file(folder, dimensions=(20,), kind="FLOAT", operator="Abs"):
+    helper = pytest.importorskip("onnx.helper")
+    element = getattr(pytest.importorskip("onnx").TensorProto, kind)
+    taken = helper.make_tensor_value_info("pixels", element, [None, *dimensions])
+    given_ = helper.make_tensor_value_info("features", element, [None, *dimensions])
+    graph = helper.make_graph([helper.make_node(operator, ["pixels"], ["features"])], "encoder", [taken], [given_])
+    opset = helper.make_opsetid("", 17)
+    (folder / "encoder.onnx").write_bytes(
+        helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    )
+    return folder / "encoder.onnx"
+
+
+@pytest.mark.parametrize("dimensions", [(20,), (4, 5), (1, 2, 10)])
+def test_an_onnx_file_is_an_encoder_that_is_saved_with_the_student(dimensions, tmp_path):
+    encoder = PublicEncoder.from_onnx(onnx_file(tmp_path, dimensions), "absolute values")
+    expected = np.abs(ROWS.astype(np.float32))
+    assert np.array_equal(encoder.transform(ROWS), expected)
+    assert repr(encoder) == "PublicEncoder(<ONNX model>, source='absolute values', row_by_row=False)"
+    stored = skops.io.dumps(encoder)
+    assert skops.io.get_untrusted_types(data=stored) == ["tutelage.features.fitted.PublicEncoder"]
+    save_student(encoder, tmp_path / "map.skops")
+    for copy in (clone(encoder), load_student(tmp_path / "map.skops")):
+        assert np.array_equal(copy.transform(ROWS), expected)
+    assert np.array_equal(features_of_private(encoder, ROWS, np.arange(300)[:, np.newaxis], 20), expected)
+
+
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "encoder.onnx").write_bytes(b"no model")
+    with pytest.raises(InvalidParameterError, match="must be an ONNX file that can be run"):
+        PublicEncoder.from_onnx(tmp_path / "encoder.onnx", "somewhere")
+    with pytest.raises(InvalidParameterError, match="must be a model with one input of numbers"):
+        PublicEncoder.from_onnx(onnx_file(tmp_path, kind="STRING", operator="Identity"), "somewhere")

@@ -1,0 +1,330 @@
+"""Columns of text, and texts alone: learned from public texts, each by itself."""
+
+import csv
+import itertools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import (
+    PublicColumns,
+    PublicRows,
+    PublicSteps,
+    PublicTransformer,
+    check_row_by_row,
+    text_features,
+)
+from tutelage.students import load_student
+from tutelage.tables import read_csv
+
+WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")
+TEXTS = np.array([" ".join(words) for words in itertools.permutations(WORDS, 3)], dtype=object)
+PUBLIC = PublicRows(TEXTS[:80], "eighty texts")
+MADE = text_features(PUBLIC, 6)
+
+
+def labelled(n, seed):
+    """Return made-up messages and whether each is an advertisement."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 2, n)
+    words = (["home", "mother", "dinner", "train", "tomorrow"], ["prize", "claim", "free", "winner", "urgent"])
+    both = ["call", "now", "today", "please", "number"]
+    texts = [" ".join(rng.choice([*words[kind], *both], 6)) + f" {rng.integers(1000)}" for kind in kinds]
+    return np.array(texts, dtype=object), kinds
+
+
+# Features of texts
+
+
+def test_texts_have_length_1_and_the_axes_of_public_words():
+    found = MADE.transform(TEXTS)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert not MADE.transform(["zzz qqq", ""]).any()
+    assert found.shape == (120, 6)
+
+
+def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english").fit(TEXTS[:80])
+    letters = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5)).fit(TEXTS[:80])
+
+    def counts(texts):
+        return normalize(np.hstack([one.transform(texts).toarray() for one in (words, letters)]))
+
+    svd = TruncatedSVD(6, algorithm="arpack", random_state=0).fit(counts(TEXTS[:80]))
+    expected = normalize(svd.transform(counts(TEXTS)))
+    found = MADE.transform(TEXTS)
+    assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4  # up to the sign of each axis
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.lists(st.sampled_from([*WORDS, "zeta", "Élan", "naïve", "8", "."]), max_size=12).map(" ".join) | st.text(),
+        min_size=1,
+        max_size=12,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_the_features_of_a_text_do_not_depend_on_others_in_any_bit(texts, random):
+    whole = MADE.transform(texts)
+    order = list(range(len(texts)))
+    random.shuffle(order)
+    assert MADE.transform([texts[place] for place in order]).tobytes() == whole[order].tobytes()
+    assert np.concatenate([MADE.transform([text]) for text in texts]).tobytes() == whole.tobytes()
+
+
+def test_real_texts_are_taken_one_by_one_to_the_last_bit(data_folder):
+    path = data_folder / "sms_spam.tsv.gz"
+    if not path.exists():
+        pytest.skip("needs the messages")
+    texts = np.array(pd.read_csv(path, sep="\t", header=None, quoting=csv.QUOTE_NONE)[1].tolist(), dtype=object)
+    made = text_features(PublicRows(texts[:600], "messages"))
+    whole = made.transform(texts[600:1400])
+    assert np.concatenate([made.transform([text]) for text in texts[600:1400]]).tobytes() == whole.tobytes()
+
+
+def test_a_map_of_texts_whose_rows_depend_on_each_other_is_caught():
+    """The planted fault: dense products of the same numbers, which round by their number."""
+
+    class DenseProduct(TruncatedSVD):
+        def transform(self, X):
+            return X.toarray() @ self.components_.T
+
+    pipeline = clone(MADE.fitted)
+    pipeline.steps[2] = ("truncatedsvd", DenseProduct(6, algorithm="arpack", random_state=0))
+    texts = np.array([" ".join(words) for words in itertools.permutations(WORDS, 5)], dtype=object)
+    with pytest.raises(InvalidParameterError, match="when other rows are beside it"):
+        PublicTransformer.learn(pipeline, PublicRows(texts, "texts"), row_by_row=True)
+    check_row_by_row(MADE, texts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (np.array(["one", "two", "three"], dtype=object), "must have words in common"),
+        (np.array(["same text here"], dtype=object), "must have words in common"),
+        (np.eye(3), "must be one text each"),
+    ],
+)
+def test_public_texts_without_common_words_are_refused(texts, message):
+    with pytest.raises(InvalidDataError, match=message):
+        text_features(PublicRows(texts, "texts"))
+
+
+def test_texts_that_nobody_declared_public_are_refused():
+    with pytest.raises(InvalidParameterError, match="text_features is learned from public rows only"):
+        text_features(TEXTS)  # type: ignore[arg-type]
+
+
+def test_texts_without_words_between_blanks_are_known_by_their_letters():
+    texts = np.array(["天気がいい日", "天気がわるい日", "いい日だった"] * 10, dtype=object)
+    assert text_features(PublicRows(texts, "weather")).transform(texts).any(axis=1).all()
+
+
+def test_few_texts_have_few_axes():
+    assert MADE.transform(TEXTS[:1]).shape == (1, 6)
+    assert text_features(PUBLIC).transform(TEXTS[:1]).shape == (1, 20)  # a quarter of eighty
+
+
+# Columns of text
+
+NOTES, SPAM = labelled(300, 0)
+
+
+def table_of(notes, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "age": rng.integers(18, 90, len(notes)),
+        "note": notes,
+        "ward": rng.choice(["A", "B", ""], len(notes)),
+        "seen": np.array(["2024-01-01", "2024-02-03"])[rng.integers(0, 2, len(notes))],
+    }
+
+
+def test_text_of_several_words_becomes_features_after_numbers_and_codes():
+    rows = table_of(NOTES)
+    columns = PublicColumns.learn(rows)
+    assert columns.kinds == {"age": "number", "note": "text", "ward": ["", "A", "B"], "seen": "date"}
+    found = columns.transform(rows)
+    assert (columns.numbers, columns.categorical, columns.text_names) == (("age", "seen"), ("ward",), ("note",))
+    assert found.shape == (300, 3 + columns.n_text_features)
+    assert np.array_equal(found[:, 3:], text_features(PublicRows(NOTES, "notes")).transform(NOTES))
+
+
+def test_every_form_of_a_table_gives_the_same_features(tmp_path):
+    rows = table_of(NOTES[:60])
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    columns = PublicColumns.learn(rows)
+    expected = columns.transform(rows)
+    forms = [pd.DataFrame(rows), pl.DataFrame(rows), read_csv(path), np.array(list(rows.values()), dtype=object).T]
+    for form in forms:
+        assert columns.transform(form).tobytes() == expected.tobytes()
+
+
+def test_an_empty_cell_of_text_has_no_features():
+    columns = PublicColumns.learn({"note": NOTES})
+    assert not columns.transform({"note": [None, "", float("nan")]}).any()
+
+
+@pytest.mark.parametrize(
+    "cells", [[f"id{number}" for number in range(60)], [f"Jo Doe{number}" for number in range(60)]]
+)
+def test_ids_and_names_stay_refused_unless_they_are_declared(cells):
+    with pytest.raises(
+        InvalidDataError, match=r"too short to learn from.*pass it as `entity_ids`.*kinds=\{'who': 'text'\}"
+    ):
+        PublicColumns.learn({"who": cells})
+    assert PublicColumns.learn({"who": cells}, kinds={"who": "text"}).kinds == {"who": "text"}
+    assert len(PublicColumns.learn({"who": cells}, kinds={"who": "category"}).kinds["who"]) == 60
+
+
+def test_texts_alone_are_a_column():
+    for form in (NOTES, NOTES.tolist(), pd.Series(NOTES), pl.Series(NOTES.tolist()), NOTES.astype(str)):
+        columns = PublicColumns.learn(form)
+        assert columns.kinds == {"text": "text"}
+        assert np.array_equal(columns.transform(form), PublicColumns.learn({"text": NOTES}).transform({"text": NOTES}))
+
+
+# Declared kinds
+
+
+def test_kinds_may_be_declared():
+    rows = {
+        "age": ["1", "2", "x"],
+        "grade": ["a", "b", "a"],
+        "day": ["2024-01-01", "", "2024-01-03"],
+        "code": [1, 2, 1],
+    }
+    kinds = {"grade": ["c", "b", "a"], "day": "date", "age": "category", "code": [1, 2, 3]}
+    columns = PublicColumns.learn(rows, kinds=kinds)
+    assert columns.kinds == {"age": ["1", "2", "x"], "grade": ["c", "b", "a"], "day": "date", "code": ["1", "2", "3"]}
+    found = columns.transform({"age": ["x"], "grade": ["d"], "day": ["1970-01-02"], "code": [3]})
+    assert found.tolist() == [[1, 2, -1, 2]]
+
+
+@settings(max_examples=30)
+@given(
+    st.dictionaries(
+        st.text(min_size=1),
+        st.sampled_from(["number", "date"]) | st.lists(st.sampled_from(["", "a", "b", "1"]), min_size=1, unique=True),
+        min_size=1,
+    )
+)
+def test_columns_of_declared_kinds_tell_these_kinds(kinds):
+    columns = PublicColumns.of_kinds(kinds)
+    assert columns.kinds == kinds
+    again = PublicColumns.of_kinds(columns.kinds)
+    rows = {name: ["" if isinstance(kind, str) else "b"] for name, kind in kinds.items()}
+    assert np.array_equal(columns.transform(rows), again.transform(rows), equal_nan=True)
+
+
+def test_columns_that_were_learned_can_be_declared_again():
+    rows = table_of(NOTES)
+    del rows["note"]
+    learned = PublicColumns.learn(rows)
+    declared = PublicColumns.of_kinds(learned.kinds)
+    assert np.array_equal(declared.transform(rows), learned.transform(rows), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ({"agee": "number"}, "`kinds` must name columns of the public rows. Got 'agee'"),
+        ({"age": "numbers"}, "column 'age' one of number, date, category, text, or the list"),
+        ({"age": []}, "column 'age' one of number"),
+        ({"age": ["a", "a"]}, "each once"),
+        ({"age": 7}, "column 'age' one of number"),
+    ],
+)
+def test_other_kinds_are_refused(kinds, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        PublicColumns.learn({"age": [1, 2]}, kinds=kinds)
+
+
+@pytest.mark.parametrize("kind", ["text", "category"])
+def test_without_public_rows_there_is_no_text_and_no_unknown_category(kind):
+    with pytest.raises(InvalidParameterError, match=r"'note' a kind that needs no public rows.*learn\(public, kinds="):
+        PublicColumns.of_kinds({"note": kind})
+
+
+def test_a_private_cell_that_is_no_declared_number_is_not_quoted():
+    columns = PublicColumns.of_kinds({"age": "number", "day": "date"})
+    for rows in ({"age": ["Miller"], "day": [""]}, {"age": [""], "day": ["Miller"]}):
+        with pytest.raises(InvalidDataError) as caught:
+            columns.transform(rows)
+        assert "Miller" not in str(caught.value)
+
+
+# In a classifier
+
+
+def fitted(X, X_public, **more):
+    model = PATEClassifier(epsilon=8.0, classes=[0, 1], noise=SimulationNoise(0), random_state=0, **more)
+    return model.fit(X, more_labels(X), X_public=X_public)
+
+
+def more_labels(X):
+    return labelled(len(X), 1)[1] if not isinstance(X, dict) else labelled(len(X["note"]), 1)[1]
+
+
+PRIVATE, KINDS = labelled(700, 1)
+TESTS, TRUTH = labelled(200, 2)
+
+
+@pytest.mark.parametrize("form", [np.asarray, list, pd.Series], ids=["array", "list", "series"])
+def test_texts_go_in_and_labels_come_out(form, tmp_path):
+    model = fitted(form(PRIVATE), form(NOTES))
+    assert np.mean(model.predict(form(TESTS)) == TRUTH) > 0.9
+    model.save(tmp_path / "results")
+    loaded = load_student(tmp_path / "results" / "student.skops")
+    assert np.array_equal(loaded.predict(TESTS), model.predict(TESTS))
+    assert model.columns_.kinds == {"text": "text"}
+    assert NOTES[0] not in repr(model.whole_student())
+
+
+def test_the_default_for_texts_alone_is_the_features_of_texts():
+    with_names = fitted({"note": PRIVATE}, {"note": NOTES})
+    matrix = text_features(PublicRows(NOTES, "notes"))
+    by_hand = fitted(matrix.transform(PRIVATE), matrix.transform(NOTES))
+    assert np.allclose(with_names.predict_proba({"note": TESTS}), by_hand.predict_proba(matrix.transform(TESTS)))
+
+
+def test_text_beside_other_columns_is_heard():
+    X, X_public = table_of(PRIVATE, 1), table_of(NOTES, 2)
+    assert np.mean(fitted(X, X_public).predict(table_of(TESTS, 3)) == TRUTH) > 0.65
+
+
+def test_a_transformer_of_texts_may_be_named(tmp_path):
+    for row_by_row in (False, True):
+        tfidf = PublicTransformer.learn(TfidfVectorizer(), PublicRows(NOTES, "notes"), row_by_row=row_by_row)
+        model = fitted(PRIVATE, NOTES, features=tfidf)
+        assert np.mean(model.predict(TESTS) == TRUTH) > 0.85
+        model.save(tmp_path / str(row_by_row))
+        loaded = load_student(tmp_path / str(row_by_row) / "student.skops")
+        assert np.array_equal(loaded.predict(TESTS), model.predict(TESTS))
+
+
+def test_texts_beside_a_matrix_are_refused():
+    with pytest.raises(InvalidDataError, match="must both have named columns"):
+        fitted(PRIVATE, np.eye(300))
+
+
+def test_steps_give_features_the_weight_of_all_other_columns():
+    columns = PublicColumns.learn(table_of(NOTES))
+    public = PublicRows(columns.transform(table_of(NOTES)), "made up")
+    steps = PublicSteps.learn(public, len(columns.numbers), n_features=columns.n_text_features)
+    variances = steps.transform(public.values).var(axis=0)
+    assert variances[-columns.n_text_features :].sum() == pytest.approx(variances[: -columns.n_text_features].sum())
+    alone = PublicSteps.learn(PublicRows(np.eye(4), "unit rows"), 0, n_features=4)
+    assert np.array_equal(alone.transform(np.eye(4)), np.eye(4))
