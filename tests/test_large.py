@@ -332,7 +332,8 @@ def fit_and_die(batch: int, rows: str, ledger: str) -> None:
 def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     file = tmp_path / "rows.parquet"
     PRIVATE.write_parquet(file)
-    whole = fitted(read_batches(file), "person", ledger=tmp_path / "whole.ledger", noise=None).ledger_.spent
+    (tmp_path / "elsewhere").mkdir()
+    whole = fitted(read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None).ledger_.spent
     ledger = tmp_path / "killed.ledger"
     call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
     command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
