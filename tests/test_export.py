@@ -113,7 +113,7 @@ def test_a_map_gives_the_same_features(tmp_path, name):
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), ONE_MORE)
 
 
-@pytest.mark.parametrize("name", ["steps", "ranges"])
+@pytest.mark.parametrize("name", ["steps"])
 def test_maps_that_take_missing_values_keep_them(tmp_path, name):
     holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
     student = make_pipeline(MAPS[name], HistGradientBoostingClassifier(max_iter=5, random_state=0))
