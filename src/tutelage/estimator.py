@@ -912,8 +912,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         run, _, X_public, _ = self._numbered(run, features, features)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
-                "`features` of PATEClassifier must not begin with a transformer of texts for rows that are read in "
-                "batches. Leave it out, or begin with PublicColumns."
+                "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
+                "read in batches. Leave it out, or begin with PublicColumns."
             )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
