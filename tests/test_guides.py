@@ -79,6 +79,7 @@ def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @FITS_AGAIN
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
 @pytest.mark.usefixtures("few_people", "small_forests")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:

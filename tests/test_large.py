@@ -152,6 +152,16 @@ def test_a_file_is_read_once_to_check_it_and_once_for_every_round(file):
     assert read == [set(PRIVATE.columns), used, used]
 
 
+def test_what_was_read_of_a_file_does_not_stay_in_memory(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    noise = np.random.default_rng(0).normal(size=(4, 400_000))  # numbers that hardly compress
+    polars.DataFrame(dict(zip("abcd", noise, strict=True))).write_parquet(tmp_path / "a.parquet", row_group_size=20_000)
+    before, most = arrow.total_allocated_bytes(), 0
+    for _ in read_batches(tmp_path / "a.parquet", rows_at_once=5_000).tables("abcd"):
+        most = max(most, arrow.total_allocated_bytes() - before)
+    assert most < (tmp_path / "a.parquet").stat().st_size / 2
+
+
 # A person casts one ballot
 
 
