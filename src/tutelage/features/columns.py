@@ -94,8 +94,9 @@ class PublicColumns(PublicFeatureMap):
         Raises
         ------
         InvalidDataError
-            If a column is missing, or holds something other than numbers, text, truth values and dates; or if at least
-            50 cells of text are filled, more than half of them differ and most have fewer than three words.
+            If a column is missing, is not of its declared kind, or holds something other than numbers, text, truth
+            values and dates; or if at least 50 cells of text are filled, more than half of them differ and most have
+            fewer than three words.
         InvalidParameterError
             If `kinds` names another column or kind.
         """
@@ -109,6 +110,8 @@ class PublicColumns(PublicFeatureMap):
         given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
         _check_kinds(given, names)
         learned = {name: _declared(given[name]) if name in given else _learned(table, name) for name in names}
+        for name in given:
+            _require_kind(table, name, learned[name])
         for name in [name for name, kind in learned.items() if isinstance(kind, str) and kind == "category"]:
             learned[name] = _categories(table, name)
         source = table.source or "the public rows"
@@ -258,6 +261,28 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
 
 def _declared(kind: str | Sequence[Any]) -> str | npt.NDArray[np.str_]:
     return kind if isinstance(kind, str) else np.array([spelled(value) for value in kind])
+
+
+def kind_of(table: Table, name: str) -> str | list[str]:
+    """Return the kind of a public column, as `PublicColumns.kinds` has it; refuse text that is no category."""
+    found = _learned(table, name)
+    return found if isinstance(found, str) else found.tolist()
+
+
+def _require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> None:
+    """Refuse public cells that are not of the declared kind."""
+    cells, column = table.column(name), f"Column '{name}' of the public rows"
+    values = cells if isinstance(cells, list) else cells.tolist()
+    if isinstance(kind, str):
+        if kind in ("number", "date"):
+            _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
+        return
+    filled = [value for value in values if not _is_empty(value)]
+    strange = [value for value, code in zip(filled, _codes(filled, kind), strict=True) if code == UNKNOWN]
+    if strange:
+        raise InvalidDataError(
+            f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
+        )
 
 
 def _is(kind: str | npt.NDArray[np.str_], word: str) -> bool:

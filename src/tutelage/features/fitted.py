@@ -15,6 +15,7 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
+from sklearn import config_context
 from sklearn.base import clone
 
 from tutelage._internal.typing import FloatArray, Matrix
@@ -111,7 +112,8 @@ class PublicTransformer(_Vouched):
             )
         try:
             fitted = clone(transformer)
-            fitted.fit(values)
+            with config_context(transform_output="default"):
+                fitted.fit(values)
         except Exception as error:
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
@@ -124,7 +126,8 @@ class PublicTransformer(_Vouched):
     def transform(self, X: Any) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
         rows = only_texts(X) if self.of_texts else X
-        return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
+        with config_context(transform_output="default"):  # frames cannot hold the sparse rows of a step in between
+            return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names that the transformer gives, or None where it gives none."""

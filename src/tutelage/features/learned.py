@@ -372,7 +372,7 @@ class PublicSteps(PublicFeatureMap):
         columns = rows.T[:n_columns]
         steps = [np.unique(np.quantile(_unless_most(column), shares)) for column in columns[:n_numbers]]
         made = cls(steps, [np.unique(column) for column in columns[n_numbers:]], n_features)
-        made.factor = _evening(made.transform(rows), n_features)
+        made.factor = _evening(np.asarray(made.transform(rows)), n_features)
         return made
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
