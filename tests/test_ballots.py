@@ -160,7 +160,7 @@ def test_people_who_go_on_in_the_next_part_are_in_one_block(seed, at_once, part)
 
 @pytest.mark.parametrize("people", [[[0, 0, 1], [1, 2]], [[1], [0]], [[1, 0]], [[0], []]])
 def test_blocks_that_divide_a_person_are_refused(people):
-    blocks = [PeopleBlock(np.ones((len(part), 1)), np.zeros(len(part)), np.array(part, int)) for part in people]
+    blocks = [PeopleBlock(np.ones((len(part), 1)), np.zeros(len(part), int), np.array(part, int)) for part in people]
     with pytest.raises(InvalidBallotError, match="all rows of its people"):
         VectorBallots().cast(blocks, lambda block: (block.rows, block.rows), 1.0, ONE_TEACHER)
 

@@ -89,6 +89,8 @@ def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, call
     assert (model.drawn_, model.remembered_) == (0, 40)
     released = pandas.read_csv(folder / "out" / "labels.csv")["label"]
     assert model.classes_[model.release_.labels].tolist() == released.tolist()
+    again = called("run", "config.toml", "--overwrite", cwd=folder)  # the data are those of before to both
+    assert "Every query was labeled before" in again.stdout, again.stderr
 
 
 MERGED = 'classes = { sick = ["yes", "maybe"], well = ["no"] }'

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -15,12 +17,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from blobs import PUBLIC, TEST, TRUE, blobs
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     NeighbourWhitening,
@@ -30,7 +33,9 @@ from tutelage.features import (
     PublicRows,
     PublicScaling,
     PublicSteps,
+    PublicTransformer,
     ballot_features,
+    image_features,
 )
 from tutelage.students import LabelPropagationStudent, NoisySumClassifier, SelfTrainingStudent, load_student
 from tutelage.tables import Table
@@ -38,7 +43,7 @@ from tutelage.teachers import VectorBallots
 
 pytest.importorskip("skl2onnx")
 runtime: Any = pytest.importorskip("onnxruntime")
-from tutelage.students import export_onnx  # noqa: E402  needs the extra
+from tutelage.students import export, export_onnx  # noqa: E402  needs the extra
 
 ROWS, LABELS = blobs(1500, 5)
 SURE = 1e-6  # two classes whose probabilities are nearer than this are told apart by rounding to 32 bits
@@ -66,6 +71,9 @@ MAPS = {
     "metric": NeighbourWhitening.learn(DECLARED),
     "steps": PublicSteps.learn(DECLARED, 4),
     "kernel": ballot_features(DECLARED, noise=0.02),
+    "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),
+    "scikit-learn": PublicTransformer.learn(make_pipeline(StandardScaler(), PCA(3)), DECLARED),
+    "ranges": PublicTransformer.learn(MinMaxScaler(clip=True), DECLARED, row_by_row=True),
     "one after another": make_pipeline(PublicScaling.learn(DECLARED), make_pipeline(PublicPCA.learn(DECLARED, 2))),
 }
 
@@ -113,13 +121,70 @@ def test_a_map_gives_the_same_features(tmp_path, name):
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), ONE_MORE)
 
 
-@pytest.mark.parametrize("name", ["steps", "ranges"])
-def test_maps_that_take_missing_values_keep_them(tmp_path, name):
+def test_a_map_that_takes_missing_values_keeps_them(tmp_path):
     holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
-    student = make_pipeline(MAPS[name], HistGradientBoostingClassifier(max_iter=5, random_state=0))
+    student = make_pipeline(MAPS["steps"], HistGradientBoostingClassifier(max_iter=5, random_state=0))
     student.fit(np.where(holes, np.nan, ROWS), LABELS)
     missing = np.where(np.random.default_rng(1).random(TEST.shape) < 0.2, np.nan, TEST)
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (4, 8, 2)])
+def test_students_of_images_predict_the_same(tmp_path, shape):
+    digits = load_digits()
+    images = digits.X_train.reshape(-1, *shape)
+    features = image_features(PublicRows(images[:400], "digits"), n_components=20)
+    student = make_pipeline(features, LogisticRegression(max_iter=1000)).fit(images[400:900], digits.y_train[400:900])
+    wild = np.concatenate([digits.X_test * 1.7 - 3.3, digits.X_train[900:], np.zeros((1, 64))]).astype(np.float64)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), wild)
+    edges = make_pipeline(features[0], LogisticRegression(max_iter=1000)).fit(images[:300], digits.y_train[:300])
+    assert_same(edges, export_onnx(edges, tmp_path / "edges.onnx"), wild)
+
+
+class Squaring(FunctionTransformer):
+    """Unknown to the converter."""
+
+
+@pytest.mark.parametrize(
+    ("transformer", "message"),
+    [
+        (Squaring(np.square), "must have a form in ONNX, and Squaring has none"),
+        (
+            OneHotEncoder(handle_unknown="error"),
+            "must have a form in ONNX, and OneHotEncoder has none",
+        ),
+    ],
+)
+def test_a_transformer_without_a_form_in_onnx_is_named(tmp_path, transformer, message):
+    features = PublicTransformer.learn(transformer, PublicRows(np.abs(np.round(PUBLIC)), "rounded"))
+    student = make_pipeline(features, NoisySumClassifier()).fit(np.abs(np.round(PUBLIC)), np.arange(len(PUBLIC)) % 3)
+    with pytest.raises(InvalidParameterError, match=message):
+        export_onnx(student, tmp_path / "student.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_graph_that_differs_is_refused(tmp_path, monkeypatch):
+    """The planted fault: the graph of another student."""
+    features = PublicTransformer.learn(StandardScaler(), DECLARED)
+    one = make_pipeline(features, LogisticRegression()).fit(ROWS, LABELS)
+    other = make_pipeline(features, LogisticRegression()).fit(-ROWS, LABELS)
+    export_onnx(one, tmp_path / "one.onnx")
+    monkeypatch.setattr(export, "_converted", lambda parts: (tmp_path / "one.onnx").read_bytes())
+    with pytest.raises(InvalidParameterError, match="with StandardScaler it does not"):
+        export_onnx(other, tmp_path / "other.onnx")
+
+
+def test_texts_and_frames_are_refused_with_what_to_do(tmp_path):
+    notes = [f"{word} and more of it {number}" for number in range(40) for word in ("good", "bad")]
+    columns = PublicColumns.learn({"age": np.arange(80), "note": notes}, kinds={"note": "text"})
+    frames = PublicTransformer.learn(ColumnTransformer([("age", StandardScaler(), ["age"])]), {"age": np.arange(80)})
+    for first, rows, named in (
+        (columns, {"age": np.arange(80), "note": notes}, "note"),
+        (frames, {"age": range(80)}, "age"),
+    ):
+        student = make_pipeline(first, NoisySumClassifier()).fit(rows, np.arange(80) % 2)
+        with pytest.raises(InvalidParameterError, match=f"It takes {named}. Publish student.skops"):
+            export_onnx(student, tmp_path / "student.onnx")
 
 
 def test_categories_that_are_numbers_become_columns(tmp_path):

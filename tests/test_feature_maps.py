@@ -105,12 +105,22 @@ def test_nothing_is_learned_from_rows_that_nobody_declared_public(name):
         LEARNERS[name](DIGITS)
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", sorted(LEARNERS.keys() - {"PublicSteps"}))
 def test_missing_public_numbers_are_refused(name):
     rows = DIGITS[:50].copy()
     rows[7, 20] = np.nan
     with pytest.raises(InvalidDataError, match=f"X of {name}.* must hold finite numbers"):
         LEARNERS[name](PublicRows(rows, "digits with a hole"))
+
+
+def test_steps_are_learned_from_the_numbers_that_are_there():
+    holed = np.array([[np.nan, 7.0], [1.0, np.nan], [2.0, np.nan], [3.0, np.nan]])
+    steps = PublicSteps.learn(PublicRows(holed, "holed"), 2, n_steps=3)
+    assert steps.transform([[np.nan, np.nan], [0.0, 7.0], [3.0, 8.0]]).sum(axis=1).tolist() == [0, 1, 4]
+    empty = PublicSteps.learn(PublicRows(np.full((3, 1), np.nan), "empty"), 1)
+    assert empty.transform([[1.0], [np.nan]]).shape == (2, 0)
+    with pytest.raises(InvalidDataError, match="no infinite number"):
+        PublicSteps.learn(PublicRows(np.array([[np.inf], [1.0]]), "infinite"), 1)
 
 
 @pytest.mark.parametrize("name", ["deskewed", "gradients", "pca", "whitened", "diffusion"])

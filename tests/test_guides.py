@@ -102,6 +102,7 @@ def log_as_before() -> Iterator[None]:
 
 
 @FITS_AGAIN
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
 @pytest.mark.usefixtures("few_people", "small_forests", "log_as_before")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:

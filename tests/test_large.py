@@ -152,6 +152,16 @@ def test_a_file_is_read_once_to_check_it_and_once_for_every_round(file):
     assert read == [set(PRIVATE.columns), used, used]
 
 
+def test_what_was_read_of_a_file_does_not_stay_in_memory(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    noise = np.random.default_rng(0).normal(size=(4, 400_000))  # numbers that hardly compress
+    polars.DataFrame(dict(zip("abcd", noise, strict=True))).write_parquet(tmp_path / "a.parquet", row_group_size=20_000)
+    before, most = arrow.total_allocated_bytes(), 0
+    for _ in read_batches(tmp_path / "a.parquet", rows_at_once=5_000).tables("abcd"):
+        most = max(most, arrow.total_allocated_bytes() - before)
+    assert most < (tmp_path / "a.parquet").stat().st_size / 2
+
+
 # A person casts one ballot
 
 
@@ -332,7 +342,8 @@ def fit_and_die(batch: int, rows: str, ledger: str) -> None:
 def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     file = tmp_path / "rows.parquet"
     PRIVATE.write_parquet(file)
-    whole = fitted(read_batches(file), "person", ledger=tmp_path / "whole.ledger", noise=None).ledger_.spent
+    (tmp_path / "elsewhere").mkdir()
+    whole = fitted(read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None).ledger_.spent
     ledger = tmp_path / "killed.ledger"
     call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
     command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]

@@ -147,6 +147,21 @@ def test_where_every_person_is_a_teacher_the_table_becomes_steps_as_in_a_run():
     assert np.array_equal(rows.votes_.counts, fitted(private, public, classifier(features=steps)).votes_.counts)
 
 
+@pytest.mark.parametrize("columns", ["some", "all"])
+def test_missing_numbers_are_learned_from_where_people_cast_ballots(columns):
+    rng = np.random.default_rng(0)
+    rows = {"age": rng.uniform(20, 80, 1500), "dose": rng.uniform(0, 1, 1500), "ward": rng.choice(["a", "b"], 1500)}
+    ill = rng.random(1500) < 0.5
+    rows["dose"][ill | (columns == "all")] = np.nan  # among the public rows as well
+    private, public = ({name: cells[part] for name, cells in rows.items()} for part in (slice(1000), slice(1000, 1500)))
+    model = PATEClassifier(epsilon=5.0, random_state=0, noise=SimulationNoise(0))
+    found = model.fit(private, ill[:1000], X_public=public)
+    right = found.score(public, ill[1000:])
+    assert right > 0.95 if columns == "some" else 0.4 < right < 0.7
+    student = found.whole_student()
+    assert student.predict(public).tolist() == found.predict(public).tolist()
+
+
 def test_columns_may_be_declared():
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))

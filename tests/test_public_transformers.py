@@ -3,6 +3,8 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import skops.io
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -29,6 +32,8 @@ from tutelage.features import (
     features_of_private,
     require_public_map,
 )
+from tutelage.features.cells import as_frame
+from tutelage.features.named import numbered_rows
 from tutelage.students import load_student, save_student
 from tutelage.teachers import ClassMeans, VectorBallots
 
@@ -299,6 +304,88 @@ def test_a_saved_function_opens_for_those_who_vouch_for_it(tmp_path):
         load_student(tmp_path / "map.skops")
     name = f"{doubled.__module__}.doubled"
     assert np.array_equal(load_student(tmp_path / "map.skops", trusted=(name,)).transform(ROWS), 2 * ROWS)
+
+
+# Rows with named columns
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    ages, wards = rng.normal(50, 20, n).round(), rng.choice(["A", "B", "C"], n)
+    notes = np.where(ages > 50, "old and free", "young and busy") + rng.choice([" today", " tomorrow"], n)
+    days = np.array(["2024-01-01", "2024-06-01"], dtype="datetime64[us]")[rng.integers(0, 2, n)]
+    return {"age": ages, "note": notes.astype(object), "ward": wards.astype(object), "day": days}
+
+
+def column_transformer():
+    return ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), ["age"]),
+            ("words", TfidfVectorizer(), "note"),
+            ("codes", OneHotEncoder(handle_unknown="ignore"), ["ward"]),
+        ]
+    )
+
+
+FRAMES = {"mapping": dict, "pandas": pd.DataFrame, "polars": pl.DataFrame}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_a_column_transformer_takes_public_frames_and_finds_columns_by_name(form):
+    rows = people(80, 0)
+    learned = PublicTransformer.learn(column_transformer(), FRAMES[form](rows), row_by_row=True)
+    assert learned.kinds == {"age": "number", "note": "text", "ward": "text", "day": "date"}
+    expected = column_transformer().fit_transform(pd.DataFrame(rows))
+    expected = expected.toarray() if hasattr(expected, "toarray") else expected
+    for other in FRAMES.values():
+        turned = dict(reversed(rows.items()))
+        assert np.array_equal(learned.transform(other(turned)), expected)
+    assert np.array_equal(learned.transform(np.array(list(rows.values()), dtype=object).T), expected)
+
+
+def test_no_kind_of_a_column_follows_from_private_cells():
+    learned = PublicTransformer.learn(column_transformer(), people(80, 0))
+    rows = {"age": ["7", ""], "note": [None, 3], "ward": [1, None], "day": [None, None]}
+    with pytest.raises(InvalidDataError, match="Column 'age' holds text"):
+        learned.transform({**rows, "age": ["Miller", "7"]})
+    kinds = frame_dtypes(learned, people(3, 1))
+    assert frame_dtypes(learned, rows) == kinds
+    with pytest.raises(InvalidDataError, match="no column 'ward'"):
+        learned.transform({name: cells for name, cells in rows.items() if name != "ward"})
+
+
+def frame_dtypes(learned, rows):
+    """Return the types of the columns of the frame that the transformer gets."""
+    return [str(kind) for kind in as_frame(rows, learned.kinds, learned.library).dtypes]
+
+
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_a_classifier_sees_named_columns_through_a_transformer(row_by_row, tmp_path):
+    rows, public = people(400, 1), people(80, 0)
+    learned = PublicTransformer.learn(column_transformer(), public, row_by_row=row_by_row)
+    y = (rows["age"] > 50).astype(int)
+    model = PATEClassifier(epsilon=20.0, features=learned, classes=[0, 1], noise=SimulationNoise(0), random_state=0)
+    model.fit(pd.DataFrame(rows), y, X_public=pd.DataFrame(public))
+    tests = people(100, 2)
+    assert np.mean(model.predict(tests) == (tests["age"] > 50)) > 0.8
+    assert model.columns_ is learned
+    model.save(tmp_path / "results")
+    loaded = load_student(tmp_path / "results" / "student.skops")
+    assert np.array_equal(loaded.predict(pd.DataFrame(tests)), model.predict(tests))
+
+
+def test_each_private_row_of_a_frame_is_taken_by_itself():
+    """A transformer that looks across rows sees one at a time, whoever they are about."""
+    rows, public = people(40, 1), people(80, 0)
+    remembering = make_pipeline(column_transformer(), FunctionTransformer(np.asarray), Remembering())
+    learned = PublicTransformer.learn(remembering, public)
+    other = {**rows, "age": rows["age"].copy()}
+    other["age"][0] = 1e6
+    before, after = (numbered_rows(X, public, learned) for X in (rows, other))
+    assert before is not None
+    assert after is not None
+    assert not np.array_equal(before.private[0], after.private[0])
+    assert before.private[1:].tobytes() == after.private[1:].tobytes()
 
 
 # Encoders

@@ -174,15 +174,15 @@ def sum_of_products(
         raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
-    weights, vectors = weights.astype(np.float64), vectors.astype(np.float64)  # whole numbers below 2²⁴: exact
+    weighted, numbers = weights.astype(np.float64), vectors.astype(np.float64)  # whole numbers below 2²⁴: exact
     # All must be found short enough: what is no number is not.
-    short = np.all(np.bincount(teachers, _norms(weights, vectors)) <= norm)
+    short = np.all(np.bincount(teachers, _norms(weighted, numbers)) <= norm)
     if not short or len(vectors) * norm >= _MOST_TOTAL:
         raise InvalidBallotError(
             f"The products of one teacher must have norms that add up to at most {norm}. A longer ballot was cast; "
             "scale the vectors down before they are rounded."
         )
-    totals = weights.T @ vectors  # exact below 2⁵³
+    totals = weighted.T @ numbers  # exact below 2⁵³
     return BallotSum(totals.astype(np.int64), norm**2, unit)
 
 

@@ -624,13 +624,15 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        parts = (
-            self._teacher() if self.features is None else self.features,
-            self._student() if self._student_map() is None else self._student_map(),
-        )
-        tags.input_tags.allow_nan = all(_takes_missing_values(part) for part in parts)
+        tags.input_tags.allow_nan = self._takes_missing_values(self.features, self._student_map())
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
+
+    def _takes_missing_values(self, teacher_map: Any | None, student_map: Any | None) -> bool:
+        """Return whether missing cells go through these maps or, where there is none, into teachers and student."""
+        first = self._teacher() if teacher_map is None else teacher_map
+        others = self._student() if student_map is None else student_map
+        return _takes_missing_values(first) and _takes_missing_values(others)
 
     def _check_together(self, run: Resolved) -> None:
         """Refuse parameters that do not go together."""
@@ -755,6 +757,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
                 teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
             run = replace(run, teacher_map=teacher_map, student_map=student_map)
         self.student_map_ = run.student_map
+        self._allow_nan = self._takes_missing_values(run.teacher_map, run.student_map)
         return (run, dense_rows(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
 
     def _seen(self, X: Any) -> Matrix:
@@ -823,7 +826,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
         # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
-        allow_nan = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        allow_nan = "allow-nan" if self._allow_nan else True
         checked, complaint = None, ""
         try:
             checked = validate_data(self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
@@ -909,8 +912,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         run, _, X_public, _ = self._numbered(run, features, features)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
-                "`features` of PATEClassifier must not begin with a transformer of texts for rows that are read in "
-                "batches. Leave it out, or begin with PublicColumns."
+                "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
+                "read in batches. Leave it out, or begin with PublicColumns."
             )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
@@ -1186,9 +1189,10 @@ def _without_values(message: str) -> str:
         return "Complex data not supported."
     if message.startswith("Input X contains"):
         return (
-            "X contains NaN or infinity, which the teacher or the student does not take. Impute inside both, for "
-            "example make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take "
-            "models that accept missing values, such as HistGradientBoostingClassifier."
+            "X contains NaN or infinity, which the teacher or the student does not take. Where people cast ballots, "
+            "pass rows with named columns, in which numbers may be missing. Otherwise impute inside both, for example "
+            "make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take models that "
+            "accept missing values, such as HistGradientBoostingClassifier."
         )
     complaint, quotes, rest = message.partition("array=")
     return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ class Batches:
     names : tuple of str
         Names of all columns.
     tables : function of the names of columns
-        Yields these columns as tables of some rows each, the same rows in the same order in every call.
+        Yields these columns as tables of at least one row each, the same rows in the same order in every call.
     """
 
     source: str
@@ -140,7 +141,8 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
 
     def opened() -> Any:
         parquet = _parquet_reader(path)
-        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER), unreadable)
+        # With `pre_buffer`, all that was read would stay in memory until the file is closed.
+        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False), unreadable)
 
     def tables(names: Sequence[str]) -> Iterator[Table]:
         from pyarrow import Table as ArrowTable
@@ -148,6 +150,8 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
         with opened() as file:
             batches = file.iter_batches(rows_at_once, columns=list(names))
             while (batch := _quietly(lambda: next(batches, None), unreadable)) is not None:
+                if not batch.num_rows:
+                    continue
                 found = frame_table(ArrowTable.from_batches([batch]))
                 yield Table(path.name, {name: found.columns[name] for name in names}, found.levels)
 
@@ -167,7 +171,9 @@ def as_batches(rows: Any) -> Batches | None:
     def tables(names: Sequence[str]) -> Iterator[Table]:
         some = rows[list(names)]
         for number in range(rows.npartitions):
-            part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a warning may quote a cell
+                part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
             yield from frame_table(part).parts(ROWS_AT_ONCE)
 
     return Batches("", tuple(map(str, rows.columns)), tables)

@@ -9,7 +9,7 @@ import typer
 
 from tutelage.cli.text import print_json
 from tutelage.exceptions import InvalidDataError
-from tutelage.features.columns import kind_of
+from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -50,7 +50,7 @@ def _described(table: Table, name: str) -> dict[str, Any]:
         return {"kind": "ignore", "missing": missing, "reason": str(error)}
     if isinstance(kind, str):
         return {"kind": kind, "missing": missing}
-    return {"kind": "category", "categories": kind, "missing": missing}
+    return {"kind": "category", "categories": kind.tolist(), "missing": missing}
 
 
 def _lines(name: str, column: dict[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ class RunData:
     silos: Matrix | None = None
     columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
     cells: dict[str, list[str]] = field(default_factory=dict, repr=False)  # every named private column, used or not
-    whole_rows: Matrix | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
+    whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -131,7 +131,7 @@ def _from_tables(
         silos=text(rows, private.silo),
         columns=columns,
         cells={name: rows.texts(name) for name in rows.columns},
-        whole_rows=rows.rows(),
+        whole_rows=rows,
     )
 
 

@@ -8,7 +8,8 @@ from tutelage.features.base import (
     features_of_private,
     require_public_map,
 )
-from tutelage.features.columns import UNKNOWN, PublicColumns
+from tutelage.features.cells import UNKNOWN
+from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.images import EdgesAndLevels, image_features

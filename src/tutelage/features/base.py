@@ -17,7 +17,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 _ROWS_TRIED = 512
@@ -209,26 +209,37 @@ def features_of_private(
     InvalidDataError
         If the map raises, or makes something else of private rows than of public ones.
     """
-    if _takes_rows_together(features):
-        return _quietly(lambda: np.asarray(deepcopy(features).transform(np.array(X))))
-    keeps_nothing = all(getattr(part, "keeps_nothing", _no)() for part in parts_of(features))
-    found = np.empty((len(X), n_features))  # of one type and width, whatever the map makes of the first shard
-
-    def fill() -> bool:
-        for rows in shards:
-            if len(rows):
-                used = features if keeps_nothing else deepcopy(features)
-                part = np.asarray(used.transform(X[rows]))
-                if part.shape != (len(rows), n_features) or part.dtype.kind not in "buif":
-                    return False
-                found[rows] = part
-        return True
-
-    if not _quietly(fill):
+    parts = parts_of(features)
+    apart = next((number for number in range(len(parts), 0, -1) if not _takes_rows_together(parts[number - 1])), 0)
+    rows = np.array(X)
+    if apart:
+        rows = _shard_by_shard(parts[:apart], rows, shards)
+    if apart and (rows is None or (apart == len(parts) and rows.shape[1] != n_features)):
         raise InvalidDataError(
             f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
         )
+    return rows if apart == len(parts) else _quietly(lambda: _through(deepcopy(parts[apart:]), rows))
+
+
+def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
+    """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
+    keeps_nothing = all(getattr(part, "keeps_nothing", _no)() for part in parts)
+    places = [rows for rows in shards if len(rows)]
+    made = _quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places])
+    widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
+    sizes = all(len(part) == len(rows) for part, rows in zip(made, places, strict=True))
+    if len(widths) != 1 or -1 in widths or not sizes:
+        return None
+    found = np.empty((len(X), *widths))  # of one type, whatever the map makes of the first shard
+    for part, rows in zip(made, places, strict=True):
+        found[rows] = part
     return found
+
+
+def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
+    for part in parts:
+        rows = np.asarray(part.transform(rows))
+    return rows
 
 
 def _no() -> bool:

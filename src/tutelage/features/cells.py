@@ -1,16 +1,33 @@
-"""Rows with named columns, and texts, which are a column by themselves."""
+"""Cells of named columns: which kind a column is, by its public cells, and what its cells are in numbers."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from importlib.util import find_spec
+from numbers import Real
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidDataError
-from tutelage.tables import Cells, Table, as_table, column_array, spelled
+from tutelage.tables import Cells, Table, as_table, column_array, is_missing, is_number, spelled
 
 TEXT = "text"
 """The name of a column of texts that come without one."""
+_LIBRARIES = ("pandas", "polars")
+UNKNOWN = -1  # code of a category that no public row has
+_EMPTY = ("", "?")  # how text spells a missing value
+_TRUTH = ("False", "True")  # the categories of a column of truth values
+_DAY = 86_400 * 10**6  # microseconds
+_EPOCH = datetime(1970, 1, 1)
+_ENOUGH_CELLS = 50  # in a column that is no category
+_WORDS_OF_TEXT = 3  # names of people mostly have fewer
+_WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
 
 def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
@@ -33,6 +50,48 @@ def as_texts(cells: Cells) -> npt.NDArray[Any]:
     return np.array([spelled(cell) for cell in values], dtype=object)
 
 
+def frame_kinds(table: Table) -> dict[str, str]:
+    """Return the kind of each public column, as a frame holds it: number, date or text."""
+    kinds = {name: kind_of(table, name, short_texts=True) for name in table.columns}
+    return {name: kind if isinstance(kind, str) else "text" for name, kind in kinds.items()}
+
+
+def frame_library(rows: Any) -> str:
+    """Return the library whose frames scikit-learn is to get: that of the rows, or one that is installed."""
+    own = type(rows).__module__.partition(".")[0]
+    library = next((name for name in (own, *_LIBRARIES) if name in _LIBRARIES and find_spec(name)), None)
+    if library is None:
+        raise InvalidDataError("Rows with named columns go into a transformer as frames. Install pandas or Polars.")
+    return library
+
+
+def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
+    """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
+
+    Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
+    blank.
+    """
+    table = as_table(X, kinds)
+    columns = zip(kinds.items(), columns_of(X if table is None else table, tuple(kinds)), strict=True)
+    framed = {name: _framed(cells, kind, f"Column '{name}'") for (name, kind), cells in columns}
+    return nw.from_dict(framed, backend=library).to_native()
+
+
+def _framed(cells: Cells, kind: str, column: str) -> npt.NDArray[Any]:
+    if kind == "number":
+        return numbers_of(cells, column)
+    if kind == "date":
+        days = days_of(cells, column)
+        moments = np.rint(np.nan_to_num(days) * _DAY).astype("datetime64[us]")
+        return np.where(np.isnan(days), np.datetime64("NaT"), moments)
+    return as_texts(cells)
+
+
+def rows_of(table: Table, names: Sequence[str]) -> npt.NDArray[Any]:
+    """Return the cells of named columns as rows, shape (rows, columns)."""
+    return np.stack([np.array(cells, dtype=object) for cells in columns_of(table, names)], axis=1)
+
+
 def only_texts(rows: Any) -> npt.NDArray[Any]:
     """Return the texts of rows that have no other column."""
     table = named_cells(rows)
@@ -42,3 +101,181 @@ def only_texts(rows: Any) -> npt.NDArray[Any]:
             f"{'a ' + type(rows).__name__ if table is None else f'{len(table.columns)} columns'}."
         )
     return as_texts(next(iter(table.columns.values())))
+
+
+def columns_of(X: Any, names: Sequence[str]) -> Iterator[Cells]:
+    """Yield the cells of each column, in the order of the names; rows without names have the columns in that order."""
+    if isinstance(X, Table):
+        missing = [name for name in names if name not in X.columns]
+        if missing and not X.source:
+            raise InvalidDataError(
+                f"The rows have no column '{missing[0]}'. They need each of: {', '.join(names)}. Check the spelling."
+            )
+        return map(X.column, names)
+    rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+    if rows.ndim == 1 and len(names) == 1:
+        rows = rows[:, np.newaxis]
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise InvalidDataError(
+            f"Rows without column names must have {len(names)} columns, in this order: {', '.join(names)}. Got shape "
+            f"{rows.shape}."
+        )
+    return iter(rows.T)
+
+
+def kind_of(table: Table, name: str, *, short_texts: bool = False) -> str | npt.NDArray[np.str_]:
+    """Return the kind of a public column: a word, or its categories; short texts, such as ids, are refused or text."""
+    cells = table.column(name)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
+        return "date" if cells.dtype.kind == "M" else "number"
+    filled = _filled(cells)
+    if name in table.levels or all(map(_is_truth, filled)):
+        return categories_of(table, name)
+    if all(map(is_number if isinstance(cells, list) else _is_number, filled)):
+        return "number"
+    if all(map(_is_date, filled)):
+        return "date"
+    strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
+    if strange is not None:
+        raise InvalidDataError(
+            f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
+            f"{type(strange).__name__}."
+        )
+    known = categories_of(table, name)
+    different = [text for text in known.tolist() if text]
+    if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
+        return known
+    if short_texts or 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
+        return "text"
+    raise InvalidDataError(_no_category(name, different))
+
+
+def require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> None:
+    """Refuse public cells that are not of the declared kind."""
+    cells, column = table.column(name), f"Column '{name}' of the public rows"
+    values = cells if isinstance(cells, list) else cells.tolist()
+    if isinstance(kind, str):
+        if kind in ("number", "date"):
+            _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
+        return
+    filled = [value for value in values if not _is_empty(value)]
+    strange = [value for value, code in zip(filled, codes_of(filled, kind), strict=True) if code == UNKNOWN]
+    if strange:
+        raise InvalidDataError(
+            f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
+        )
+
+
+def categories_of(table: Table, name: str) -> npt.NDArray[np.str_]:
+    """Return the categories of a public column, sorted or in their order."""
+    cells = table.column(name)
+    filled = _filled(cells)
+    known = set(map(spelled, filled))
+    if name in table.levels:
+        order = [level for level in table.levels[name] if level in known]
+    elif all(map(_is_truth, filled)):
+        order = list(_TRUTH) if filled else []
+    else:
+        order = sorted(known)
+    return np.array([""] * (len(filled) < len(cells)) + order)
+
+
+def _filled(cells: Cells) -> list[Any]:
+    values = cells if isinstance(cells, list) else cells.tolist()
+    return [value for value in values if not is_missing(value)]
+
+
+_SIMPLE = (str, Real, Decimal, date, time)
+
+
+def _no_category(name: str, texts: list[str]) -> str:
+    """Return why a public column whose cells are nearly all different is refused."""
+    held = f"Column '{name}' of the public rows holds"
+    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
+        return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
+    return (
+        f"{held} text that differs in most rows, so it is no category, and is too short to learn from. Leave the "
+        "column out (`ignore` in [private]). If it says whose row it is, pass it as `entity_ids`. If it is "
+        f"text after all, declare it: kinds={{'{name}': 'text'}}."
+    )
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
+
+
+def _is_truth(cell: Any) -> bool:
+    return isinstance(cell, str | bool | np.bool_) and _truth(spelled(cell)) in _TRUTH
+
+
+def _truth(text: str) -> str:
+    return text.capitalize() if text.casefold() in ("true", "false") else text
+
+
+def _is_date(cell: Any) -> bool:
+    if not isinstance(cell, str):
+        return isinstance(cell, date)
+    try:
+        return _TIME.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
+    except ValueError:
+        return False
+
+
+def _day(cell: Any) -> float:
+    """Return the days since 1970-01-01, by whole microseconds."""
+    moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return float((moment - _EPOCH) // timedelta(microseconds=1)) / _DAY
+
+
+def days_of(cells: Cells, column: str) -> FloatArray:
+    """Return dates as days since 1970-01-01; `column` is what an error calls them."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
+        cells = cells.astype("datetime64[us]")
+        return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
+    return _converted(cells, _day, f"{column} must hold dates only, as the public rows do")
+
+
+def numbers_of(cells: Cells, column: str) -> FloatArray:
+    """Return cells as numbers; `column` is what an error calls them."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
+        return cells.astype(np.float64)
+    return _converted(cells, float, f"{column} holds text, but only numbers in the public rows")
+
+
+def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
+    numbers: FloatArray | None = None
+    try:
+        numbers = np.array([np.nan if _is_empty(cell) else convert(cell) for cell in cells], dtype=np.float64)
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        numbers = None
+    if numbers is None:  # out here: Python's own error, which quotes the cell, would be carried along as the context
+        raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
+    return numbers
+
+
+def codes_of(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
+    """Return the place of each cell among the categories."""
+    codes: dict[str, int] = {category: code for code, category in enumerate(categories.tolist())}
+    empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
+    truth = set(_TRUTH) <= set(codes) <= {*_TRUTH, ""}
+    values = cells if isinstance(cells, list) else cells.tolist()
+    texts = [cell if isinstance(cell, str) else spelled(cell) for cell in values] if truth else values
+    if not set(map(type, texts)) <= {str, type(None)}:  # 1, 1.0 and True are equal, but not spelled alike
+        return np.array([_code(cell, codes, empty) for cell in texts], np.float64)
+    # Each different text once: a column of categories has few.
+    known = {text: _code(_truth(str(text).strip()) if truth else text, codes, empty) for text in set(texts)}
+    return np.fromiter(map(known.__getitem__, texts), np.float64, count=len(texts))
+
+
+def _code(cell: Any, codes: dict[str, int], empty: int) -> int:
+    if _is_empty(cell):
+        return codes.get(cell.strip(), empty) if isinstance(cell, str) else empty
+    return codes.get(str(cell).strip(), codes.get(spelled(cell), UNKNOWN))
+
+
+def _is_empty(cell: Any) -> bool:
+    return is_missing(cell) or (isinstance(cell, str) and cell.strip() in _EMPTY)

@@ -5,35 +5,32 @@ type and the categories of each column are read off the public table, and a priv
 the code −1.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from itertools import compress
-from numbers import Real
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows
-from tutelage.features.cells import TEXT, as_texts, named_cells
+from tutelage.features.cells import (
+    TEXT,
+    as_texts,
+    categories_of,
+    codes_of,
+    columns_of,
+    days_of,
+    kind_of,
+    named_cells,
+    numbers_of,
+    require_kind,
+)
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.texts import text_features
-from tutelage.tables import Cells, Table, as_table, is_missing, is_number, spelled
-
-UNKNOWN = -1  # code of a category that no public row has
-_EMPTY = ("", "?")  # how text spells a missing value
-_TRUTH = ("False", "True")  # the categories of a column of truth values
-_DAY = 86_400 * 10**6  # microseconds
-_EPOCH = datetime(1970, 1, 1)
-_ENOUGH_CELLS = 50  # in a column that is no category
-_WORDS_OF_TEXT = 3  # names of people mostly have fewer
-_WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+from tutelage.tables import as_table, spelled
 
 
 @final
@@ -109,11 +106,11 @@ class PublicColumns(PublicFeatureMap):
         names = tuple(table.columns) if names is None else names
         given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
         _check_kinds(given, names)
-        learned = {name: _declared(given[name]) if name in given else _learned(table, name) for name in names}
+        learned = {name: _declared(given[name]) if name in given else kind_of(table, name) for name in names}
         for name in given:
-            _require_kind(table, name, learned[name])
+            require_kind(table, name, learned[name])
         for name in [name for name, kind in learned.items() if isinstance(kind, str) and kind == "category"]:
-            learned[name] = _categories(table, name)
+            learned[name] = categories_of(table, name)
         source = table.source or "the public rows"
         texts = {name: PublicRows(as_texts(table.column(name)), source) for name in names if _is(learned[name], "text")}
         return cls._of(learned, {name: text_features(public) for name, public in texts.items()})
@@ -205,41 +202,21 @@ class PublicColumns(PublicFeatureMap):
             If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
         """
         table = as_table(X, self.names)
-        columns = dict(zip(self.names, self._columns_of(X if table is None else table), strict=True))
+        columns = dict(zip(self.names, columns_of(X if table is None else table, self.names), strict=True))
         if len({len(cells) for cells in columns.values()}) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
         source = f" of {table.source}" if table is not None and table.source else ""
         known = dict(zip(self.names, self.categories, strict=True))
         numbers = [
-            (_days if name in self.dates else _numbers)(columns[name], f"Column '{name}'{source}")
+            (days_of if name in self.dates else numbers_of)(columns[name], f"Column '{name}'{source}")
             for name in self.numbers
         ]
-        codes = [_codes(columns[name], np.asarray(known[name])) for name in self.categorical]
+        codes = [codes_of(columns[name], np.asarray(known[name])) for name in self.categorical]
         texts = [
             features.transform(as_texts(columns[name]))
             for name, features in zip(self.text_names, self.text_maps, strict=True)
         ]
         return np.column_stack([*numbers, *codes, *texts])
-
-    def _columns_of(self, X: Any) -> Iterator[Cells]:
-        """Yield the cells of each column, in the order of the names."""
-        if isinstance(X, Table):
-            missing = [name for name in self.names if name not in X.columns]
-            if missing and not X.source:
-                raise InvalidDataError(
-                    f"The rows have no column '{missing[0]}'. They need each of: {', '.join(self.names)}. Check the "
-                    "spelling."
-                )
-            return map(X.column, self.names)
-        rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-        if rows.ndim == 1 and len(self.names) == 1:
-            rows = rows[:, np.newaxis]
-        if rows.ndim != 2 or rows.shape[1] != len(self.names):
-            raise InvalidDataError(
-                f"Rows without column names must have {len(self.names)} columns, in this order: "
-                f"{', '.join(self.names)}. Got shape {rows.shape}."
-            )
-        return iter(rows.T)
 
 
 _KINDS = ("number", "date", "category", "text")
@@ -263,166 +240,5 @@ def _declared(kind: str | Sequence[Any]) -> str | npt.NDArray[np.str_]:
     return kind if isinstance(kind, str) else np.array([spelled(value) for value in kind])
 
 
-def kind_of(table: Table, name: str) -> str | list[str]:
-    """Return the kind of a public column, as `PublicColumns.kinds` has it; refuse text that is no category."""
-    found = _learned(table, name)
-    return found if isinstance(found, str) else found.tolist()
-
-
-def _require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> None:
-    """Refuse public cells that are not of the declared kind."""
-    cells, column = table.column(name), f"Column '{name}' of the public rows"
-    values = cells if isinstance(cells, list) else cells.tolist()
-    if isinstance(kind, str):
-        if kind in ("number", "date"):
-            _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
-        return
-    filled = [value for value in values if not _is_empty(value)]
-    strange = [value for value, code in zip(filled, _codes(filled, kind), strict=True) if code == UNKNOWN]
-    if strange:
-        raise InvalidDataError(
-            f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
-        )
-
-
 def _is(kind: str | npt.NDArray[np.str_], word: str) -> bool:
     return isinstance(kind, str) and kind == word
-
-
-def _learned(table: Table, name: str) -> str | npt.NDArray[np.str_]:
-    """Return the kind of a public column: a word, or its categories."""
-    cells = table.column(name)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
-        return "date" if cells.dtype.kind == "M" else "number"
-    filled = _filled(cells)
-    if name in table.levels or all(map(_is_truth, filled)):
-        return _categories(table, name)
-    if all(map(is_number if isinstance(cells, list) else _is_number, filled)):
-        return "number"
-    if all(map(_is_date, filled)):
-        return "date"
-    strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
-    if strange is not None:
-        raise InvalidDataError(
-            f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
-            f"{type(strange).__name__}."
-        )
-    known = _categories(table, name)
-    different = [text for text in known.tolist() if text]
-    if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
-        return known
-    if 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
-        return "text"
-    raise InvalidDataError(_no_category(name, different))
-
-
-def _categories(table: Table, name: str) -> npt.NDArray[np.str_]:
-    """Return the categories of a public column, sorted or in their order."""
-    cells = table.column(name)
-    filled = _filled(cells)
-    known = set(map(spelled, filled))
-    if name in table.levels:
-        order = [level for level in table.levels[name] if level in known]
-    elif all(map(_is_truth, filled)):
-        order = list(_TRUTH) if filled else []
-    else:
-        order = sorted(known)
-    return np.array([""] * (len(filled) < len(cells)) + order)
-
-
-def _filled(cells: Cells) -> list[Any]:
-    values = cells if isinstance(cells, list) else cells.tolist()
-    return [value for value in values if not is_missing(value)]
-
-
-_SIMPLE = (str, Real, Decimal, date, time)
-
-
-def _no_category(name: str, texts: list[str]) -> str:
-    """Return why a public column whose cells are nearly all different is refused."""
-    held = f"Column '{name}' of the public rows holds"
-    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
-        return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
-    return (
-        f"{held} text that differs in most rows, so it is no category, and is too short to learn from. Leave the "
-        "column out (`ignore` in [private]). If it says whose row it is, pass it as `entity_ids`. If it is "
-        f"text after all, declare it: kinds={{'{name}': 'text'}}."
-    )
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
-
-
-def _is_truth(cell: Any) -> bool:
-    return isinstance(cell, str | bool | np.bool_) and _truth(spelled(cell)) in _TRUTH
-
-
-def _truth(text: str) -> str:
-    return text.capitalize() if text.casefold() in ("true", "false") else text
-
-
-def _is_date(cell: Any) -> bool:
-    if not isinstance(cell, str):
-        return isinstance(cell, date)
-    try:
-        return _TIME.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
-    except ValueError:
-        return False
-
-
-def _day(cell: Any) -> float:
-    """Return the days since 1970-01-01, by whole microseconds."""
-    moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return float((moment - _EPOCH) // timedelta(microseconds=1)) / _DAY
-
-
-def _days(cells: Cells, column: str) -> FloatArray:
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
-        cells = cells.astype("datetime64[us]")
-        return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
-    return _converted(cells, _day, f"{column} must hold dates only, as the public rows do")
-
-
-def _numbers(cells: Cells, column: str) -> FloatArray:
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
-        return cells.astype(np.float64)
-    return _converted(cells, float, f"{column} holds text, but only numbers in the public rows")
-
-
-def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
-    numbers: FloatArray | None = None
-    try:
-        numbers = np.array([np.nan if _is_empty(cell) else convert(cell) for cell in cells], dtype=np.float64)
-    except (AttributeError, OverflowError, TypeError, ValueError):
-        numbers = None
-    if numbers is None:  # out here: Python's own error, which quotes the cell, would be carried along as the context
-        raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
-    return numbers
-
-
-def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
-    codes: dict[str, int] = {category: code for code, category in enumerate(categories.tolist())}
-    empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
-    truth = set(_TRUTH) <= set(codes) <= {*_TRUTH, ""}
-    values = cells if isinstance(cells, list) else cells.tolist()
-    texts = [cell if isinstance(cell, str) else spelled(cell) for cell in values] if truth else values
-    if not set(map(type, texts)) <= {str, type(None)}:  # 1, 1.0 and True are equal, but not spelled alike
-        return np.array([_code(cell, codes, empty) for cell in texts], np.float64)
-    # Each different text once: a column of categories has few.
-    known = {text: _code(_truth(str(text).strip()) if truth else text, codes, empty) for text in set(texts)}
-    return np.fromiter(map(known.__getitem__, texts), np.float64, count=len(texts))
-
-
-def _code(cell: Any, codes: dict[str, int], empty: int) -> int:
-    if _is_empty(cell):
-        return codes.get(cell.strip(), empty) if isinstance(cell, str) else empty
-    return codes.get(str(cell).strip(), codes.get(spelled(cell), UNKNOWN))
-
-
-def _is_empty(cell: Any) -> bool:
-    return is_missing(cell) or (isinstance(cell, str) and cell.strip() in _EMPTY)

@@ -5,9 +5,9 @@ private row. An encoder that somebody else trained cannot be fitted here: `Publi
 from.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, final
@@ -20,8 +20,9 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicFeatureMap, PublicRows, check_row_by_row, require_public
-from tutelage.features.cells import TEXT, only_texts
+from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
+from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
+from tutelage.tables import Table, as_table
 
 _ROWS_TRIED = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
@@ -70,31 +71,40 @@ class PublicTransformer(_Vouched):
         Where the public rows come from, for reports.
     row_by_row : bool
         Whether the features of a row do not depend on the rows beside it, to the last bit.
-    of_texts : bool
-        Whether its rows are texts: a list, an array or a column of them.
+    kinds : mapping of names to kinds
+        The columns of rows that have named ones, by the public rows: number, date or text. Texts alone are one column.
+    library : str
+        The library of the frames that the transformer gets; empty for a matrix or texts.
     """
 
     fitted: Any
     source: str
     row_by_row: bool = False
-    of_texts: bool = False
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""
 
     @classmethod
-    def learn(cls, transformer: Any, public: PublicRows, *, row_by_row: bool = False) -> Self:
+    def learn(
+        cls, transformer: Any, public: Any, *, row_by_row: bool = False, source: str = "the public table"
+    ) -> Self:
         """Clone a transformer, fit the clone on public rows and return it as a public feature map.
 
         Parameters
         ----------
         transformer : scikit-learn transformer or pipeline
             Whether it was fitted before does not matter: the clone forgets it.
-        public : PublicRows
-            Rows of numbers, or texts, as the transformer takes them.
+        public : PublicRows, or rows with named columns
+            Rows of numbers, or texts, as the transformer takes them. Of a DataFrame, a DuckDB relation, a `Table` or a
+            mapping of names to cells, all columns are features; the transformer gets frames of pandas or Polars, whose
+            columns are numbers, dates or text by the public rows. A ``ColumnTransformer`` takes these.
         row_by_row : bool
             Your statement that the features of a row do not depend on the rows beside it, to the last bit. Private rows
             then go through the map in large blocks. Scaling, one-hot columns, TF-IDF and products of sparse rows
             qualify; products of dense rows do not, because their rounding depends on the number of rows. It is checked
-            on the public rows. Default: private rows go through the map one shard at a time, which is always safe, and
-            slower where every person is a shard.
+            on the public rows. Default: private rows go through the map one shard at a time, and those with named
+            columns one by one, which is always safe, and slower.
+        source : str
+            Where public rows with named columns come from, for reports.
 
         Raises
         ------
@@ -104,28 +114,36 @@ class PublicTransformer(_Vouched):
         InvalidDataError
             If it does not make numbers of them.
         """
-        values = require_public(public, "PublicTransformer").values
+        table = as_table(public)
+        values = require_public(public, "PublicTransformer").values if table is None else None
         if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be a scikit-learn transformer, which has `fit` and "
                 f"`transform`. Got {transformer.__name__ if isinstance(transformer, type) else type(transformer)}."
             )
+        if table is None:
+            kinds, library, source = {TEXT: "text"} if values.ndim == 1 else {}, "", public.source
+        else:
+            kinds, library = frame_kinds(table), frame_library(public)
+            values = rows_of(table, tuple(kinds))
         try:
             fitted = clone(transformer)
             with config_context(transform_output="default"):
-                fitted.fit(values)
+                fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
                 f"without labels. It raised {type(error).__name__}: {error}"
             ) from None
-        made = cls(fitted, public.source, row_by_row, values.ndim == 1)
+        made = cls(fitted, source, row_by_row, kinds, library)
         _try(made, values)
         return made
 
     def transform(self, X: Any) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
-        rows = only_texts(X) if self.of_texts else X
+        rows = X
+        if self.kinds:
+            rows = as_frame(X, self.kinds, self.library) if self.library else only_texts(X)
         with config_context(transform_output="default"):  # frames cannot hold the sparse rows of a step in between
             return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
 
@@ -133,14 +151,18 @@ class PublicTransformer(_Vouched):
         """Return the names that the transformer gives, or None where it gives none."""
         named = getattr(self.fitted, "get_feature_names_out", None)
         try:
-            return None if named is None else named(None if self.of_texts else input_features)
+            return None if named is None else named(None if self.kinds else input_features)
         except (AttributeError, NotImplementedError, ValueError):  # of a step without names
             return None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, where they have some: texts are one column."""
-        return (TEXT,) if self.of_texts else ()
+        return tuple(self.kinds)
+
+    def cells(self, table: Table) -> npt.NDArray[Any]:
+        """Return the cells of rows with named columns as an array that `transform` takes, or texts."""
+        return rows_of(table, self.names) if self.library else only_texts(table)
 
     def keeps_nothing(self) -> bool:
         """Return whether all parts are of scikit-learn, numpy and scipy, which keep nothing of rows they transform."""

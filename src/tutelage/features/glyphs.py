@@ -12,7 +12,7 @@ References
 
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,10 @@ class GlyphGradients(PublicFeatureMap):
 
         return in_chunks(histograms, frame.rows(X, owner))
 
+    def directions(self) -> "Directions":
+        """Return in which directions gradients are counted, and in which cells."""
+        return Directions.of(_cell_weights(self._checked().shape, self.cell), self.orientations)
+
     def _checked(self) -> "_Frame":
         owner = type(self).__name__
         if integer_at_least(self.cell, 1, "cell", owner) > _LARGEST_CELL:
@@ -197,27 +201,40 @@ def _sampled(signals: Matrix, shift: FloatArray) -> Matrix:
 def _histograms(images: Matrix, weights: Matrix, orientations: int) -> Matrix:
     n_images = len(images)
     counts = np.empty((n_images, orientations, weights.shape[1]), np.float32)
-    largest = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
-    for direction, edges in enumerate(_edges(images, orientations, largest)):
+    for direction, edges in enumerate(_edges(images, Directions.of(weights, orientations))):
         counts[:, direction] = edges.reshape(n_images, len(weights)) @ weights
     rows = counts.reshape(n_images, orientations * weights.shape[1])
     total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
     return np.sqrt(rows / np.where(total > 0, total, 1)).astype(np.float32)
 
 
-def _edges(images: Matrix, orientations: int, largest: int) -> list[Matrix]:
-    """Return how much of each pixel's gradient points in each direction, in whole numbers up to `largest`.
+class Directions(NamedTuple):
+    """In which directions gradients are counted, and how; `edge` is the cosine of one step between directions."""
+
+    weights: Matrix  # of each pixel in each cell, in whole numbers; shape (pixels, cells)
+    angles: FloatArray  # of one half of the circle
+    edge: float
+    scale: float
+
+    @classmethod
+    def of(cls, weights: Matrix, orientations: int) -> "Directions":
+        """Return the scale at which sums of whole numbers stay exact."""
+        edge = float(np.cos(2 * np.pi / orientations))
+        largest = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
+        angles = 2 * np.pi * np.arange(orientations // 2) / orientations
+        return cls(weights, angles, edge, float(largest / (np.sqrt(2) * _LEVELS * (1 - edge))))
+
+
+def _edges(images: Matrix, by: Directions) -> list[Matrix]:
+    """Return how much of each pixel's gradient points in each direction, in whole numbers.
 
     A gradient of length m at the angle t from a direction gives m · max(0, cos t − cos(one step)).
     """
     across, down = np.zeros_like(images), np.zeros_like(images)
     across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
     down[:, 1:-1] = images[:, 2:] - images[:, :-2]
-    angles = 2 * np.pi * np.arange(orientations // 2) / orientations
-    edge = np.cos(2 * np.pi / orientations)
-    scale = largest / (np.sqrt(2) * _LEVELS * (1 - edge))
-    threshold = np.sqrt(across * across + down * down) * np.float32(edge * scale)
-    along = [across * np.float32(scale * np.cos(a)) + down * np.float32(scale * np.sin(a)) for a in angles]
+    threshold = np.sqrt(across * across + down * down) * np.float32(by.edge * by.scale)
+    along = [across * np.float32(by.scale * np.cos(a)) + down * np.float32(by.scale * np.sin(a)) for a in by.angles]
     return [np.rint(np.maximum(sign * part - threshold, 0)) for sign in (1, -1) for part in along]
 
 

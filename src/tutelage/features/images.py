@@ -53,11 +53,11 @@ class EdgesAndLevels(PublicFeatureMap):
                 f"`image_shape` of EdgesAndLevels must be at most {_MOST_NUMBERS} numbers in all. Got {shape!r}. Make "
                 "the images smaller, or use a network that was trained on public images: PublicEncoder."
             )
-        self._edges()
+        self.edges()
 
     @property
     def _n_features_out(self) -> int:
-        return self._edges()._n_features_out + prod(self.image_shape)
+        return self.edges()._n_features_out + prod(self.image_shape)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
@@ -71,9 +71,10 @@ class EdgesAndLevels(PublicFeatureMap):
         levels = np.rint(np.clip(rows, 0, self.white, dtype=np.float64) * (_LEVELS / self.white))
         channels = levels.reshape(len(rows), -1, *self.image_shape[2:3] or (1,))
         gray = sum(channels[:, :, channel] for channel in range(channels.shape[2])) / channels.shape[2]
-        return np.hstack([np.asarray(self._edges().transform(gray)), unit_rows(levels)])
+        return np.hstack([np.asarray(self.edges().transform(gray)), unit_rows(levels)])
 
-    def _edges(self) -> GlyphGradients:
+    def edges(self) -> GlyphGradients:
+        """Return the map of gray images to histograms of edge directions."""
         height, width = self.image_shape[:2]
         return GlyphGradients((height, width), white=float(_LEVELS), deskew=False)
 

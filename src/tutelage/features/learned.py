@@ -320,7 +320,8 @@ class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 
     A number gets one column per step, which says whether it reaches the step; a code gets one per public category, and
-    zeros in all of them where it is none. Features, such as those of texts, stay as they are up to a factor.
+    zeros in all of them where it is none. A missing number reaches no step, not even the least public value. Features,
+    such as those of texts, stay as they are up to a factor.
 
     Parameters
     ----------
@@ -362,7 +363,8 @@ class PublicSteps(PublicFeatureMap):
         InvalidParameterError, InvalidDataError
             As in `PublicPCA.learn`.
         """
-        rows = _public_numbers(public, "PublicSteps")
+        values = require_public(public, "PublicSteps").values
+        rows = number_rows(values, values.shape[-1], "PublicSteps.learn").astype(np.float64)
         n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
         if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
@@ -370,7 +372,9 @@ class PublicSteps(PublicFeatureMap):
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
         columns = rows.T[:n_columns]
-        steps = [np.unique(np.quantile(_unless_most(column), shares)) for column in columns[:n_numbers]]
+        if np.isinf(rows).any():
+            raise InvalidDataError("The public rows of PublicSteps.learn must hold no infinite number.")
+        steps = [_quantiles(column[~np.isnan(column)], shares) for column in columns[:n_numbers]]
         made = cls(steps, [np.unique(column) for column in columns[n_numbers:]], n_features)
         made.factor = _evening(np.asarray(made.transform(rows)), n_features)
         return made
@@ -384,6 +388,11 @@ class PublicSteps(PublicFeatureMap):
         equal = [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
         return np.concatenate([*reached, *equal, features * self.factor], axis=1, dtype=np.float64)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:
         """Return a name for each column: ``age>=40``, ``ward=2``, by the names of the columns or their numbers."""
         columns = [*self.steps, *self.categories]
@@ -393,6 +402,10 @@ class PublicSteps(PublicFeatureMap):
         named = zip(names[: len(columns)], signs, columns, strict=True)
         of_columns = [f"{name}{sign}{value}" for name, sign, values in named for value in values]
         return np.array([*of_columns, *names[len(columns) :]], dtype=object)
+
+
+def _quantiles(column: FloatArray, shares: FloatArray) -> FloatArray:
+    return np.unique(np.quantile(_unless_most(column), shares)) if len(column) else np.array([])
 
 
 def _evening(rows: FloatArray, n_features: int) -> float:

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, features_of_private
-from tutelage.features.cells import TEXT, named_cells, only_texts
+from tutelage.features.cells import TEXT, named_cells
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.recipes import (
@@ -32,7 +32,7 @@ class NumberedRows(NamedTuple):
     private, public : array of shape (rows, columns)
         The rows as numbers.
     columns : PublicColumns, PublicTransformer or None
-        What the columns are, by the public rows or as declared; a transformer of texts; None for images.
+        What the columns are, by the public rows or as declared; None for images.
     table : Table or None
         The private rows with all their columns; None for images.
     image_shape : tuple of int or None
@@ -64,7 +64,7 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     ----------
     X, X_public : DataFrame, DuckDB relation, Table, mapping of names to cells, texts, or array
         Private and public rows.
-    declared : PublicColumns, PublicTransformer of texts, or None
+    declared : PublicColumns, PublicTransformer of named columns or texts, or None
         What the columns are. Default: learned from the public rows.
 
     Raises
@@ -89,9 +89,9 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     if isinstance(declared, PublicColumns):
         # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
         return NumberedRows(*(np.asarray(declared.transform(rows)) for rows in (private, public)), declared, private)
-    found, texts = np.asarray(declared.transform(public)), only_texts(private)
-    # Which texts are of one shard is not known yet, so each is taken by itself.
-    by_itself = features_of_private(declared, texts, np.arange(len(texts))[:, np.newaxis], found.shape[1])
+    found, cells = np.asarray(declared.transform(public)), declared.cells(private)
+    # Which rows are of one shard is not known yet, so each is taken by itself.
+    by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])
     return NumberedRows(by_itself, found, declared, private)
 
 
@@ -160,4 +160,4 @@ def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[A
 
 
 def _takes_columns(step: Any) -> bool:
-    return isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and step.of_texts)
+    return isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and bool(step.kinds))

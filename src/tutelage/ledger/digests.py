@@ -43,7 +43,7 @@ class RunningDigest:
             rows = np.empty((part.n_rows, len(part.columns), 2), dtype="<u8")
             for place, cells in enumerate(part.columns.values()):
                 rows[:, place] = _cells(cells)
-            whole, width = memoryview(rows).cast("B"), _CELL * len(part.columns)
+            whole, width = rows.data.cast("B"), _CELL * len(part.columns)
             self._add([hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)])
 
     def add_people(self, ids: Iterable[str]) -> None:

@@ -22,6 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.columns import PublicColumns
+from tutelage.features.fitted import PublicTransformer
+from tutelage.features.glyphs import GlyphGradients
+from tutelage.features.images import EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import (
     FURTHEST,
@@ -49,7 +52,8 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     raise ModuleNotFoundError("ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name) from error
 
 _ROWS = "rows"
-_DOUBLE, _INT64 = 11, 7  # codes of types in ONNX
+_FLOAT, _DOUBLE, _INT64 = 1, 11, 7  # codes of types in ONNX
+_MADE_UP, _SAME = 256, 0.99  # rows, and the share of labels that must be the same
 _TREES = (  # which round rows to 32 bits
     DecisionTreeClassifier,
     ExtraTreesClassifier,
@@ -76,31 +80,86 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
     Raises
     ------
     InvalidParameterError
-        If a part of the student has no form in ONNX. Nothing is written then.
+        If a part of the student has no form in ONNX, takes text, or predicts otherwise there. Nothing is written then.
     """
     parts = _parts(student)
     check_is_fitted(parts[-1])
+    _refuse_texts(parts[0])
     strange = next((part for part in parts if not _has_form(part)), None)
     content = None if strange is not None or not is_classifier(parts[-1]) else _converted(parts)
+    foreign = _transformers(student)
     if content is None:
+        named = strange or (foreign[0] if foreign else parts[-1])
         raise InvalidParameterError(
-            f"`student` of export_onnx must have a form in ONNX, and {type(strange or parts[-1]).__name__} has none. "
-            "Publish student.skops, or choose another student or feature map."
+            f"`student` of export_onnx must have a form in ONNX, and {type(named).__name__} has none. Publish "
+            "student.skops, or choose another student or feature map."
+        )
+    if foreign and not _agrees(student, parts[0], content):
+        raise InvalidParameterError(
+            "`student` of export_onnx must predict in ONNX as it does here, and with "
+            f"{type(foreign[0]).__name__} it does not. Publish student.skops, or choose another feature map."
         )
     Path(path).write_bytes(content)
     return Path(path)
 
 
 def _parts(student: Any) -> list[Any]:
-    """Return maps and classifier one after another."""
+    """Return maps and classifier one after another, transformers of scikit-learn as what was fitted."""
     if isinstance(student, Pipeline):
         return [part for _, step in student.steps for part in _parts(step)]
+    if isinstance(student, PublicTransformer) and not student.kinds:
+        return _parts(student.fitted)
     if isinstance(student, SelfTrainingStudent) and not isinstance(student.estimator, Pipeline):
         check_is_fitted(student)
         inner = copy(student.estimator_)
         inner.classes_ = student.classes_[np.asarray(inner.classes_, dtype=np.int64)]
         return [CastTransformer(dtype=np.float32), inner]
     return [CastTransformer(dtype=np.float32), student] if isinstance(student, _TREES) else [student]
+
+
+def _refuse_texts(first: Any) -> None:
+    """Refuse texts: the words that ONNX finds in them are not always those of Python."""
+    named = isinstance(first, PublicTransformer)
+    texts = first.text_names if isinstance(first, PublicColumns) else first.names if named else ()
+    if texts:
+        raise InvalidParameterError(
+            f"`student` of export_onnx must not take text or frames: ONNX does not divide texts into words as Python "
+            f"does. It takes {', '.join(texts)}. Publish student.skops, or leave these columns out."
+        )
+
+
+def _transformers(student: Any) -> list[Any]:
+    """Return what was fitted of each transformer of scikit-learn."""
+    steps = [step for _, step in student.steps] if isinstance(student, Pipeline) else []
+    return [step.fitted for step in steps if isinstance(step, PublicTransformer)]
+
+
+def _agrees(student: Any, first: Any, content: bytes) -> bool:
+    """Return whether a graph predicts as the student does, on made-up rows."""
+    rng = np.random.default_rng(0)
+
+    def cells(known: Any) -> Any:
+        numbers = (rng.random(_MADE_UP) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _MADE_UP)
+        numbers[::2] = np.rint(numbers[::2])
+        return numbers if known is None else rng.choice([*known.tolist(), "no category"], _MADE_UP)
+
+    if isinstance(first, PublicColumns):
+        rows: Any = {name: cells(known) for name, known in zip(first.names, first.categories, strict=True)}
+        inputs = {name: column[:, np.newaxis] for name, column in rows.items()}
+        inputs = {
+            name: column if column.dtype.kind == "f" else column.astype(object) for name, column in inputs.items()
+        }
+    else:
+        rows = np.stack([cells(None) for _ in range(first.n_features_in_)], axis=1)
+        inputs = {_ROWS: rows}
+    try:
+        expected = student.predict_proba(rows) if hasattr(student, "predict_proba") else None
+        labels = student.predict(rows)
+        found = InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
+    except Exception:  # a transformer may refuse what is made up
+        return False
+    same = float(np.mean(np.asarray(found[0]).astype(labels.dtype) == labels)) >= _SAME
+    return same and (expected is None or np.allclose(found[1], expected, atol=1e-4))
 
 
 def _has_form(part: Any) -> bool:
@@ -218,7 +277,61 @@ def _stepped(part: PublicSteps, graph: _Graph, rows: Node) -> Node:
         if values:
             places = np.repeat(np.arange(first, first + len(values)), [len(each) for each in values])
             compared.append(getattr(graph, kind)(graph.Gather(rows, places, axis=1), _row(np.concatenate(values))))
-    return graph.Concat(*(graph.number(one) for one in compared), axis=1)
+    numbers = [graph.number(one) for one in compared]
+    if part.features:
+        places = len(steps) + len(codes) + np.arange(part.features)
+        numbers.append(graph.Mul(graph.Gather(rows, places, axis=1), _row(part.factor)))
+    return graph.Concat(*numbers, axis=1)
+
+
+def _edges_and_levels(part: EdgesAndLevels, graph: _Graph, rows: Node) -> Node:
+    height, width, channels = (*part.image_shape, 1)[:3]
+    white = np.array(part.white)
+    levels = graph.Round(graph.Mul(graph.Clip(rows, np.array(0.0), white), _row(255 / part.white)))
+    of_channel = [
+        graph.Gather(levels, np.arange(place, height * width * channels, channels), axis=1) for place in range(channels)
+    ]
+    gray = of_channel[0]
+    for other in of_channel[1:]:
+        gray = graph.Add(gray, other)
+    gray = graph.Round(graph.Div(gray, _row(channels)))
+    lengths = graph.Sqrt(graph.sums(graph.Mul(levels, levels)))
+    lengths = graph.Where(graph.Greater(lengths, _row(0)), lengths, _row(1))
+    return graph.Concat(_edge_histograms(part.edges(), graph, gray), graph.Div(levels, lengths), axis=1)
+
+
+def _edge_histograms(part: GlyphGradients, graph: _Graph, gray: Node) -> Node:
+    """Return the histograms of images that are not set upright, with the numbers of 32 bits that they have here."""
+    height, width = part.image_shape
+    pixels = np.arange(height * width).reshape(height, width)
+
+    def difference(axis: int) -> Node:
+        after, before = (np.roll(pixels, shift, axis).ravel() for shift in (-1, 1))
+        inside = np.zeros((height, width))
+        inside[(slice(None), slice(1, -1)) if axis else slice(1, -1)] = 1
+        differs = graph.Sub(graph.Gather(gray, after, axis=1), graph.Gather(gray, before, axis=1))
+        return graph.Cast(graph.Mul(differs, _row(inside.ravel())), to=_FLOAT)
+
+    across, down = difference(1), difference(0)
+    weights, angles, edge, scale = part.directions()
+    length = graph.Sqrt(graph.Add(graph.Mul(across, across), graph.Mul(down, down)))
+    threshold = graph.Mul(length, _single(edge * scale))
+    counts = []
+    for sign in (1, -1):
+        for angle in angles:
+            along = graph.Add(
+                graph.Mul(across, _single(scale * np.cos(angle))), graph.Mul(down, _single(scale * np.sin(angle)))
+            )
+            above = graph.Sub(graph.Mul(along, _single(sign)), threshold)
+            counts.append(graph.MatMul(graph.Round(graph.Max(above, _single(0))), weights))
+    counted = graph.number(graph.Concat(*counts, axis=1))
+    total = graph.sums(counted)
+    total = graph.Where(graph.Greater(total, _row(0)), total, _row(1))
+    return graph.number(graph.Cast(graph.Sqrt(graph.Div(counted, total)), to=_FLOAT))
+
+
+def _single(value: float) -> Any:
+    return np.array([[value]], dtype=np.float32)
 
 
 _MAPS: dict[type, Callable[..., Node]] = {
@@ -229,6 +342,7 @@ _MAPS: dict[type, Callable[..., Node]] = {
     PublicPCA: _projected,
     NeighbourWhitening: _projected,
     PublicKernel: _alike,
+    EdgesAndLevels: _edges_and_levels,
     UnitBall: _in_ball,
 }
 

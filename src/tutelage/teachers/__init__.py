@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.names import Named
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
 from tutelage.teachers.checkpoints import discard_checkpoints
 from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
@@ -32,6 +33,9 @@ __all__ = [
     "NearestTeachers",
     "Network",
     "NetworkTeachers",
+    "PeopleBlock",
+    "PeopleInMemory",
+    "PrivatePeople",
     "PrivateStatistics",
     "RecordedTeachers",
     "Ridge",

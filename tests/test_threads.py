@@ -1,0 +1,53 @@
+"""Work on all processors: the same results in the same order, and few items at once."""
+
+import threading
+
+import numpy as np
+import pytest
+from joblib import cpu_count
+
+from tutelage._internal.threads import on_all_cores
+from tutelage.features.rowwise import in_chunks
+
+
+def test_results_come_in_the_order_of_the_items_from_several_threads():
+    started = threading.Barrier(min(2, cpu_count()), timeout=60)
+    names = list(on_all_cores(lambda item: (item, started.wait(), threading.current_thread().name), range(10)))
+    assert [item for item, _, _ in names] == list(range(10))
+    assert len({name for _, _, name in names}) == min(2, cpu_count())
+
+
+def test_few_items_are_taken_before_their_results_are():
+    taken, done = [], 0
+
+    def items():
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    for item in on_all_cores(lambda item: item, items()):
+        assert len(taken) - done <= cpu_count() + 1
+        done += 1
+        assert item == done - 1
+    assert done == 100
+
+
+def test_work_within_work_stays_in_its_thread():
+    def inner(_):
+        own = threading.current_thread().name
+        return all(name == own for name in on_all_cores(lambda _: threading.current_thread().name, range(5)))
+
+    assert list(on_all_cores(inner, range(5))) == [True] * 5
+    rows = np.arange(5000.0).reshape(-1, 1)
+    for found in on_all_cores(lambda _: in_chunks(lambda some: 2 * some, rows), range(2)):
+        assert np.array_equal(found, 2 * rows)
+
+
+def test_an_error_comes_out_and_ends_the_work():
+    def fail(item):
+        if item == 3:
+            raise KeyError(item)
+        return item
+
+    with pytest.raises(KeyError):
+        list(on_all_cores(fail, iter(range(10**9))))
