@@ -239,3 +239,16 @@ def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
     with pytest.raises(InvalidParameterError, match=f"must have a form in ONNX, and {named} has none"):
         export_onnx(student.fit(X, LABELS), tmp_path / "student.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_inputs_are_named_as_the_columns(tmp_path):
+    names = ["capital-gain", "capital_gain", "größe in cm", "2nd visit", "ward"]
+    rows = Table("", {name: ROWS[:, place % 4] for place, name in enumerate(names[:4])} | {"ward": ["n", "s"] * 750})
+    columns = PublicColumns.learn(rows)
+    student = make_pipeline(columns, DecisionTreeClassifier(max_depth=4, random_state=0))
+    student.fit(rows, LABELS)
+    file = export_onnx(student, tmp_path / "student.onnx")
+    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_inputs()] == names
+    cells = {name: np.asarray(rows.columns[name], dtype=object if name == "ward" else float)[:, None] for name in names}
+    assert session.run(["label"], cells)[0].tolist() == student.predict(rows).tolist()

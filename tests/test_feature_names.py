@@ -14,6 +14,7 @@ from conftest import FITS_AGAIN
 from test_named_rows import PRIVATE, PUBLIC, classifier
 from tutelage.features import (
     DeskewedImages,
+    EdgesAndLevels,
     GlyphGradients,
     NeighbourWhitening,
     PublicColumns,
@@ -55,7 +56,9 @@ def test_every_map_names_each_of_its_features_once(name):
     assert len(set(found)) == len(found) == MAPS[name].transform(ROWS).shape[1]
 
 
-@pytest.mark.parametrize("images", [DeskewedImages((8, 6)), GlyphGradients((8, 6), cell=3, orientations=4)])
+@pytest.mark.parametrize(
+    "images", [DeskewedImages((8, 6)), GlyphGradients((8, 6), cell=3, orientations=4), EdgesAndLevels((8, 6))]
+)
 def test_features_of_images_have_names(images):
     assert len(images.get_feature_names_out()) == images.transform(np.ones((2, 48))).shape[1]
 
@@ -66,6 +69,20 @@ def test_names_say_what_a_feature_is():
     steps = PublicSteps([np.array([30.0, 50.0])], [np.array([0.0, 1.0])])
     assert steps.get_feature_names_out(["age", "ward"]).tolist() == ["age>=30.0", "age>=50.0", "ward=0.0", "ward=1.0"]
     assert MAPS["scales"].get_feature_names_out(NAMES).tolist() == NAMES
+
+
+def test_features_of_texts_are_named_after_their_column():
+    words = np.array(["fever", "cough", "knee", "left", "right", "pain", "none", "since"])
+    texts = [" ".join(chosen) for chosen in np.random.default_rng(0).choice(words, (60, 5))]
+    rows = {"note": texts, "age": list(range(60))}
+    columns = PublicColumns.learn(rows)
+    steps = PublicSteps.learn(PublicRows(columns.transform(rows), "made up"), 1, 2, 3)
+    names = columns.get_feature_names_out().tolist()
+    assert names[:2] == ["age", "note~0"]
+    assert len(names) == len(set(names)) == columns.transform(rows).shape[1]
+    assert steps.get_feature_names_out(names).tolist()[-3:] == names[-3:]
+    with config_context(transform_output="pandas"):
+        assert len(columns.transform(rows).columns) == len(names)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -1,14 +1,17 @@
 """The start page, the tutorial, the how-tos and the concepts run as they stand, and print what they say.
 
 Blocks of a page run in order, in one folder, with one set of Python names. A `toml` block is written to the file that
-its first line names. After a `python` block, a `text` block is what it printed. In a `console` block, lines after a
-command are what it printed. An ellipsis stands for anything; lines may be left out between those that are shown.
+its first line names, and so is a `python` block that begins with the name of a file. After another `python` block, a
+`text` block is what it printed. In a `console` block, lines after a command are what it printed. An ellipsis stands for
+anything; lines may be left out between those that are shown.
 """
 
 import io
+import logging
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -31,6 +34,13 @@ LANGUAGES = {"python", "toml", "console", "sh", "text"}
 NOT_RUN = ("pip install", "python examples/consortium/run.py", "tutelage reproduce", "dask ")
 CLUSTERS = ("from dask.distributed import", "import ray")  # blocks that need one are compiled only
 TRACKERS = ("import mlflow", "import wandb")  # the same where the library is not installed
+# Runs a program of the reader's, who has not installed this package.
+WITHOUT_THE_PACKAGE = """if True:
+    import runpy, sys
+    sys.modules["tutelage"] = None
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -61,6 +71,9 @@ def run(command: str, folder: Path, called: Call) -> str:
     words = shlex.split(command)
     if words[0] == "tutelage":
         left = called(*words[1:], cwd=folder)
+    elif words[0] == "python":
+        command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, *words[1:]]
+        left = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     else:
         left = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return left.stdout + left.stderr
@@ -78,9 +91,19 @@ def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_adult", lambda: few)
 
 
+@pytest.fixture
+def log_as_before() -> Iterator[None]:
+    """Undo what a page does to the log."""
+    logger = logging.getLogger("tutelage")
+    handlers, level = logger.handlers[:], logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
 @FITS_AGAIN
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
-@pytest.mark.usefixtures("few_people", "small_forests")
+@pytest.mark.usefixtures("few_people", "small_forests", "log_as_before")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:
     if "from torch import" in page.read_text():
@@ -93,15 +116,15 @@ def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pyt
     printed = ""
     for language, block in blocks(page):
         assert language in LANGUAGES
-        if language == "python":
+        if language == "toml" or re.match(r"# [\w-]+\.py$", block.splitlines()[0]):
+            name = block.splitlines()[0].removeprefix("# ")
+            assert Path(name).suffix in (".toml", ".py")
+            (tmp_path / name).write_text(block)
+        elif language == "python":
             said, code = io.StringIO(), compile(block, page.name, "exec")
             with redirect_stdout(said):
                 exec(code if can_run(block) else "", names)  # noqa: S102  our own documentation
             printed = said.getvalue()
-        elif language == "toml":
-            name = block.splitlines()[0].removeprefix("# ")
-            assert name.endswith(".toml")
-            (tmp_path / name).write_text(block)
         elif language == "text":
             assert_shown(block, printed)
         else:

@@ -42,7 +42,9 @@ def test_a_kernel_shows_progress_and_the_card(tmp_path):
     client.NotebookClient(notebook, timeout=250, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     lines = [output["data"]["text/plain"] for output in shown if output["output_type"] == "display_data"]
-    assert [re.sub("[█ ]+", " ", line) for line in lines] == ["Casting ballots 100 %"]
+    assert [re.sub("[█ ]+", " ", line) for line in lines] == [
+        f"Casting ballots, round {number} of 2 100 %" for number in (1, 2)
+    ]
     pages = "".join(output["data"].get("text/html", "") for output in shown if "data" in output)
     assert "Privacy card:" in pages
     assert "Privacy guarantee:" in pages

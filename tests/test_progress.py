@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tutelage import PATEClassifier
 from tutelage._internal.progress import progress_bar
 from tutelage.noise import SystemNoise
 
@@ -68,6 +69,24 @@ def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypa
     assert list(progress_bar("ab", "training", 2, shown=True)) == ["a", "b"]
     assert notebook == []
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("entity_ids", [None, np.arange(200) // 4], ids=["rows", "people"])
+def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monkeypatch):
+    monkeypatch.setattr("tutelage.teachers.blocks._AT_ONCE", 40)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    PATEClassifier(progress=True).fit(X, y, X_public=X[:40] + 1, entity_ids=entity_ids)
+    rounds = [[line for line in notebook if f"round {number} of 2 " in line] for number in (1, 2)]
+    assert sum(map(len, rounds)) == len(notebook)
+    for lines in rounds:
+        shown = percentages([line.partition(" of 2 ")[2] for line in lines])
+        assert shown[0] == 0
+        assert shown[-1] == 100
+        assert len(shown) > 4
+    notebook.clear()
+    PATEClassifier().fit(X[:, :2], y, X_public=X[:40, :2] + 1)
+    assert notebook == []
 
 
 @pytest.mark.parametrize("kind", ["discrete_laplace", "discrete_gaussian"])

@@ -92,7 +92,7 @@ def test_what_is_not_marked_as_code_is_none(page):
 
 def test_another_estimator_is_configured_as_documented(tmp_path):
     whole, part = blocks("docs/configuration.md", "toml")
-    replaced = re.sub(r"^\[teachers\]\n.*?(?=^\[)", f"{part}\n", whole, flags=re.MULTILINE | re.DOTALL)
+    replaced = re.sub(r"^\[teachers\].*?(?=^\[)", f"{part}\n", whole, flags=re.MULTILINE | re.DOTALL)
     assert replaced.count("\n[teachers]\n") == 1
     (tmp_path / "config.toml").write_text(replaced)
     assert load_config(tmp_path / "config.toml").teachers.estimator == tomllib.loads(part)["teachers"]["estimator"]

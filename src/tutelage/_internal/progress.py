@@ -1,14 +1,25 @@
 """One progress bar for long work. It shows percentages alone: a count may be one of people, rows or votes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
 _WIDTH = 40
 
 
-def progress_bar(items: Iterable[Item], title: str, total: int, done: int = 0, *, shown: bool) -> Iterator[Item]:
-    """Yield `items` while a bar on standard error, or below a cell of a notebook, goes from `done` to `total`."""
+def progress_bar(
+    items: Iterable[Item],
+    title: str,
+    total: int,
+    done: int = 0,
+    *,
+    shown: bool,
+    size: Callable[[Item], int] = lambda _: 1,
+) -> Iterator[Item]:
+    """Yield `items` while a bar on standard error, or below a cell of a notebook, goes from `done` to `total`.
+
+    Each item counts for its `size`.
+    """
     if not shown:
         yield from items
         return
@@ -17,17 +28,19 @@ def progress_bar(items: Iterable[Item], title: str, total: int, done: int = 0, *
 
     console = Console(stderr=True)
     if console.is_jupyter:
-        yield from _in_a_notebook(items, title, total, done)
+        yield from _in_a_notebook(items, title, total, done, size)
         return
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=total, completed=done)
         for item in items:
-            bar.advance(task)
+            bar.advance(task, size(item))
             yield item
 
 
-def _in_a_notebook(items: Iterable[Item], title: str, total: int, done: int) -> Iterator[Item]:
+def _in_a_notebook(
+    items: Iterable[Item], title: str, total: int, done: int, size: Callable[[Item], int]
+) -> Iterator[Item]:
     """Yield `items` under one line of text that is replaced: rich's own bar there needs ipywidgets."""
     from IPython.display import display  # pyright: ignore[reportMissingImports]
 
@@ -38,7 +51,7 @@ def _in_a_notebook(items: Iterable[Item], title: str, total: int, done: int) -> 
     percent = 100 * done // max(total, 1)
     bar = display(line(percent), raw=True, display_id=True)
     for item in items:
-        done += 1
+        done += size(item)
         if 100 * done // max(total, 1) > percent:  # a hundred messages to the browser at most
             percent = 100 * done // max(total, 1)
             bar.update(line(percent), raw=True)

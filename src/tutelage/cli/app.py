@@ -23,6 +23,7 @@ from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageErro
 _PURPOSES = {
     "Start": {
         "example": "Write a starter configuration.",
+        "schema": "Print what the columns of a public table are.",
         "plan": "Recommend teachers, noise and queries for a budget.",
     },
     "Release": {

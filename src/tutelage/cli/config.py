@@ -30,6 +30,7 @@ _TEACHERS, _MOST_TEACHERS = 250, 10**7
 _MOST_JOBS = 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
+_KINDS = ("number", "date", "category", "text", "ignore")  # of columns
 _CAPPED = "capped"  # the mechanism of the latter, and of no other teachers here
 _CLOSED_FORM = "closed-form"
 _FIRST = "first"
@@ -151,6 +152,7 @@ class RunConfig:
     dataset: str | None
     private: PrivateSection | None
     public: PublicSection
+    columns: dict[str, Any]
     features: FeaturesSection | None
     teachers: TeachersSection
     mechanism: Mechanism | NoisySum | None
@@ -207,7 +209,7 @@ def load_config(path: Path) -> RunConfig:
         "output": OutputSection,
     }  # fmt: skip
     optional = {"private": PrivateSection, "features": FeaturesSection}
-    refuse_unknown(table, ["dataset", "mechanism", *sections, *optional, "published"], "the configuration")
+    refuse_unknown(table, ["dataset", "columns", "mechanism", *sections, *optional, "published"], "the configuration")
     read = {name: read_section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: read_section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
     published = table.get("published", [])
@@ -217,8 +219,9 @@ def load_config(path: Path) -> RunConfig:
     read["teachers"] = _teachers(read, mechanism)
     by_budget = privacy.epsilon is not None or privacy.budget is not None
     read["mechanism"] = _mechanism_of(read["teachers"].estimator, mechanism, by_budget=by_budget)
-    config = RunConfig(base=path.parent, dataset=table.get("dataset"), **read)
+    config = RunConfig(base=path.parent, dataset=table.get("dataset"), columns=table.get("columns", {}), **read)
     _check_sources(config)
+    _check_columns(config)
     if config.folder.exists() and not config.folder.is_dir():
         raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
     _check_ranges(config)
@@ -363,6 +366,26 @@ def _check_sources(config: RunConfig) -> None:
         _check_merged(private.classes)
     if not all(isinstance(name, str) for name in private.ignore):
         raise ConfigError("`ignore` in [private] must be a list of column names.")
+
+
+def _check_columns(config: RunConfig) -> None:
+    """Refuse kinds of columns that mean nothing, or that are about columns with another purpose."""
+    private, columns = config.private, config.columns
+    if not isinstance(columns, dict):
+        raise ConfigError(f"[columns] must be a table of columns and their kinds. Got {columns!r}.")
+    if columns and private is None:
+        raise ConfigError("`dataset` brings its own columns; leave out [columns].")
+    for name, kind in columns.items():
+        is_list = isinstance(kind, list) and kind and all(type(value) in (str, int) for value in kind)
+        if not (kind in _KINDS if isinstance(kind, str) else is_list and len(set(map(str, kind))) == len(kind)):
+            raise ConfigError(
+                f"`{name}` in [columns] must be one of {', '.join(_KINDS)}, or the list of its categories, each once. "
+                f"Got {kind!r}."
+            )
+        if private is not None and name in (private.label, private.entity, private.silo, config.public.label):
+            raise ConfigError(
+                f"`{name}` in [columns] is no feature: it is the label, `entity` or `silo`. Leave it out."
+            )
 
 
 def _check_classes(classes: list) -> None:

@@ -50,8 +50,10 @@ def load_sources(config: RunConfig) -> RunData:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.base / config.private.file, config.base / config.public.file
     if _is_table(private) and _is_table(public):
-        return _from_tables(private, public, config.private, config.public.label)
+        return _from_tables(private, public, config.private, config.public.label, config.columns)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
+        if config.columns:
+            raise ConfigError("[columns] is about tables, and npz files hold arrays of numbers. Leave it out.")
         return _from_npz(private, public, config.private, config.public.label)
     raise ConfigError(
         "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz, or .parquet) or "
@@ -99,13 +101,19 @@ def _bundled(name: str) -> RunData:
     )
 
 
-def _from_tables(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
+def _from_tables(
+    private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
+) -> RunData:
     rows, public_rows = read_table(private_path), read_table(public_path)
-    special = {private.label, private.entity, private.silo, public_label, *private.ignore}
+    for name in kinds:
+        if name not in public_rows.columns:
+            raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
+    ignored = [name for name, kind in kinds.items() if kind == "ignore"]
+    special = {private.label, private.entity, private.silo, public_label, *private.ignore, *ignored}
     names = tuple(name for name in public_rows.columns if name not in special)
     if not names:
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
-    columns = PublicColumns.learn(public_rows, names)
+    columns = PublicColumns.learn(public_rows, names, {name: kinds[name] for name in names if name in kinds})
 
     def text(table: Table, name: str | None) -> Matrix | None:
         return None if name is None else np.array(table.texts(name))

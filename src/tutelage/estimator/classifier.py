@@ -151,7 +151,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     n_jobs : int, optional
         Teachers trained at once, as in joblib.
     progress : bool, default=False
-        Show a progress bar while the teachers train.
+        Show a progress bar while the teachers train or cast their ballots: in percent, which counts nobody.
 
     Attributes
     ----------
@@ -539,7 +539,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self, run: Resolved, teacher: VectorBallots, budget: FitBudget, people: PrivatePeople, asked: Matrix
     ) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
-        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self.question)
+        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self.question, self.progress)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))

@@ -150,6 +150,22 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> str | npt.
     raise InvalidDataError(_no_category(name, different))
 
 
+def require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> None:
+    """Refuse public cells that are not of the declared kind."""
+    cells, column = table.column(name), f"Column '{name}' of the public rows"
+    values = cells if isinstance(cells, list) else cells.tolist()
+    if isinstance(kind, str):
+        if kind in ("number", "date"):
+            _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
+        return
+    filled = [value for value in values if not _is_empty(value)]
+    strange = [value for value, code in zip(filled, codes_of(filled, kind), strict=True) if code == UNKNOWN]
+    if strange:
+        raise InvalidDataError(
+            f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
+        )
+
+
 def categories_of(table: Table, name: str) -> npt.NDArray[np.str_]:
     """Return the categories of a public column, sorted or in their order."""
     cells = table.column(name)

@@ -26,6 +26,7 @@ from tutelage.features.cells import (
     kind_of,
     named_cells,
     numbers_of,
+    require_kind,
 )
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.texts import text_features
@@ -90,8 +91,9 @@ class PublicColumns(PublicFeatureMap):
         Raises
         ------
         InvalidDataError
-            If a column is missing, or holds something other than numbers, text, truth values and dates; or if at least
-            50 cells of text are filled, more than half of them differ and most have fewer than three words.
+            If a column is missing, is not of its declared kind, or holds something other than numbers, text, truth
+            values and dates; or if at least 50 cells of text are filled, more than half of them differ and most have
+            fewer than three words.
         InvalidParameterError
             If `kinds` names another column or kind.
         """
@@ -105,6 +107,8 @@ class PublicColumns(PublicFeatureMap):
         given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
         _check_kinds(given, names)
         learned = {name: _declared(given[name]) if name in given else kind_of(table, name) for name in names}
+        for name in given:
+            require_kind(table, name, learned[name])
         for name in [name for name, kind in learned.items() if isinstance(kind, str) and kind == "category"]:
             learned[name] = categories_of(table, name)
         source = table.source or "the public rows"

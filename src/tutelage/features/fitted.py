@@ -15,6 +15,7 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
+from sklearn import config_context
 from sklearn.base import clone
 
 from tutelage._internal.typing import FloatArray, Matrix
@@ -127,7 +128,8 @@ class PublicTransformer(_Vouched):
             values = rows_of(table, tuple(kinds))
         try:
             fitted: Any = clone(transformer)
-            fitted.fit(as_frame(values, kinds, library) if library else values)
+            with config_context(transform_output="default"):
+                fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
@@ -142,7 +144,8 @@ class PublicTransformer(_Vouched):
         rows = X
         if self.kinds:
             rows = as_frame(X, self.kinds, self.library) if self.library else only_texts(X)
-        return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
+        with config_context(transform_output="default"):  # frames cannot hold the sparse rows of a step in between
+            return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names that the transformer gives, or None where it gives none."""

@@ -71,7 +71,7 @@ class EdgesAndLevels(PublicFeatureMap):
         levels = np.rint(np.clip(rows, 0, self.white, dtype=np.float64) * (_LEVELS / self.white))
         channels = levels.reshape(len(rows), -1, *self.image_shape[2:3] or (1,))
         gray = sum(channels[:, :, channel] for channel in range(channels.shape[2])) / channels.shape[2]
-        return np.hstack([self.edges().transform(gray), unit_rows(levels)])
+        return np.hstack([np.asarray(self.edges().transform(gray)), unit_rows(levels)])
 
     def edges(self) -> GlyphGradients:
         """Return the map of gray images to histograms of edge directions."""

@@ -380,7 +380,7 @@ class PublicSteps(PublicFeatureMap):
             raise InvalidDataError("The public rows of PublicSteps.learn must hold no infinite number.")
         steps = [_quantiles(column[~np.isnan(column)], shares) for column in columns[:n_numbers]]
         made = cls(steps, [_frequent(column) for column in columns[n_numbers:]], n_features)
-        made.factor = _evening(made.transform(rows), n_features)
+        made.factor = _evening(np.asarray(made.transform(rows)), n_features)
         return made
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:

@@ -1,6 +1,6 @@
 """Ballots in, their noisy sum out, and the ledger charged in between."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, exp, floor, inf, log
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
@@ -123,6 +124,8 @@ class BallotRounds:
         Where noise comes from.
     question : str
         What the classes are about.
+    progress : bool
+        Show a progress bar for every round.
     """
 
     teacher: VectorBallots
@@ -130,6 +133,7 @@ class BallotRounds:
     classes: npt.NDArray[Any]
     noise: NoiseSource
     question: str
+    progress: bool = False
 
     def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what a release is at most, with the noisy number of people where that number is private."""
@@ -186,7 +190,7 @@ class BallotRounds:
             of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
             products_of = partial(_products, chained(self.people.first_map, features), student)
-            ballots.append(self.teacher.cast(self.people.blocks(), products_of, radius, self.people.unit))
+            ballots.append(self.teacher.cast(self._blocks(number), products_of, radius, self.people.unit))
             # What a later round is about follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
             if not rounds:
@@ -204,6 +208,12 @@ class BallotRounds:
             cost=sum(part.cost for part in parts),
             reservations=frozenset[int]().union(*(part.reservations for part in parts)),
         )
+
+    def _blocks(self, number: int) -> Iterator[PeopleBlock]:
+        """Return the private rows of one round, under a progress bar."""
+        title = f"Casting ballots, round {number + 1} of {self.teacher.rounds}"
+        blocks, n_people = self.people.blocks(), self.people.n_people
+        return progress_bar(blocks, title, n_people, shown=self.progress, size=lambda one: len(np.unique(one.people)))
 
     @property
     def _about(self) -> list[Any]:

@@ -174,12 +174,22 @@ def _converted(parts: list[Any]) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
-            graph: Any = convert_sklearn(whole, initial_types=_inputs(parts[0]), options=settings)
-        content: bytes = graph.SerializeToString()
+            model: Any = convert_sklearn(whole, initial_types=_inputs(parts[0]), options=settings)
+        _restore_names(model.graph, [name for name, _ in _inputs(parts[0])])
+        content: bytes = model.SerializeToString()
         InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception:  # whatever the two libraries raise about a graph that they do not take
         return None
     return content
+
+
+def _restore_names(graph: Any, columns: list[str]) -> None:
+    """Name the inputs as the columns: the library puts underscores where other characters are not letters."""
+    names = {given.name: column for given, column in zip(graph.input, columns, strict=True)}
+    for given in graph.input:
+        given.name = names[given.name]
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
 
 
 def _inputs(first: Any) -> list[tuple[str, Any]]:

@@ -1,0 +1,68 @@
+"""``tutelage schema``: what the columns of a public table are, to paste into a configuration."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tutelage.cli.text import print_json
+from tutelage.exceptions import InvalidDataError
+from tutelage.features.cells import kind_of
+from tutelage.tables import Table, is_missing, read_table
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def schema(
+    public: Annotated[Path, typer.Argument(help="Public rows (csv or Parquet).", show_default=False)],
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column that is no feature, such as the label. Can be repeated.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, with the number of empty cells, instead of TOML.")
+    ] = False,
+) -> None:
+    """Print the kind of each column of public rows, and its categories, as [columns] of a configuration.
+
+    Everything that is printed counts as public. Never name a private file.
+    """
+    table = read_table(public)
+    for name in ignore or ():
+        table.column(name)  # refuses a name that is misspelled
+    found = {name: _described(table, name) for name in table.columns if name not in (ignore or ())}
+    if as_json:
+        print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
+        return
+    typer.echo(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct what is wrong.\n[columns]")
+    for name, column in found.items():
+        for line in _lines(name, column):
+            typer.echo(line)
+
+
+def _described(table: Table, name: str) -> dict[str, Any]:
+    cells = table.column(name)
+    missing = sum(map(is_missing, cells if isinstance(cells, list) else cells.tolist()))
+    try:
+        kind = kind_of(table, name)
+    except InvalidDataError as error:
+        return {"kind": "ignore", "missing": missing, "reason": str(error)}
+    if isinstance(kind, str):
+        return {"kind": kind, "missing": missing}
+    return {"kind": "category", "categories": kind.tolist(), "missing": missing}
+
+
+def _lines(name: str, column: dict[str, Any]) -> list[str]:
+    """Return a column as lines of TOML."""
+    key = name if _BARE.fullmatch(name) else _quoted(name)
+    if column["kind"] == "category":
+        value = f"[{', '.join(map(_quoted, column['categories']))}]"
+    else:
+        value = _quoted(column["kind"])
+    empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
+    return [*(f"# {reason}" for reason in [column.get("reason")] if reason), f"{key} = {value}{empty}"]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
