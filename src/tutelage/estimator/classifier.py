@@ -32,7 +32,7 @@ from tutelage.features import (
     PublicColumns,
     features_of_private,
 )
-from tutelage.features.named import ColumnMap, by_name, public_features
+from tutelage.features.named import ColumnMap, by_name, public_features, require_same_rows
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
@@ -239,7 +239,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             `y` is the name of a column and `classes` are declared; the result is the same to the last bit.
         y : array of shape (rows,) or str
             Class value of each private row. This and the ids may be columns of the same libraries, or the names of
-            columns of `X`.
+            columns of `X`; names are needed where `X` is a LazyFrame or a relation, which is computed anew each time.
         X_public : array of shape (public rows, features), or rows with named columns
             Public rows: those that are asked about, and more for the student to learn from without labels. All their
             columns are features, except those that `y` and `entity_ids` name.
@@ -280,6 +280,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
             seen, budget, asking = self._prepared_batches(run, batches, y, X_public, entity_ids)
         else:
+            require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
             X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
             run, X, X_public, table = self._numbered(run, X, X_public)
             if whole_rows is None and entity_ids is None and table is not None:
@@ -612,7 +613,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return None
         self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
         people = budget.people
-        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=budget.unit.name)
+        REFITS.count(self._mark, people.row_parts(), people.entity_ids, one, queries, unit=budget.unit.name)
         spent = REFITS.spent(self._mark, self.delta)
         return spent if spent.fits > 1 else None
 
