@@ -33,6 +33,7 @@ pytest.importorskip("pyarrow")
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
 SIZES = ["large", "medium", "small"]
+WORDS = ["".join(letters) for letters in np.random.default_rng(9).choice(list("abcdefghijklmno"), (150, 7))]
 ROWS, MOST_ROWS_OF_ONE = 1200, 4
 
 
@@ -40,6 +41,7 @@ def made_up(n: int, seed: int) -> Any:
     random = np.random.default_rng(seed)
     dose, ward = random.integers(0, 40, n) / 8, random.choice(["north", "south", "east"], n)
     left = [None if missing else number for number, missing in zip(range(n), random.random(n) < 0.1, strict=True)]
+    words = random.choice(WORDS, (n, 6))
     person = np.repeat(np.arange(n), random.integers(1, MOST_ROWS_OF_ONE, n))[:n]
     return polars.DataFrame(
         {
@@ -48,6 +50,7 @@ def made_up(n: int, seed: int) -> Any:
             "ward": ward.tolist(),
             "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
             "fit": (random.random(n) < 0.5).tolist(),
+            "story": [" ".join(each) for each in words],
             "note": left,
             "person": [f"p{number}" for number in person],
             "ill": np.where(dose + (ward == "north") + random.random(n) > 3, "yes", "no").tolist(),
@@ -125,7 +128,7 @@ def test_names_of_columns_are_the_columns():
     features = PUBLIC.drop("person", "ill")
     by_array = model().fit(PRIVATE, PRIVATE["ill"], X_public=features, entity_ids=PRIVATE["person"])
     assert same(by_name, by_array)
-    assert by_name.columns_.names == ("dose", "age", "ward", "size", "fit")
+    assert by_name.columns_.names == ("dose", "age", "ward", "size", "fit", "story")
 
 
 def test_spellings_of_one_id_that_follow_each_other_are_one_person(tmp_path, in_memory):
@@ -148,7 +151,7 @@ def test_a_file_is_read_once_to_check_it_and_once_for_every_round(file):
         return batches.tables(names)
 
     fitted(replace(batches, tables=counted))
-    used = {"dose", "age", "ward", "size", "fit", "ill"}
+    used = {"dose", "age", "ward", "size", "fit", "story", "ill"}
     assert read == [set(PRIVATE.columns), used, used]
 
 
