@@ -89,7 +89,7 @@ class BatchReader:
         """Yield the rows batch by batch, reading these columns."""
         n_people, last = 0, ""
         for table in self.batches.tables(names):
-            rows = self.checked(self.columns.transform(table))
+            rows = self.checked(np.asarray(self.columns.transform(table)))
             labels = self.encoded(table.column(self.label))
             is_first, ids = np.ones(len(rows), dtype=bool), np.array([], dtype=str)
             if self.entity is not None:
