@@ -192,7 +192,9 @@ def test_a_column_of_text_becomes_features_that_every_teacher_can_use(folder, ca
         table.to_csv(folder / f"{name}.csv", index=False)
     assert called("run", "config.toml", cwd=folder).returncode == 0
     votes = (folder / "config.toml").read_text()
-    people = votes[: votes.index("queries = 40")] + "[privacy]\nepsilon = 5.0\ndelta = 1e-5\n[output]\nfolder = 'people'\n"
+    people = (
+        votes[: votes.index("queries = 40")] + "[privacy]\nepsilon = 5.0\ndelta = 1e-5\n[output]\nfolder = 'people'\n"
+    )
     (folder / "people.toml").write_text(people)
     (folder / "private.csv.ledger").unlink()
     run = called("run", "people.toml", cwd=folder)

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
-from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import IterativeImputer, SimpleImputer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -150,6 +150,13 @@ def test_what_makes_no_numbers_is_refused():
     for function in (lambda X: X.astype(str), lambda X: X[:, 0], lambda X: X[:1]):
         with pytest.raises(InvalidDataError, match="PublicTransformer must make a row of numbers of each of 2 rows"):
             PublicTransformer.learn(FunctionTransformer(function), PUBLIC)
+
+
+def test_more_features_than_memory_holds_are_refused():
+    texts = PublicRows(np.array(TEXTS), "messages")
+    with pytest.raises(InvalidDataError, match=r"at most 65536 features.* Got 1048576; add a TruncatedSVD"):
+        PublicTransformer.learn(HashingVectorizer(), texts)
+    assert PublicTransformer.learn(HashingVectorizer(n_features=64), texts).row_by_row
 
 
 def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
