@@ -752,7 +752,10 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
         if rows is not None:
             self.columns_ = rows.columns
-            if self.features is None and isinstance(run.teacher, SinglePeople):
+            by_default = self.features is None or isinstance(
+                self.features, PublicColumns
+            )  # which says what columns are
+            if by_default and isinstance(run.teacher, SinglePeople):
                 maps = rows.default_maps()
                 teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
             run = replace(run, teacher_map=teacher_map, student_map=student_map)
