@@ -43,7 +43,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.estimator.REFITS", Refits())
+    monkeypatch.setattr("tutelage.estimator.classifier.REFITS", Refits())
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, write_people
 from tutelage import GNMax, PATEClassifier
 from tutelage.exceptions import BudgetContinuedWarning
+from tutelage.students import load_student
 from tutelage.tables import read_table
 
 pandas = pytest.importorskip("pandas")
@@ -182,3 +183,26 @@ def test_free_text_is_refused_unless_it_is_ignored(folder, called):
     assert "Column 'notes' of the public rows holds text that differs in most rows" in refused.stderr
     configure(folder, private='ignore = ["notes"]')
     assert called("run", "config.toml", cwd=folder).returncode == 0
+
+
+def test_a_column_of_text_becomes_features_that_every_teacher_can_use(folder, called):
+    for name in ("private", "public"):
+        table = pandas.read_csv(folder / f"{name}.csv")
+        table["notes"] = [f"was {'very ' * (row % 3)}well on day {row}" for row in range(len(table))]
+        table.to_csv(folder / f"{name}.csv", index=False)
+    assert called("run", "config.toml", cwd=folder).returncode == 0
+    votes = (folder / "config.toml").read_text()
+    people = (
+        votes[: votes.index("queries = 40")] + "[privacy]\nepsilon = 5.0\ndelta = 1e-5\n[output]\nfolder = 'people'\n"
+    )
+    (folder / "people.toml").write_text(people)
+    (folder / "private.csv.ledger").unlink()
+    run = called("run", "people.toml", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    rows = pandas.read_csv(folder / "public.csv").drop(columns="ill")
+    for results in ("out", "people"):
+        student = load_student(folder / results / "student.skops")
+        assert student[0].kinds["notes"] == "text"
+        assert len(student.predict(rows)) == len(rows)
+    steps = student[1]
+    assert steps.features == student[0].n_text_features > 1

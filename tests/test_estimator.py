@@ -157,7 +157,7 @@ def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path
     X, y = binary_rows
     folder = tmp_path / "private"
     with monkeypatch.context() as patch:
-        patch.setattr("tutelage.estimator.fit_student", interrupted)
+        patch.setattr("tutelage.estimator.classifier.fit_student", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model(checkpoints=folder).fit(X, y, X_public=X)
     assert len(list(folder.iterdir())) == 20

@@ -146,6 +146,14 @@ def test_steps_are_quantiles_and_codes_are_categories():
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 
+def test_categories_of_very_few_rows_get_no_column():
+    codes = np.repeat([0.0, 1.0, 2.0, 3.0], [1970, 10, 11, 9])[:, np.newaxis]
+    assert PublicSteps.learn(PublicRows(codes, "2,000 rows"), 0).categories[0].tolist() == [0, 1, 2]
+    few = np.repeat([0.0, 1.0, 2.0], [297, 2, 3])[:, np.newaxis]  # 3.02 rows are a hundredth
+    assert PublicSteps.learn(PublicRows(few, "302 rows"), 0).categories[0].tolist() == [0]
+    assert PublicSteps.learn(PublicRows(few[2:], "300 rows"), 0).categories[0].tolist() == [0, 2]
+
+
 def test_public_rows_stay_public_through_a_map():
     rows = PUBLIC.through(PublicScaling(np.zeros(64), np.full(64, 16)))
     assert isinstance(rows, PublicRows)

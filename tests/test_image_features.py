@@ -93,6 +93,7 @@ def test_missing_pixels_are_refused():
 def test_images_go_in_and_labels_come_out(tmp_path):
     model = fitted(PRIVATE, PUBLIC)
     assert model.score(PUBLIC, DIGITS.y_test) > 0.85
+    assert model.student_map_ is not None
     assert model.student_map_[0].image_shape == (8, 8)
     model.save(tmp_path / "results")
     loaded = load_student(tmp_path / "results" / "student.skops")
@@ -110,6 +111,7 @@ def test_images_of_several_channels_go_in():
 def test_a_map_that_is_named_is_taken_in_place_of_the_default():
     features = glyph_features(PublicRows(PUBLIC.reshape(-1, 64), "digits"), (8, 8), cell=2, n_components=20)
     model = fitted(PRIVATE, PUBLIC, features=features)
+    assert model.student_map_ is not None
     assert [step for _, step in model.student_map_.steps] == [step for _, step in features.steps]
     assert np.array_equal(features.transform(PUBLIC), features.transform(DIGITS.X_test))
     raw = fitted(PRIVATE, PUBLIC, teacher=ClassMeans(), n_teachers=20)

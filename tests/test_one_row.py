@@ -120,7 +120,7 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, how, noisy_rows, mo
         seen.append(ballots.copy())
         return tally(ballots, n_classes, unit)
 
-    monkeypatch.setattr("tutelage.estimator.tally", spy)
+    monkeypatch.setattr("tutelage.estimator.classifier.tally", spy)
     model = PATEClassifier(
         ESTIMATORS[name],
         n_teachers=TEACHERS,
@@ -377,7 +377,7 @@ def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(noisy_
         cast_ballots.append(ballots.copy())
         return tally(ballots, n_classes, unit)
 
-    monkeypatch.setattr("tutelage.estimator.tally", spy)
+    monkeypatch.setattr("tutelage.estimator.classifier.tally", spy)
     features = Bounded()
     for row in (0, 17, 100):
         X_other = X.copy()

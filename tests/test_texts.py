@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,14 +55,14 @@ def test_texts_have_length_1_and_the_axes_of_public_words():
 
 
 def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
-    words = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english").fit(TEXTS[:80])
-    letters = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5)).fit(TEXTS[:80])
+    words: Any = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english").fit(TEXTS[:80])
+    letters: Any = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5)).fit(TEXTS[:80])
 
     def counts(texts):
         return normalize(np.hstack([one.transform(texts).toarray() for one in (words, letters)]))
 
-    svd = TruncatedSVD(6, algorithm="arpack", random_state=0).fit(counts(TEXTS[:80]))
-    expected = normalize(svd.transform(counts(TEXTS)))
+    svd: Any = TruncatedSVD(6, algorithm="arpack", random_state=0).fit(counts(TEXTS[:80]))
+    expected: Any = normalize(svd.transform(counts(TEXTS)))
     found = MADE.transform(TEXTS)
     assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4  # up to the sign of each axis
 
@@ -97,10 +98,12 @@ def test_a_map_of_texts_whose_rows_depend_on_each_other_is_caught():
     """The planted fault: dense products of the same numbers, which round by their number."""
 
     class DenseProduct(TruncatedSVD):
+        components_: Any
+
         def transform(self, X):
             return X.toarray() @ self.components_.T
 
-    pipeline = clone(MADE.fitted)
+    pipeline: Any = clone(MADE.fitted)
     pipeline.steps[2] = ("truncatedsvd", DenseProduct(6, algorithm="arpack", random_state=0))
     texts = np.array([" ".join(words) for words in itertools.permutations(WORDS, 5)], dtype=object)
     with pytest.raises(InvalidParameterError, match="when other rows are beside it"):
@@ -289,6 +292,7 @@ def test_texts_go_in_and_labels_come_out(form, tmp_path):
     model.save(tmp_path / "results")
     loaded = load_student(tmp_path / "results" / "student.skops")
     assert np.array_equal(loaded.predict(TESTS), model.predict(TESTS))
+    assert model.columns_ is not None
     assert model.columns_.kinds == {"text": "text"}
     assert NOTES[0] not in repr(model.whole_student())
 

@@ -211,7 +211,7 @@ class Dealt(NamedTuple):
     y_scored: IntArray
 
 
-def dealt(texts: Sequence[str], labels: Sequence[int], sizes: Sizes, fold: int) -> Dealt:
+def dealt(texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> Dealt:
     """Return texts dealt at random into three parts.
 
     Parameters
@@ -225,8 +225,9 @@ def dealt(texts: Sequence[str], labels: Sequence[int], sizes: Sizes, fold: int) 
     """
     order = np.random.default_rng(_SEED + fold).permutation(len(texts))
     parts = np.split(order, np.cumsum(sizes))
-    private, public, scored = (([texts[row] for row in rows], np.asarray(labels)[rows]) for rows in parts)
-    return Dealt(*private, *public, *scored)
+    private, public, scored = ([texts[row] for row in rows] for rows in parts)
+    y_private, y_public, y_scored = (np.asarray(labels)[rows] for rows in parts)
+    return Dealt(private, y_private, public, y_public, scored, y_scored)
 
 
 def _texts(name: str, texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> RivalData:

@@ -212,13 +212,12 @@ def features_of_private(
     parts = parts_of(features)
     apart = next((number for number in range(len(parts), 0, -1) if not _takes_rows_together(parts[number - 1])), 0)
     rows = np.array(X)
-    if apart:
-        rows = _shard_by_shard(parts[:apart], rows, shards)
-    if apart and (rows is None or (apart == len(parts) and rows.shape[1] != n_features)):
+    found = _shard_by_shard(parts[:apart], rows, shards) if apart else rows
+    if found is None or (apart == len(parts) and found.shape[1] != n_features):
         raise InvalidDataError(
             f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
         )
-    return rows if apart == len(parts) else _quietly(lambda: _through(deepcopy(parts[apart:]), rows))
+    return found if apart == len(parts) else _quietly(lambda: _through(deepcopy(parts[apart:]), found))
 
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:

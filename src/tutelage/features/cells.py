@@ -65,7 +65,7 @@ def frame_library(rows: Any) -> str:
     return library
 
 
-def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
+def as_frame(X: Any, kinds: Mapping[str, str], library: Any) -> Any:
     """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
 
     Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is

@@ -115,7 +115,7 @@ class PublicTransformer(_Vouched):
             If it does not make numbers of them.
         """
         table = as_table(public)
-        values = require_public(public, "PublicTransformer").values if table is None else None
+        values: Any = require_public(public, "PublicTransformer").values if table is None else None
         if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be a scikit-learn transformer, which has `fit` and "
@@ -127,7 +127,7 @@ class PublicTransformer(_Vouched):
             kinds, library = frame_kinds(table), frame_library(public)
             values = rows_of(table, tuple(kinds))
         try:
-            fitted = clone(transformer)
+            fitted: Any = clone(transformer)
             with config_context(transform_output="default"):
                 fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
@@ -272,7 +272,8 @@ class PublicEncoder(_Vouched):
                 raise ModuleNotFoundError(
                     "ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name
                 ) from None
-            self._session = InferenceSession(self.encode, providers=["CPUExecutionProvider"])
+            content: Any = self.encode
+            self._session = InferenceSession(content, providers=["CPUExecutionProvider"])
         return self._session
 
     def _run(self, rows: Matrix) -> Matrix:

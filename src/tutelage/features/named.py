@@ -88,7 +88,8 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
         declared = PublicColumns.learn(public, kinds=kinds)
     if isinstance(declared, PublicColumns):
         # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
-        return NumberedRows(*(np.asarray(declared.transform(rows)) for rows in (private, public)), declared, private)
+        numbers, of_public = (np.asarray(declared.transform(rows)) for rows in (private, public))
+        return NumberedRows(numbers, of_public, declared, private)
     found, cells = np.asarray(declared.transform(public)), declared.cells(private)
     # Which rows are of one shard is not known yet, so each is taken by itself.
     by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])

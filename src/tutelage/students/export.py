@@ -155,7 +155,7 @@ def _agrees(student: Any, first: Any, content: bytes) -> bool:
     try:
         expected = student.predict_proba(rows) if hasattr(student, "predict_proba") else None
         labels = student.predict(rows)
-        found = InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
+        found: Any = InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
     except Exception:  # a transformer may refuse what is made up
         return False
     same = float(np.mean(np.asarray(found[0]).astype(labels.dtype) == labels)) >= _SAME

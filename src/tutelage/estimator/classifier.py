@@ -3,34 +3,26 @@
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
+from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.results import ResultsFolder
 from tutelage._internal.typing import Ballots, IntArray, Matrix
-from tutelage._internal.validation import shown
 from tutelage.accounting import data_independent
+from tutelage.estimator.inputs import FitData, Inputs
+from tutelage.estimator.parameters import Resolved
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import (
     BudgetContinuedWarning,
-    InvalidDataError,
     InvalidParameterError,
     MuchNoiseWarning,
     OneClassWarning,
@@ -38,31 +30,25 @@ from tutelage.exceptions import (
 )
 from tutelage.features import (
     PublicColumns,
-    check_row_by_row,
     features_of_private,
-    require_public_map,
 )
-from tutelage.features.named import ColumnMap, by_name, dense_rows, numbered_rows, public_features, without_columns
+from tutelage.features.named import ColumnMap, by_name, public_features
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
-from tutelage.noise import NoiseSource, known_noise
-from tutelage.partition import Shards, as_column, unit_of_single_people
+from tutelage.partition import Shards, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
-from tutelage.students import NoisySumClassifier, default_student, fit_student, selector_named, student_named
-from tutelage.students.base import refuse_class_of_unlabelled, try_student
-from tutelage.students.selection import FirstRows, QuerySelector
-from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
+from tutelage.students import NoisySumClassifier, fit_student
+from tutelage.tables import Batches, as_batches, column_array
 from tutelage.teachers import (
     NearestQueries,
     NearestTeachers,
     SinglePeople,
-    TeacherRecipe,
     VectorBallots,
     discard_checkpoints,
     ensemble_of,
@@ -70,11 +56,7 @@ from tutelage.teachers import (
 from tutelage.teachers.blocks import PeopleInMemory, PrivatePeople
 from tutelage.votes import VoteHistogram, tally
 
-_TRIAL_ROWS_PER_CLASS = 10
-_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
 _PRIVATE = ("votes_", "ballots_")
-_MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
-_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`."
 FEW_VOTES_LEFT = (
     "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
     "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
@@ -86,59 +68,6 @@ _ONE_CLASS = (
     "similar size among the private rows make it tell classes apart."
 )
 _LOGGER = logging.getLogger(__name__)
-_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resolved:
-    """What the parameters of a `PATEClassifier` come to: defaults and names are what they stand for; public.
-
-    Parameters
-    ----------
-    teacher : scikit-learn classifier or teacher recipe
-        What every teacher is a clone of.
-    student : scikit-learn classifier
-        What the student is a clone of.
-    teacher_map, student_map : public feature map or None
-        What teachers and student see the rows through; None where they see them as they are.
-    selector : QuerySelector
-        The rule by which queries are chosen.
-    mechanism : Mechanism, NoisySum or None
-        How votes or ballots are released; None where that follows from the number of shards, or from the budget.
-    noise : NoiseSource
-        Where noise comes from.
-    """
-
-    teacher: Any
-    student: Any
-    teacher_map: Any | None
-    student_map: Any | None
-    selector: QuerySelector
-    mechanism: Mechanism | NoisySum | None
-    noise: NoiseSource
-
-    def mechanism_for(self, n_shards: int) -> Mechanism:
-        """Return how votes of so many shards are released."""
-        return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
-
-    def goes_by_predictions(self) -> bool:
-        """Return whether later rounds go by probabilities of the student."""
-        takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
-        return self.selector.needs_student or takes_predictions
-
-
-class _Data(NamedTuple):
-    """Private and public rows of a fit, checked."""
-
-    people: People
-    targets: IntArray  # class index of each private row
-    public: Matrix
-    asked: Matrix  # public rows as the teachers see them
-    seen: Matrix  # public rows as the student sees them
-
-    def __repr__(self) -> str:
-        return "_Data(<private rows hidden>)"
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -146,7 +75,7 @@ def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
     return hasattr(student, "predict_proba")
 
 
-class PATEClassifier(ClassifierMixin, BaseEstimator):
+class PATEClassifier(ClassifierMixin, Inputs):
     """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
     The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
@@ -287,145 +216,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
     >>> print(model.mechanism_, model.epsilon_)
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
-
-    columns_: ColumnMap | None
-    n_features_in_: int
-
-    # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "teacher": "no_validation",
-        "n_teachers": [Interval(Integral, 1, None, closed="left"), None],
-        "mechanism": [Mechanism, NoisySum, None],
-        "student": "no_validation",
-        "features": "no_validation",
-        "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
-        "classes": ["array-like", None],
-        "n_queries": [Interval(Integral, 1, None, closed="left"), None],
-        "selection": [QuerySelector, str, None],
-        "rounds": [Interval(Integral, 1, None, closed="left")],
-        "unit": [str, None],
-        "ledger": [str, PathLike, Ledger, None],
-        "question": [str, Real, "boolean", None],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "budget": [Interval(Real, 0, None, closed="neither"), None],
-        "data_changed": ["boolean"],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "public_fraction": [Interval(Real, 0, 1, closed="neither"), None],
-        "checkpoints": [str, PathLike, None],
-        "noise": "no_validation",
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
-        "n_jobs": [Integral, None],
-        "progress": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        teacher: Any = None,
-        *,
-        n_teachers: int | None = None,
-        mechanism: Mechanism | NoisySum | None = None,
-        student: Any = None,
-        features: Any = None,
-        student_features: Any = None,
-        classes: npt.ArrayLike | None = None,
-        n_queries: int | None = None,
-        selection: QuerySelector | str | None = None,
-        rounds: int = 1,
-        unit: str | None = None,
-        ledger: str | Path | Ledger | None = None,
-        question: str = "",
-        epsilon: float | None = None,
-        budget: float | None = None,
-        data_changed: bool = False,
-        delta: float = 1e-5,
-        public_fraction: float | None = None,
-        checkpoints: str | Path | None = None,
-        noise: NoiseSource | None = None,
-        random_state: int | None = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.teacher = teacher
-        self.n_teachers = n_teachers
-        self.mechanism = mechanism
-        self.student = student
-        self.features = features
-        self.student_features = student_features
-        self.classes = classes
-        self.n_queries = n_queries
-        self.selection = selection
-        self.rounds = rounds
-        self.unit = unit
-        self.ledger = ledger
-        self.question = question
-        self.epsilon = epsilon
-        self.budget = budget
-        self.data_changed = data_changed
-        self.delta = delta
-        self.public_fraction = public_fraction
-        self.checkpoints = checkpoints
-        self.noise = noise
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.progress = progress
-
-    def resolved(self) -> Resolved:
-        """Return what the parameters come to; nothing is trained or drawn.
-
-        Raises
-        ------
-        InvalidParameterError
-            If one is not what it must be, or they do not go together.
-        """
-        for name, allowed in PATEClassifier._parameter_constraints.items():  # whatever table a subclass has
-            _check_parameter(name, getattr(self, name), allowed)
-        student_map = self._student_map()
-        for name, feature_map in (("features", self.features), ("student_features", student_map)):
-            if feature_map is not None:
-                require_public_map(feature_map, "PATEClassifier", name)
-        teacher, student = self._teacher(), self._student()
-        if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
-            require_classifier(teacher, "teacher", "PATEClassifier")
-        require_classifier(student, "student", "PATEClassifier")
-        run = Resolved(
-            teacher=teacher,
-            student=student,
-            teacher_map=self.features,
-            student_map=student_map,
-            selector=self._selector(),
-            mechanism=self.mechanism,
-            noise=known_noise(self.noise, "PATEClassifier"),
-        )
-        self._check_together(run)
-        return run
-
-    def _teacher(self) -> Any:
-        if self.teacher is not None:
-            return self.teacher
-        return RandomForestClassifier() if self._is_about_votes() else VectorBallots()
-
-    def _is_about_votes(self) -> bool:
-        """Return whether a parameter is given that is about votes on single rows."""
-        settings = (self.n_teachers, self.n_queries, self.selection, self.checkpoints)
-        by_votes = isinstance(self.mechanism, Mechanism) or self.rounds != 1
-        return by_votes or any(setting is not None for setting in settings)
-
-    def _student(self) -> Any:
-        if self.student is None and isinstance(self._teacher(), VectorBallots):
-            return NoisySumClassifier()
-        if self.student is None:
-            return default_student(public_features=self._student_map() is not None)
-        return student_named(self.student) if isinstance(self.student, str) else self.student
-
-    def _selector(self) -> QuerySelector:
-        if self.selection is None:
-            return FirstRows()
-        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
-
-    def _student_map(self) -> Any | None:
-        if isinstance(self.student_features, str):
-            return None
-        return self.features if self.student_features is None else self.student_features
 
     @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
@@ -622,258 +412,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*_PRIVATE, "open_ledger_")}
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_missing_values(self.features, self._student_map())
-        tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
-        return tags
-
-    def _takes_missing_values(self, teacher_map: Any | None, student_map: Any | None) -> bool:
-        """Return whether missing cells go through these maps or, where there is none, into teachers and student."""
-        first = self._teacher() if teacher_map is None else teacher_map
-        others = self._student() if student_map is None else student_map
-        return _takes_missing_values(first) and _takes_missing_values(others)
-
-    def _check_together(self, run: Resolved) -> None:
-        """Refuse parameters that do not go together."""
-        if self.ledger is None and self.data_changed:
-            raise InvalidParameterError(
-                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-            )
-        if not isinstance(run.teacher, VectorBallots) and (
-            isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
-        ):
-            raise InvalidParameterError(
-                "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
-                "`teacher=VectorBallots()`, or leave them out."
-            )
-        if isinstance(run.teacher, SinglePeople):
-            self._check_people(run)
-        elif isinstance(run.mechanism, CappedGNMax):
-            raise InvalidParameterError(
-                "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
-                "another mechanism."
-            )
-        if run.mechanism is not None and self.epsilon is not None:
-            raise InvalidParameterError(
-                "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
-                "what a `ledger` may hold in all is its `budget`."
-            )
-        if self.budget is not None and self.ledger is None:
-            raise InvalidParameterError(
-                "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
-                "is enough."
-            )
-        if self.checkpoints is not None and self.random_state is None:
-            raise InvalidParameterError(
-                "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
-                "reuses nothing."
-            )
-        if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
-            raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must answer one class per query. Got "
-                f"{type(run.mechanism).__name__}; use a LabelingSession."
-            )
-        if self.rounds == 1 and run.selector.needs_answers:
-            raise InvalidParameterError(
-                "`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
-                f"{type(run.selector).__name__} and 1."
-            )
-        if self.rounds > (self.n_queries or self.rounds):
-            raise InvalidParameterError(
-                f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
-            )
-        if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
-            raise InvalidParameterError(
-                "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
-                f"{type(run.student).__name__}."
-            )
-
-    def _check_people(self, run: Resolved) -> None:
-        """Refuse parameters that mean nothing where every person is a teacher."""
-        kind: type = NoisySum if isinstance(run.teacher, VectorBallots) else CappedGNMax
-        if run.mechanism is not None and not isinstance(run.mechanism, kind):
-            raise InvalidParameterError(
-                f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
-                f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
-            )
-        unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
-        given = [name for name, default in unused.items() if getattr(self, name) != default]
-        if given:
-            raise InvalidParameterError(
-                f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
-                "once, at no further cost; leave it out."
-            )
-
-    def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
-        for name, column in columns.items():
-            if column is not None and np.shape(column) != (n_rows,):
-                raise InvalidDataError(
-                    f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
-                )
-        if self.public_fraction is not None and any(column is not None for column in columns.values()):
-            raise InvalidParameterError(
-                "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
-                "`entity_ids` or `silos`."
-            )
-        self._check_unit(columns["entity_ids"])
-
-    def _check_unit(self, entity_ids: object) -> None:
-        if self.unit is not None and entity_ids is None:
-            raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
-
-    def _check_batches(
-        self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
-    ) -> None:
-        """Refuse what cannot be done with rows that are read in batches."""
-        if not isinstance(run.teacher, VectorBallots):
-            raise InvalidParameterError(
-                f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
-                f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
-            )
-        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
-            raise InvalidParameterError(
-                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
-            )
-        if self.classes is None:
-            raise InvalidParameterError(
-                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
-            )
-        if as_table(X_public) is None or silos is not None or whole_rows is not None:
-            raise InvalidParameterError(
-                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
-            )
-        self._check_unit(entity_ids)
-
-    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
-        """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
-        self.columns_ = None
-        declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
-        rows = None if X_public is None else numbered_rows(X, X_public, declared)
-        if rows is not None:
-            self.columns_ = rows.columns
-            by_default = self.features is None or isinstance(
-                self.features, PublicColumns
-            )  # which says what columns are
-            if by_default and isinstance(run.teacher, SinglePeople):
-                maps = rows.default_maps()
-                teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
-            run = replace(run, teacher_map=teacher_map, student_map=student_map)
-        self.student_map_ = run.student_map
-        self._allow_nan = self._takes_missing_values(run.teacher_map, run.student_map)
-        return (run, dense_rows(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
-
-    def _seen(self, X: Any) -> Matrix:
-        """Return rows as the student sees them."""
-        rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
-        return _mapped(self.student_map_, self._validated(rows))
-
-    def _checked(
-        self, run: Resolved, X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
-    ) -> _Data:
-        """Check everything that was given, set `classes_`, and return private and public rows."""
-        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
-        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
-            raise InvalidDataError(_MISSING_LABEL)
-        rows, labels = self._validated(X, y)
-        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        table = as_table(whole_rows)
-        whole = table or (rows if whole_rows is None else as_column(whole_rows))
-        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
-        if n_whole != len(rows):
-            raise InvalidDataError(
-                f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
-            )
-        self._set_classes(labels)
-        targets = self._encoded(labels)
-        keep, public = self._public_rows(rows, X_public)
-        asked, seen = self._tried(run, public)
-        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
-        if not isinstance(whole, Table):
-            whole = whole[keep]
-        elif len(keep) < len(rows):
-            whole = whole.rows()[keep]
-        people = People(rows[keep], labels[keep], entities, owners, whole)
-        return _Data(people, targets[keep], public, asked, seen)
-
-    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
-        """Return public rows as teachers and student see them, once everything was tried on them."""
-        refuse_class_of_unlabelled(run.student, self.classes_)
-        asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
-        if run.teacher_map is not None:
-            check_row_by_row(run.teacher_map, public)
-        self._try_estimators(run, asked, seen)
-        run.selector.check(seen, len(self.classes_))
-        return asked, seen
-
-    def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
-        """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        trials: dict[str, Callable[[], object]] = {}
-        if not isinstance(run.teacher, SinglePeople):  # otherwise nothing is trained
-            trials["teacher"] = lambda: _try_teacher(run.teacher, asked, len(self.classes_))
-        if not isinstance(run.student, NoisySumClassifier):  # which has no settings
-            trials["student"] = lambda: try_student(
-                run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
-            )
-        for name, trial in trials.items():
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
-                    trial()
-            except Exception as error:
-                raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
-                    f"{type(error).__name__}: {error}"
-                ) from None
-
-    def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
-        """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
-        # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
-        allow_nan = "allow-nan" if self._allow_nan else True
-        checked, complaint = None, ""
-        try:
-            checked = validate_data(self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
-        except ValueError as error:
-            complaint = str(error)
-        if checked is None:  # out here: raised while it is handled, the complaint would be carried along
-            raise InvalidDataError(_without_values(complaint))
-        if y:
-            _check_targets(checked[1], declared=self.classes is not None)
-        return checked
-
-    def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
-        """Return the numbers of the rows that stay private, and the public rows."""
-        if X_public is not None:
-            private, public = np.arange(len(X)), self._validated(X_public)
-        elif self.public_fraction is not None:
-            shuffled = np.random.default_rng(self.random_state).permutation(len(X))
-            n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
-            private, public = np.sort(shuffled[n_public:]), X[shuffled[:n_public]]
-        else:
-            raise InvalidDataError(
-                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
-                "`public_fraction`."
-            )
-        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
-            if value > len(public):
-                raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier must be at most the {len(public)} public rows. Got {value}."
-                )
-        return private, public
-
-    def _set_classes(self, y: npt.NDArray[Any]) -> None:
-        """Set `classes_`."""
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(self.classes_) < 2:
-            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
-
-    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
-        """Return y as indices into `classes_`."""
-        encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        if np.any(self.classes_[encoded] != y):
-            raise InvalidDataError(_UNKNOWN_LABEL)
-        return encoded
-
     def _shards(self, run: Resolved, people: People, seed: np.random.SeedSequence) -> Shards:
         n_rows, entity_ids, silos, name = len(people.rows), people.entity_ids, people.silos, self.unit or "entity"
         if isinstance(run.teacher, SinglePeople):
@@ -891,7 +429,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return Shards.of_rows(n_rows, n_teachers, key=key)
 
     def _prepared(
-        self, run: Resolved, data: _Data, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
+        self, run: Resolved, data: FitData, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
     ) -> tuple[FitBudget, Asking]:
         """Return the budget of these rows and what is about to be released; the last three are seeds."""
         private, public = data.people.rows, data.public
@@ -933,16 +471,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         people = reader.people(unit, run.teacher_map)
         budget = self._budget(run, people, unit)
         return seen, budget, self._sum(run, run.teacher, budget, people, asked)
-
-    def _encoded_cells(self, cells: Any) -> IntArray:
-        """Return the cells of a column of labels as indices into `classes_`."""
-        index_of = {value: index for index, value in enumerate(self.classes_.tolist())}
-        values = cells if isinstance(cells, list) else cells.tolist()
-        found = np.array([index_of.get(value, -1) for value in values], dtype=np.int64)
-        if np.any(found < 0):
-            missing = any(map(is_missing, values))
-            raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
-        return found
 
     def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
         """Return the budget that this fit spends from."""
@@ -1100,61 +628,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):
         return teachers.fit_ballots(rows.private, rows.labels, shards, rows.asked[voted], checkpoints)
 
 
-def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
-    return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
-
-
-def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
-    rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * n_classes)
-    made_up = np.arange(len(rows)) % n_classes
-    if not isinstance(teacher, TeacherRecipe):
-        fit_clone(teacher, queries[rows], made_up, seed=0)
-        return
-    one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
-    ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
-
-
-def _check_targets(labels: Any, *, declared: bool) -> None:
-    """Refuse labels that are no classes, such as the numbers of a regression; no message quotes one."""
-    regression, complaint = False, ""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the number of classes: see below
-            check_classification_targets(labels)
-    except ValueError as error:
-        complaint = str(error)
-    if not complaint and not declared and labels.dtype.kind in "iuf":
-        values = len(np.unique(labels))
-        regression = values > _MOST_NUMBERS and values * _FEWEST_ROWS_PER_NUMBER > len(labels)
-    if regression or "continuous" in complaint:
-        raise InvalidDataError(
-            "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them into "
-            "classes first, or declare each class in `classes`."
-        )
-    if complaint:
-        raise InvalidDataError(complaint)
-
-
-def _check_parameter(name: str, value: object, allowed: Any) -> None:
-    """Refuse what scikit-learn's table does not allow, without quoting what may be rows, ids or votes."""
-    counted = isinstance(value, bool | np.bool_) and "boolean" not in allowed  # True would pass for the integer 1
-    complaint = ""
-    try:
-        validate_parameter_constraints({name: allowed}, {name: object() if counted else value}, "PATEClassifier")
-    except (ValueError, TypeError, OverflowError) as error:
-        complaint = str(error)
-    if complaint:  # out here: raised while it is handled, the complaint would be carried along
-        rule = complaint.partition(" Got ")[0] if " Got " in complaint else f"`{name}` of PATEClassifier is unusable."
-        raise InvalidParameterError(f"{rule} Got {shown(value)}.")
-
-
-def _takes_missing_values(estimator: Any) -> bool:
-    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(first, TeacherRecipe | SinglePeople):
-        return getattr(first, "takes_missing_values", False) is True
-    return get_tags(first).input_tags.allow_nan
-
-
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
     before_it, by_it = _upward(before.spent), _upward(release.cost)
     return (
@@ -1182,23 +655,6 @@ def _much_noise(sigma: float, n_teachers: int) -> str:
 
 def _upward(epsilon: float) -> str:
     return f"{round_up(epsilon):.12g}"
-
-
-def _without_values(message: str) -> str:
-    """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
-    if message.startswith(("could not convert", "dtype='numeric'")):
-        return "X must hold numbers. Encode text columns by categories that are public."
-    if message.startswith("Complex data"):
-        return "Complex data not supported."
-    if message.startswith("Input X contains"):
-        return (
-            "X contains NaN or infinity, which the teacher or the student does not take. Where people cast ballots, "
-            "pass rows with named columns, in which numbers may be missing. Otherwise impute inside both, for example "
-            "make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take models that "
-            "accept missing values, such as HistGradientBoostingClassifier."
-        )
-    complaint, quotes, rest = message.partition("array=")
-    return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message
 
 
 def _integer(seed: np.random.SeedSequence) -> int:

@@ -1,0 +1,289 @@
+"""What a `PATEClassifier` was given to fit on: checked, as numbers, and tried on public rows."""
+
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from tutelage._internal.fitting import fit_clone
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.estimator.parameters import Parameters, Resolved
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+)
+from tutelage.features import (
+    PublicColumns,
+    check_row_by_row,
+)
+from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
+from tutelage.labeling.fits import People
+from tutelage.partition import Shards, as_column
+from tutelage.privacy import ONE_TEACHER
+from tutelage.students import NoisySumClassifier
+from tutelage.students.base import refuse_class_of_unlabelled, try_student
+from tutelage.tables import Table, as_table, column_array, is_missing
+from tutelage.teachers import (
+    SinglePeople,
+    TeacherRecipe,
+    VectorBallots,
+    ensemble_of,
+)
+
+_TRIAL_ROWS_PER_CLASS = 10
+_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
+_MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
+_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`."
+
+
+class FitData(NamedTuple):
+    """Private and public rows of a fit, checked."""
+
+    people: People
+    targets: IntArray  # class index of each private row
+    public: Matrix
+    asked: Matrix  # public rows as the teachers see them
+    seen: Matrix  # public rows as the student sees them
+
+    def __repr__(self) -> str:
+        return "FitData(<private rows hidden>)"
+
+
+class Inputs(Parameters):
+    """Private and public rows, labels and ids of a fit, by the parameters."""
+
+    columns_: ColumnMap | None
+    n_features_in_: int
+
+    def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
+        for name, column in columns.items():
+            if column is not None and np.shape(column) != (n_rows,):
+                raise InvalidDataError(
+                    f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
+                )
+        if self.public_fraction is not None and any(column is not None for column in columns.values()):
+            raise InvalidParameterError(
+                "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
+                "`entity_ids` or `silos`."
+            )
+        self._check_unit(columns["entity_ids"])
+
+    def _check_unit(self, entity_ids: object) -> None:
+        if self.unit is not None and entity_ids is None:
+            raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
+
+    def _check_batches(
+        self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
+    ) -> None:
+        """Refuse what cannot be done with rows that are read in batches."""
+        if not isinstance(run.teacher, VectorBallots):
+            raise InvalidParameterError(
+                f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
+                f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
+            )
+        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
+            raise InvalidParameterError(
+                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+            )
+        if self.classes is None:
+            raise InvalidParameterError(
+                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+            )
+        if as_table(X_public) is None or silos is not None or whole_rows is not None:
+            raise InvalidParameterError(
+                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
+            )
+        self._check_unit(entity_ids)
+
+    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
+        """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
+        self.columns_ = None
+        declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
+        rows = None if X_public is None else numbered_rows(X, X_public, declared)
+        if rows is not None:
+            self.columns_ = rows.columns
+            by_default = self.features is None or isinstance(self.features, PublicColumns)
+            if by_default and isinstance(run.teacher, SinglePeople):
+                maps = rows.default_maps()
+                teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
+            run = replace(run, teacher_map=teacher_map, student_map=student_map)
+        self.student_map_ = run.student_map
+        self._allow_nan = self._takes_missing_values(run.teacher_map, run.student_map)
+        return (run, dense_rows(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
+
+    def _seen(self, X: Any) -> Matrix:
+        """Return rows as the student sees them."""
+        rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
+        return _mapped(self.student_map_, self._validated(rows))
+
+    def _checked(
+        self, run: Resolved, X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+    ) -> FitData:
+        """Check everything that was given, set `classes_`, and return private and public rows."""
+        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
+        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
+            raise InvalidDataError(_MISSING_LABEL)
+        rows, labels = self._validated(X, y)
+        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        table = as_table(whole_rows)
+        whole = table or (rows if whole_rows is None else as_column(whole_rows))
+        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
+        if n_whole != len(rows):
+            raise InvalidDataError(
+                f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
+            )
+        self._set_classes(labels)
+        targets = self._encoded(labels)
+        keep, public = self._public_rows(rows, X_public)
+        asked, seen = self._tried(run, public)
+        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
+        if not isinstance(whole, Table):
+            whole = whole[keep]
+        elif len(keep) < len(rows):
+            whole = whole.rows()[keep]
+        people = People(rows[keep], labels[keep], entities, owners, whole)
+        return FitData(people, targets[keep], public, asked, seen)
+
+    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
+        """Return public rows as teachers and student see them, once everything was tried on them."""
+        refuse_class_of_unlabelled(run.student, self.classes_)
+        asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
+        if run.teacher_map is not None:
+            check_row_by_row(run.teacher_map, public)
+        self._try_estimators(run, asked, seen)
+        run.selector.check(seen, len(self.classes_))
+        return asked, seen
+
+    def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
+        """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
+        trials: dict[str, Any] = {}
+        if not isinstance(run.teacher, SinglePeople):  # otherwise nothing is trained
+            trials["teacher"] = lambda: _try_teacher(run.teacher, asked, len(self.classes_))
+        if not isinstance(run.student, NoisySumClassifier):  # which has no settings
+            trials["student"] = lambda: try_student(
+                run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
+            )
+        for name, trial in trials.items():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
+                    trial()
+            except Exception as error:
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
+                    f"{type(error).__name__}: {error}"
+                ) from None
+
+    def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
+        """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
+        # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
+        allow_nan = "allow-nan" if self._allow_nan else True
+        checked, complaint = None, ""
+        try:
+            checked = validate_data(self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
+        except ValueError as error:
+            complaint = str(error)
+        if checked is None:  # out here: raised while it is handled, the complaint would be carried along
+            raise InvalidDataError(_without_values(complaint))
+        if y:
+            _check_targets(checked[1], declared=self.classes is not None)
+        return checked
+
+    def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
+        """Return the numbers of the rows that stay private, and the public rows."""
+        if X_public is not None:
+            private, public = np.arange(len(X)), self._validated(X_public)
+        elif self.public_fraction is not None:
+            shuffled = np.random.default_rng(self.random_state).permutation(len(X))
+            n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
+            private, public = np.sort(shuffled[n_public:]), X[shuffled[:n_public]]
+        else:
+            raise InvalidDataError(
+                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
+                "`public_fraction`."
+            )
+        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
+            if value > len(public):
+                raise InvalidParameterError(
+                    f"`{name}` of PATEClassifier must be at most the {len(public)} public rows. Got {value}."
+                )
+        return private, public
+
+    def _set_classes(self, y: npt.NDArray[Any]) -> None:
+        """Set `classes_`."""
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+
+    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
+        """Return y as indices into `classes_`."""
+        encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if np.any(self.classes_[encoded] != y):
+            raise InvalidDataError(_UNKNOWN_LABEL)
+        return encoded
+
+    def _encoded_cells(self, cells: Any) -> IntArray:
+        """Return the cells of a column of labels as indices into `classes_`."""
+        index_of = {value: index for index, value in enumerate(self.classes_.tolist())}
+        values = cells if isinstance(cells, list) else cells.tolist()
+        found = np.array([index_of.get(value, -1) for value in values], dtype=np.int64)
+        if np.any(found < 0):
+            missing = any(map(is_missing, values))
+            raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
+        return found
+
+
+def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
+    return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
+
+
+def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
+    rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * n_classes)
+    made_up = np.arange(len(rows)) % n_classes
+    if not isinstance(teacher, TeacherRecipe):
+        fit_clone(teacher, queries[rows], made_up, seed=0)
+        return
+    one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
+    ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
+
+
+def _check_targets(labels: Any, *, declared: bool) -> None:
+    """Refuse labels that are no classes, such as the numbers of a regression; no message quotes one."""
+    regression, complaint = False, ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the number of classes: see below
+            check_classification_targets(labels)
+    except ValueError as error:
+        complaint = str(error)
+    if not complaint and not declared and labels.dtype.kind in "iuf":
+        values = len(np.unique(labels))
+        regression = values > _MOST_NUMBERS and values * _FEWEST_ROWS_PER_NUMBER > len(labels)
+    if regression or "continuous" in complaint:
+        raise InvalidDataError(
+            "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them into "
+            "classes first, or declare each class in `classes`."
+        )
+    if complaint:
+        raise InvalidDataError(complaint)
+
+
+def _without_values(message: str) -> str:
+    """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
+    if message.startswith(("could not convert", "dtype='numeric'")):
+        return "X must hold numbers. Encode text columns by categories that are public."
+    if message.startswith("Complex data"):
+        return "Complex data not supported."
+    if message.startswith("Input X contains"):
+        return (
+            "X contains NaN or infinity, which the teacher or the student does not take. Where people cast ballots, "
+            "pass rows with named columns, in which numbers may be missing. Otherwise impute inside both, for example "
+            "make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take models that "
+            "accept missing values, such as HistGradientBoostingClassifier."
+        )
+    complaint, quotes, rest = message.partition("array=")
+    return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message

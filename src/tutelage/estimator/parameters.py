@@ -1,0 +1,318 @@
+"""The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
+
+from tutelage._internal.fitting import require_classifier
+from tutelage._internal.validation import shown
+from tutelage.exceptions import (
+    InvalidParameterError,
+)
+from tutelage.features import (
+    require_public_map,
+)
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum
+from tutelage.noise import NoiseSource, known_noise
+from tutelage.students import NoisySumClassifier, default_student, selector_named, student_named
+from tutelage.students.selection import FirstRows, QuerySelector
+from tutelage.teachers import (
+    SinglePeople,
+    TeacherRecipe,
+    VectorBallots,
+)
+
+_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resolved:
+    """What the parameters of a `PATEClassifier` come to: defaults and names are what they stand for; public.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier or teacher recipe
+        What every teacher is a clone of.
+    student : scikit-learn classifier
+        What the student is a clone of.
+    teacher_map, student_map : public feature map or None
+        What teachers and student see the rows through; None where they see them as they are.
+    selector : QuerySelector
+        The rule by which queries are chosen.
+    mechanism : Mechanism, NoisySum or None
+        How votes or ballots are released; None where that follows from the number of shards, or from the budget.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+
+    teacher: Any
+    student: Any
+    teacher_map: Any | None
+    student_map: Any | None
+    selector: QuerySelector
+    mechanism: Mechanism | NoisySum | None
+    noise: NoiseSource
+
+    def mechanism_for(self, n_shards: int) -> Mechanism:
+        """Return how votes of so many shards are released."""
+        return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
+
+    def goes_by_predictions(self) -> bool:
+        """Return whether later rounds go by probabilities of the student."""
+        takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
+        return self.selector.needs_student or takes_predictions
+
+
+class Parameters(BaseEstimator):
+    """The parameters, of which `PATEClassifier` has the documentation."""
+
+    # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "teacher": "no_validation",
+        "n_teachers": [Interval(Integral, 1, None, closed="left"), None],
+        "mechanism": [Mechanism, NoisySum, None],
+        "student": "no_validation",
+        "features": "no_validation",
+        "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
+        "classes": ["array-like", None],
+        "n_queries": [Interval(Integral, 1, None, closed="left"), None],
+        "selection": [QuerySelector, str, None],
+        "rounds": [Interval(Integral, 1, None, closed="left")],
+        "unit": [str, None],
+        "ledger": [str, PathLike, Ledger, None],
+        "question": [str, Real, "boolean", None],
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "budget": [Interval(Real, 0, None, closed="neither"), None],
+        "data_changed": ["boolean"],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "public_fraction": [Interval(Real, 0, 1, closed="neither"), None],
+        "checkpoints": [str, PathLike, None],
+        "noise": "no_validation",
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        teacher: Any = None,
+        *,
+        n_teachers: int | None = None,
+        mechanism: Mechanism | NoisySum | None = None,
+        student: Any = None,
+        features: Any = None,
+        student_features: Any = None,
+        classes: npt.ArrayLike | None = None,
+        n_queries: int | None = None,
+        selection: QuerySelector | str | None = None,
+        rounds: int = 1,
+        unit: str | None = None,
+        ledger: str | Path | Ledger | None = None,
+        question: str = "",
+        epsilon: float | None = None,
+        budget: float | None = None,
+        data_changed: bool = False,
+        delta: float = 1e-5,
+        public_fraction: float | None = None,
+        checkpoints: str | Path | None = None,
+        noise: NoiseSource | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.teacher = teacher
+        self.n_teachers = n_teachers
+        self.mechanism = mechanism
+        self.student = student
+        self.features = features
+        self.student_features = student_features
+        self.classes = classes
+        self.n_queries = n_queries
+        self.selection = selection
+        self.rounds = rounds
+        self.unit = unit
+        self.ledger = ledger
+        self.question = question
+        self.epsilon = epsilon
+        self.budget = budget
+        self.data_changed = data_changed
+        self.delta = delta
+        self.public_fraction = public_fraction
+        self.checkpoints = checkpoints
+        self.noise = noise
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def resolved(self) -> Resolved:
+        """Return what the parameters come to; nothing is trained or drawn.
+
+        Raises
+        ------
+        InvalidParameterError
+            If one is not what it must be, or they do not go together.
+        """
+        for name, allowed in Parameters._parameter_constraints.items():  # whatever table a subclass has
+            _check_parameter(name, getattr(self, name), allowed)
+        student_map = self._student_map()
+        for name, feature_map in (("features", self.features), ("student_features", student_map)):
+            if feature_map is not None:
+                require_public_map(feature_map, "PATEClassifier", name)
+        teacher, student = self._teacher(), self._student()
+        if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
+            require_classifier(teacher, "teacher", "PATEClassifier")
+        require_classifier(student, "student", "PATEClassifier")
+        run = Resolved(
+            teacher=teacher,
+            student=student,
+            teacher_map=self.features,
+            student_map=student_map,
+            selector=self._selector(),
+            mechanism=self.mechanism,
+            noise=known_noise(self.noise, "PATEClassifier"),
+        )
+        self._check_together(run)
+        return run
+
+    def _teacher(self) -> Any:
+        if self.teacher is not None:
+            return self.teacher
+        return RandomForestClassifier() if self._is_about_votes() else VectorBallots()
+
+    def _is_about_votes(self) -> bool:
+        """Return whether a parameter is given that is about votes on single rows."""
+        settings = (self.n_teachers, self.n_queries, self.selection, self.checkpoints)
+        by_votes = isinstance(self.mechanism, Mechanism) or self.rounds != 1
+        return by_votes or any(setting is not None for setting in settings)
+
+    def _student(self) -> Any:
+        if self.student is None and isinstance(self._teacher(), VectorBallots):
+            return NoisySumClassifier()
+        if self.student is None:
+            return default_student(public_features=self._student_map() is not None)
+        return student_named(self.student) if isinstance(self.student, str) else self.student
+
+    def _selector(self) -> QuerySelector:
+        if self.selection is None:
+            return FirstRows()
+        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
+
+    def _student_map(self) -> Any | None:
+        if isinstance(self.student_features, str):
+            return None
+        return self.features if self.student_features is None else self.student_features
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing_values(self.features, self._student_map())
+        tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
+        return tags
+
+    def _takes_missing_values(self, teacher_map: Any | None, student_map: Any | None) -> bool:
+        """Return whether missing cells go through these maps or, where there is none, into teachers and student."""
+        first = self._teacher() if teacher_map is None else teacher_map
+        others = self._student() if student_map is None else student_map
+        return _takes_missing_values(first) and _takes_missing_values(others)
+
+    def _check_together(self, run: Resolved) -> None:
+        """Refuse parameters that do not go together."""
+        if self.ledger is None and self.data_changed:
+            raise InvalidParameterError(
+                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
+            )
+        if not isinstance(run.teacher, VectorBallots) and (
+            isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
+        ):
+            raise InvalidParameterError(
+                "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
+                "`teacher=VectorBallots()`, or leave them out."
+            )
+        if isinstance(run.teacher, SinglePeople):
+            self._check_people(run)
+        elif isinstance(run.mechanism, CappedGNMax):
+            raise InvalidParameterError(
+                "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
+                "another mechanism."
+            )
+        if run.mechanism is not None and self.epsilon is not None:
+            raise InvalidParameterError(
+                "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
+                "what a `ledger` may hold in all is its `budget`."
+            )
+        if self.budget is not None and self.ledger is None:
+            raise InvalidParameterError(
+                "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
+                "is enough."
+            )
+        if self.checkpoints is not None and self.random_state is None:
+            raise InvalidParameterError(
+                "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
+                "reuses nothing."
+            )
+        if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
+            raise InvalidParameterError(
+                "`mechanism` of PATEClassifier must answer one class per query. Got "
+                f"{type(run.mechanism).__name__}; use a LabelingSession."
+            )
+        if self.rounds == 1 and run.selector.needs_answers:
+            raise InvalidParameterError(
+                "`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
+                f"{type(run.selector).__name__} and 1."
+            )
+        if self.rounds > (self.n_queries or self.rounds):
+            raise InvalidParameterError(
+                f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
+            )
+        if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
+            raise InvalidParameterError(
+                "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
+                f"{type(run.student).__name__}."
+            )
+
+    def _check_people(self, run: Resolved) -> None:
+        """Refuse parameters that mean nothing where every person is a teacher."""
+        kind: type = NoisySum if isinstance(run.teacher, VectorBallots) else CappedGNMax
+        if run.mechanism is not None and not isinstance(run.mechanism, kind):
+            raise InvalidParameterError(
+                f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
+                f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
+            )
+        unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
+        given = [name for name, default in unused.items() if getattr(self, name) != default]
+        if given:
+            raise InvalidParameterError(
+                f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
+                "once, at no further cost; leave it out."
+            )
+
+
+def _check_parameter(name: str, value: object, allowed: Any) -> None:
+    """Refuse what scikit-learn's table does not allow, without quoting what may be rows, ids or votes."""
+    counted = isinstance(value, bool | np.bool_) and "boolean" not in allowed  # True would pass for the integer 1
+    complaint = ""
+    try:
+        validate_parameter_constraints({name: allowed}, {name: object() if counted else value}, "PATEClassifier")
+    except (ValueError, TypeError, OverflowError) as error:
+        complaint = str(error)
+    if complaint:  # out here: raised while it is handled, the complaint would be carried along
+        rule = complaint.partition(" Got ")[0] if " Got " in complaint else f"`{name}` of PATEClassifier is unusable."
+        raise InvalidParameterError(f"{rule} Got {shown(value)}.")
+
+
+def _takes_missing_values(estimator: Any) -> bool:
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(first, TeacherRecipe | SinglePeople):
+        return getattr(first, "takes_missing_values", False) is True
+    return get_tags(first).input_tags.allow_nan
