@@ -96,7 +96,7 @@ def write_stays(folder: Path) -> None:
     for name, n, seed in (("patients", 3000, 0), ("public", 1500, 1)):
         random = np.random.default_rng(seed)
         age, days = random.integers(20, 95, n), random.integers(1, 29, n)
-        columns = {
+        columns: dict[str, Any] = {
             "age": [str(years) if years % 17 else "" for years in age],
             "ward": random.choice(["surgery", "medicine", "geriatrics"], n),
             "grade": random.choice(["low", "mid", "high"], n),

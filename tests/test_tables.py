@@ -131,7 +131,7 @@ def test_every_form_gives_the_same_matrix_to_the_last_bit(form, learned, tmp_pat
 
 def test_the_matrix_holds_what_the_rows_say(learned):
     matrix = learned.transform(ROWS)
-    column = dict(zip((*learned.numbers, *learned.texts), matrix.T, strict=True))
+    column = dict(zip((*learned.numbers, *learned.categorical), matrix.T, strict=True))
     days = [np.nan if day is None else (day - date(1970, 1, 1)).days for day in ROWS["day"]]
     np.testing.assert_array_equal(column["day"], days)
     moments = [np.nan if one is None else (one - datetime(1970, 1, 1)) / timedelta(days=1) for one in ROWS["moment"]]
@@ -173,7 +173,7 @@ def test_dates_are_days_in_utc_however_they_are_spelled():
 
 @pytest.mark.parametrize("cells", [["2020-01-01", "2020-13-01"], ["2020-01-01", "20200101x"], ["2020-01", "2020-02"]])
 def test_text_that_is_no_date_is_a_category(cells):
-    assert PublicColumns.learn(Table("public.csv", {"when": cells})).texts == ("when",)
+    assert PublicColumns.learn(Table("public.csv", {"when": cells})).categorical == ("when",)
 
 
 @pytest.mark.parametrize("cell", ["Mrs Miller", 17, "2020-13-01", b"Miller"])
@@ -193,7 +193,7 @@ def test_truth_values_are_two_categories_however_they_are_spelled():
 
 def test_codes_in_text_columns_stay_text_where_the_table_says_so():
     columns = PublicColumns.learn(pandas.DataFrame({"zip": ["01067", "89073"], "ward": pandas.Categorical([2, 1])}))
-    assert columns.texts == ("zip", "ward")
+    assert columns.categorical == ("zip", "ward")
     assert columns.transform({"zip": ["89073"], "ward": [2]}).tolist() == [[1, 1]]
 
 
