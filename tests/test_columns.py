@@ -1,3 +1,9 @@
+"""Named columns become numbers: what a column is follows from public rows, and a code from one cell alone."""
+
+import io
+from datetime import datetime
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -5,6 +11,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.features import UNKNOWN, PublicColumns
 from tutelage.tables import Table, read_csv
 
+pandas = pytest.importorskip("pandas")
 PUBLIC = Table("public.csv", {"age": ["31", "", "45"], "city": ["Ulm", "Bonn", "Ulm"]})
 
 
@@ -74,14 +81,41 @@ def test_an_empty_cell_is_the_same_however_it_is_spelled(cities, code):
     assert found[:, 1].tolist() == [code] * len(EMPTY)
 
 
-def test_a_category_is_its_spelling_and_a_whole_number_has_one():
+def test_a_category_is_its_value_however_it_is_spelled():
     public = Table("public.csv", {"ward": ["1", "02", "None", "True"]})
     columns = PublicColumns.learn(public, ("ward",))
     cells = [1, 1.0, np.float32(1), "1", 2, "02", None, "None", True, "true"]
     coded = ["02", "1", "None", "True"].index
     found = columns.transform({"ward": cells})[:, 0].tolist()
     one, other, none, yes = map(coded, ["1", "02", "None", "True"])
-    assert found == [one, one, one, one, UNKNOWN, other, UNKNOWN, none, yes, UNKNOWN]
+    assert found == [one, one, one, one, other, other, UNKNOWN, none, yes, yes]
+
+
+def upcast(cells: list[Any]) -> list[Any]:
+    """Return a private column as pandas has it, and as it writes it and reads it again."""
+    series = pandas.Series(cells)
+    file = io.StringIO()
+    series.to_csv(file, index=False, header=["ward"])
+    again = pandas.read_csv(io.StringIO(file.getvalue()), skip_blank_lines=False)["ward"]
+    return [series.to_numpy(), again.to_numpy(), [line.strip('"') for line in file.getvalue().splitlines()[1:]]]
+
+
+@pytest.mark.parametrize(
+    ("public", "cells", "odd"),
+    [
+        (["1", "2", "x"], [1, 2, 1, 2], None),
+        (["1.0", "2.0", "x"], [1, 2, 1, 2], None),
+        (["01", "02", "x"], ["01", "02", "01", "02"], "x"),
+        (["true", "false", "x"], [True, False, True, False], "maybe"),
+        (["2020-01-01", "2020-01-02", "x"], [datetime(2020, 1, 1), datetime(2020, 1, 2)] * 2, datetime(2020, 1, 1, 5)),
+        (["0.5", "2", "x"], [0.5, 2, 0.5, 2], "x"),
+    ],
+)
+def test_one_cell_of_one_person_moves_no_other_persons_code(public, cells, odd):
+    columns = PublicColumns.learn(Table("public.csv", {"ward": public}))
+    for one, other in zip(upcast(cells), upcast([*cells[:-1], odd]), strict=True):
+        codes = [columns.transform({"ward": form})[:-1, 0].tolist() for form in (one, other)]
+        assert codes == [[0, 1, 0]] * 2 or codes == [[1, 0, 1]] * 2
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def all_texts(load):
 
 
 def test_stays_of_a_patient_are_in_one_part(data_folder):
-    split = rivals_data.split_by_patient(rivals_data.load_diabetes(), key=rivals_data._KEY, balanced=True)
+    split = rivals_data.split_by_patient(rivals_data.load_diabetes(), key=rivals_data.KEY, balanced=True)
     patients = [set(part.patients.tolist()) for part in (split.private, split.public, split.test)]
     assert not any(one & other for one, other in itertools.combinations(patients, 2))
     data = rivals_data.diabetes()

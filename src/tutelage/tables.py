@@ -2,12 +2,14 @@
 
 import csv
 import gzip
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, time
+from datetime import UTC, datetime, time
 from itertools import chain
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -23,6 +25,8 @@ TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parque
 """Endings of the files that `read_table` reads."""
 
 Cells = npt.NDArray[Any] | list[str]
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+"""How csv files spell days and times."""
 _SEPARATORS = ",;\t|"
 _BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 ROWS_AT_ONCE = 2**16
@@ -205,7 +209,8 @@ def read_csv(path: str | PathLike[str]) -> Table:
     try:
         with _opened(path) as lines:
             first = lines.readline()
-            reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True)
+            # Strict: an open quotation mark would swallow the lines below it, and with them other people.
+            reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True, strict=True)
             header = [name.strip() for name in next(reader, [])]
             rows = []
             for row in reader:
@@ -220,7 +225,8 @@ def read_csv(path: str | PathLike[str]) -> Table:
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     if unreadable:  # out here: a UnicodeDecodeError holds the bytes of the file
-        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).")
+        cause = " Is a quotation mark open, or inside a cell without another one?" if unreadable == "Error" else ""
+        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).{cause}")
     if not rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
     _check_header(header, path)
@@ -434,7 +440,7 @@ def is_missing(cell: Any) -> bool:
         return bool(cell != cell)  # NaN, NaT
     except TypeError:  # pandas.NA does not say whether it differs from itself
         return True
-    except ValueError:  # a cell that is an array
+    except Exception:  # a cell that is an array, or of a class of somebody's own, whose error may quote it
         return False
 
 
@@ -444,7 +450,27 @@ def spelled(cell: Any) -> str:
         return cell.strip()
     if is_missing(cell):
         return ""
-    if isinstance(cell, datetime) and cell.time() == time():
+    if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
         return str(cell.date())
     # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
     return str(int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell)
+
+
+def by_value(cell: Any) -> str:
+    """Return a cell as one text for all spellings and types of its value: 1, 1.0 and "01"; True and "true"; a moment.
+
+    Libraries change the type of a whole column because of a single cell in it, and with the type how all are spelled.
+    """
+    text = spelled(cell)
+    if text.casefold() in ("true", "false"):
+        return text.capitalize()
+    try:
+        if MOMENT.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            return spelled(moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None))
+        number = float(text)
+    except (OverflowError, ValueError):
+        return text
+    if not isfinite(number):
+        return text
+    return str(int(number)) if number.is_integer() else repr(number)

@@ -197,6 +197,8 @@ def steps(public: Matrix, n_numbers: int) -> Transform:
         How many columns are numbers; the others are codes.
     """
     learned = PublicSteps.learn(PublicRows(public, "public rows of a table"), n_numbers)
+    # Every public category, however rare, as when the record was made.
+    learned = PublicSteps(learned.steps, [np.unique(column) for column in public[:, n_numbers:].T])
     return lambda X: learned.transform(X).astype(np.float32)
 
 

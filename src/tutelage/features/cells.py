@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidDataError
-from tutelage.tables import Cells, Table, as_table, column_array, is_missing, is_number, spelled
+from tutelage.tables import MOMENT, Cells, Table, as_table, by_value, column_array, is_missing, is_number, spelled
 
 TEXT = "text"
 """The name of a column of texts that come without one."""
@@ -27,7 +27,6 @@ _EPOCH = datetime(1970, 1, 1)
 _ENOUGH_CELLS = 50  # in a column that is no category
 _WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
 
 def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
@@ -216,7 +215,7 @@ def _is_date(cell: Any) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, date)
     try:
-        return _TIME.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
+        return MOMENT.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
     except ValueError:
         return False
 
@@ -258,23 +257,28 @@ def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> F
 
 
 def codes_of(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
-    """Return the place of each cell among the categories."""
-    codes: dict[str, int] = {category: code for code, category in enumerate(categories.tolist())}
+    """Return the place of each cell among the categories, by its value, however it is spelled."""
+    codes = code_of(categories)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufM":
+        values, places = np.unique(cells, return_inverse=True)
+        return np.array([_code(value, codes) for value in values.tolist()], np.float64)[places]
+    texts = {cell for cell in cells if isinstance(cell, str)}  # each different one once
+    known = {text: _code(text, codes) for text in texts}
+    found = (known[cell] if isinstance(cell, str) else _code(cell, codes) for cell in cells)
+    return np.fromiter(found, np.float64, count=len(cells))
+
+
+def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:
+    """Return the place of each category by its value, and of empty cells."""
+    codes: dict[str, int] = {}
+    for code, category in enumerate(categories.tolist()):
+        codes.setdefault(by_value(category), code)
     empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
-    truth = set(_TRUTH) <= set(codes) <= {*_TRUTH, ""}
-    values = cells if isinstance(cells, list) else cells.tolist()
-    texts = [cell if isinstance(cell, str) else spelled(cell) for cell in values] if truth else values
-    if not set(map(type, texts)) <= {str, type(None)}:  # 1, 1.0 and True are equal, but not spelled alike
-        return np.array([_code(cell, codes, empty) for cell in texts], np.float64)
-    # Each different text once: a column of categories has few.
-    known = {text: _code(_truth(str(text).strip()) if truth else text, codes, empty) for text in set(texts)}
-    return np.fromiter(map(known.__getitem__, texts), np.float64, count=len(texts))
+    return {**dict.fromkeys(_EMPTY, empty), **codes}
 
 
-def _code(cell: Any, codes: dict[str, int], empty: int) -> int:
-    if _is_empty(cell):
-        return codes.get(cell.strip(), empty) if isinstance(cell, str) else empty
-    return codes.get(str(cell).strip(), codes.get(spelled(cell), UNKNOWN))
+def _code(cell: Any, codes: dict[str, int]) -> int:
+    return codes.get(by_value(cell), UNKNOWN)
 
 
 def _is_empty(cell: Any) -> bool:

@@ -17,7 +17,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.tables import Cells, Table, spelled
+from tutelage.tables import Cells, Table, by_value, spelled
 
 _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
 _CELL = 16  # bytes
@@ -108,7 +108,7 @@ def _texts(texts: list[str]) -> _Spelled:
 
 def _text(text: str) -> bytes:
     """Return a text as 16 bytes: those of the number that it spells, if it does."""
-    text = text.strip()
+    text = by_value(text)
     with suppress(ValueError):
         number = float(text or "nan") + 0.0  # −0.0 becomes 0.0
         if isnan(number):

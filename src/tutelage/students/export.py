@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features.cells import code_of
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.glyphs import GlyphGradients
@@ -37,6 +38,7 @@ from tutelage.features.learned import (
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.students.self_training import SelfTrainingStudent
+from tutelage.tables import by_value
 
 try:
     from onnx.numpy_helper import from_array
@@ -231,10 +233,12 @@ def _columns(part: PublicColumns, graph: _Graph, *cells: Node) -> Node:
 
 
 def _codes(graph: _Graph, cells: Node, known: Any) -> Node:
-    codes = {category: float(code) for code, category in enumerate(known.tolist())}
-    empty = next((codes[text] for text in ("", "?") if text in codes), -1.0)
-    codes = {"": empty, "?": empty, **codes}
-    keys, values = list(codes), list(codes.values())
+    codes = code_of(known)
+    spellings = {text: float(codes[by_value(text)]) for text in known.tolist()}
+    spellings |= {text: float(code) for text, code in codes.items()}
+    spellings |= {f"{text}.0": float(code) for text, code in codes.items() if text.lstrip("-").isdigit()}
+    spellings |= {text.lower(): float(code) for text, code in codes.items() if text in ("True", "False")}
+    keys, values = list(spellings), list(spellings.values())
     code = graph.LabelEncoder(cells, keys_strings=keys, values_floats=values, default_float=-1.0, op_version=2)
     return graph.number(code)
 
