@@ -191,6 +191,7 @@ SHOWN = {
     "plan.py": ("worst case", "at δ = 1e-06", "[teachers]", "it would take ε of at least"),
     "prompts.py": ("150 prompts of 8 examples", "affords 75 answers", "40 messages labelled", "ε = 1.0 at δ = 1e-05"),
     "rounds.py": ("of 180 queries have an answer", "that were not asked", "guarantees ε = 20.0 at δ = 1e-05"),
+    "text.py": ("ε = 1.0 at δ = 1e-05", "of 300 notes it has not seen"),
     "table.py": (
         "ε = 2.1197 at δ = 1e-05",
         "of 3,700 public rows that were not asked",

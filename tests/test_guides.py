@@ -91,6 +91,28 @@ def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_adult", lambda: few)
 
 
+def write_stays(folder: Path) -> None:
+    """Write the files of the page of tables: stays in a hospital."""
+    for name, n, seed in (("patients", 3000, 0), ("public", 1500, 1)):
+        random = np.random.default_rng(seed)
+        age, days = random.integers(20, 95, n), random.integers(1, 29, n)
+        columns: dict[str, Any] = {
+            "age": [str(years) if years % 17 else "" for years in age],
+            "ward": random.choice(["surgery", "medicine", "geriatrics"], n),
+            "grade": random.choice(["low", "mid", "high"], n),
+            "admitted": [f"2025-03-{day:02d}" for day in days],
+            "staff_id": [f"s{number}" for number in random.integers(0, 10 * n, n)],
+        }
+        if name == "patients":
+            columns["readmitted"] = np.where(age > 60, "yes", np.where(days > 25, "unknown", "no"))
+            columns["patient_id"] = [f"p{number // 2}" for number in range(n)]
+        rows = zip(*columns.values(), strict=True)
+        (folder / f"{name}.csv").write_text("".join(";".join(row) + "\n" for row in (columns, *rows)))
+
+
+FILES_OF: dict[str, Callable[[Path], None]] = {"tables.md": write_stays}
+
+
 @pytest.fixture
 def log_as_before() -> Iterator[None]:
     """Undo what a page does to the log."""
@@ -111,6 +133,7 @@ def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # no processes for a few small teachers
+    FILES_OF.get(page.name, lambda _: None)(tmp_path)
     module = ModuleType("guide")  # a home for the page's classes and functions
     names: dict[str, Any] = module.__dict__
     printed = ""

@@ -174,6 +174,17 @@ def test_columns_may_be_declared():
         fitted(PRIVATE, PUBLIC, classifier(features=few, student_features=other))
 
 
+def test_declared_columns_become_steps_where_every_person_is_a_teacher():
+    people: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
+    people["n_teachers"] = None
+    expected = fitted(PRIVATE, PUBLIC, classifier(**people))
+    declared = PublicColumns.learn(PUBLIC, kinds={"size": SIZES, "age": "number"})
+    model = fitted(PRIVATE, PUBLIC, classifier(**people, features=declared))
+    assert model.ballots_[0].totals.tobytes() == expected.ballots_[0].totals.tobytes()
+    assert isinstance(model.student_map_, PublicSteps)
+    assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
+
+
 @pytest.mark.parametrize("rename", [{"ward": "Ward"}, {"age": "aeg"}])
 def test_a_misspelt_column_is_refused_by_its_name(rename):
     (name,) = rename

@@ -26,6 +26,7 @@ OF_AN_EXTRA = {
     "safetensors",
     "matplotlib",
     "pyarrow",
+    "python-calamine",
     "cryptography",
     "gmpy2",
     "mpyc",

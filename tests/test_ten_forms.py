@@ -44,6 +44,10 @@ def fitted(rows: Any, public: Any) -> PATEClassifier:
     return model.fit(rows, "ill", X_public=public, entity_ids="person")
 
 
+def sums(model: Any) -> list[bytes]:
+    return [ballots.totals.tobytes() for ballots in model.ballots_]
+
+
 @pytest.fixture(scope="module")
 def expected() -> PATEClassifier:
     return fitted(PRIVATE, PUBLIC)
@@ -52,8 +56,7 @@ def expected() -> PATEClassifier:
 @pytest.mark.parametrize("form", TABLES)
 def test_every_form_gives_the_same_ballots_and_the_same_student(form, expected, tmp_path):
     model = fitted(TABLES[form](PRIVATE, tmp_path), TABLES[form](PUBLIC, tmp_path))
-    for one, other in zip(model.ballots_, expected.ballots_, strict=True):
-        assert one.totals.tobytes() == other.totals.tobytes()
+    assert sums(model) == sums(expected)
     assert model.student_[-1].coef_.tobytes() == expected.student_[-1].coef_.tobytes()
     assert model.predict_proba(PRIVATE).tobytes() == expected.predict_proba(PRIVATE).tobytes()
     assert len(np.unique(model.predict(PRIVATE))) == 2
@@ -63,7 +66,7 @@ def test_a_form_that_loses_a_cell_would_be_found(expected, tmp_path):
     lost = stored(PRIVATE, tmp_path, "csv")
     lost.columns["age"][0] = str(100 - int(lost.columns["age"][0]))
     other = fitted(lost, PUBLIC)
-    assert other.ballots_[0].totals.tobytes() != expected.ballots_[0].totals.tobytes()
+    assert sums(other)[0] != sums(expected)[0]
 
 
 def numbers_alone(folder: Path, name: str) -> None:
@@ -72,7 +75,7 @@ def numbers_alone(folder: Path, name: str) -> None:
     kept = {column: table.texts(column) for column in ("age", "dose", "ill", "patient") if column in table.columns}
     with (folder / f"{name}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([list(kept), *zip(*kept.values(), strict=True)])
-    arrays = {column: np.array(kept[column]) for column in ("ill", "patient") if column in kept}
+    arrays: dict[str, Any] = {column: np.array(kept[column]) for column in ("ill", "patient") if column in kept}
     np.savez(folder / f"{name}.npz", X=np.array([kept["age"], kept["dose"]], dtype=float).T, **arrays)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
-TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
+TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".xlsx")
 """Endings of the files that `read_table` reads."""
 
 Cells = npt.NDArray[Any] | list[str]
@@ -184,7 +184,7 @@ def as_batches(rows: Any) -> Batches | None:
 
 
 def read_table(path: str | PathLike[str]) -> Table:
-    """Read a csv file (see `read_csv`) or, if its name ends in ``.parquet``, a Parquet file.
+    """Read a csv file (see `read_csv`), a Parquet file (``.parquet``) or the first sheet of an Excel file (``.xlsx``).
 
     Raises
     ------
@@ -192,7 +192,7 @@ def read_table(path: str | PathLike[str]) -> Table:
         If the file is missing, has no rows, or is not a table with a name for every column.
     """
     path = Path(path)
-    return _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    return {".parquet": _read_parquet, ".xlsx": _read_excel}.get(path.suffix.lower(), read_csv)(path)
 
 
 def read_csv(path: str | PathLike[str]) -> Table:
@@ -287,6 +287,31 @@ def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
     if not names or n_rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
+
+
+def _read_excel(path: Path) -> Table:
+    try:
+        from python_calamine import CalamineWorkbook
+    except ModuleNotFoundError:
+        raise InvalidDataError(f"{path.name} needs python-calamine: pip install 'tutelage[excel]'.") from None
+    if not path.is_file():
+        raise InvalidDataError(f"{path} cannot be read: No such file.")
+    sheet = _quietly(lambda: CalamineWorkbook.from_path(path).get_sheet_by_index(0), f"{path} is not an Excel file")
+    header, *rows = _quietly(sheet.to_python, f"{path} is not an Excel file") or [[]]
+    if not rows:
+        raise InvalidDataError(f"{path} has no rows below its header.")
+    names = [spelled(name) for name in header]
+    _check_header(names, path)
+    return Table(path.name, dict(zip(names, map(_excel_cells, zip(*rows, strict=True)), strict=True)))
+
+
+def _excel_cells(cells: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return the cells of a column; of numbers, which Excel stores as fractions, as integers where they all are."""
+    filled = [cell for cell in cells if not is_missing(cell)]
+    if not filled or not all(type(cell) in (int, float) for cell in filled):
+        return np.fromiter((None if is_missing(cell) else cell for cell in cells), dtype=object, count=len(cells))
+    numbers = np.array([np.nan if is_missing(cell) else cell for cell in cells], dtype=np.float64)
+    return numbers.astype(np.int64) if np.all(np.rint(numbers) == numbers) else numbers
 
 
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:

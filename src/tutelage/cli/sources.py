@@ -56,8 +56,8 @@ def load_sources(config: RunConfig) -> RunData:
             raise ConfigError("[columns] is about tables, and npz files hold arrays of numbers. Leave it out.")
         return _from_npz(private, public, config.private, config.public.label)
     raise ConfigError(
-        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz, or .parquet) or "
-        "both be .npz."
+        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; .parquet or "
+        ".xlsx) or both be .npz."
     )
 
 

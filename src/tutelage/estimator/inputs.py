@@ -17,6 +17,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
 )
 from tutelage.features import (
+    PublicColumns,
     check_row_by_row,
 )
 from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
@@ -105,7 +106,8 @@ class Inputs(Parameters):
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
         if rows is not None:
             self.columns_ = rows.columns
-            if self.features is None and isinstance(run.teacher, SinglePeople):
+            by_default = self.features is None or isinstance(self.features, PublicColumns)
+            if by_default and isinstance(run.teacher, SinglePeople):
                 maps = rows.default_maps()
                 teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
             run = replace(run, teacher_map=teacher_map, student_map=student_map)
