@@ -166,6 +166,11 @@ def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
         require_public_map(make_pipeline(StandardScaler().fit(ROWS)), "PATEClassifier")
 
 
+def test_only_learning_makes_one():
+    with pytest.raises(InvalidParameterError, match=r"is made by PublicTransformer\.learn.*use PublicEncoder"):
+        PublicTransformer(StandardScaler().fit(ROWS), "somewhere")
+
+
 def test_a_repr_shows_no_row():
     learned = PublicTransformer.learn(OneHotEncoder(), PublicRows(np.array([["Miller"], ["Smith"]]), "two names"))
     assert repr(learned) == "PublicTransformer(OneHotEncoder, source='two names', row_by_row=True)"

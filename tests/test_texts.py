@@ -23,6 +23,7 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import (
     PublicColumns,
+    PublicEncoder,
     PublicRows,
     PublicSteps,
     PublicTransformer,
@@ -207,6 +208,13 @@ def test_ids_and_names_stay_refused_unless_they_are_declared(cells):
         PublicColumns.learn({"who": cells})
     assert PublicColumns.learn({"who": cells}, kinds={"who": "text"}).kinds == {"who": "text"}
     assert len(PublicColumns.learn({"who": cells}, kinds={"who": "category"}).kinds["who"]) == 60
+
+
+def test_columns_take_no_map_of_texts_whose_rows_may_meet():
+    for each in (PublicTransformer.learn(TfidfVectorizer(), PUBLIC, row_by_row=False), PublicEncoder(len, "lengths")):
+        columns = PublicColumns(("note",), (None,), (), ("note",), (each,))  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="`text_maps` of PublicColumns must be maps of `text_features`"):
+            columns.transform({"note": TEXTS})
 
 
 def test_texts_alone_are_a_column():

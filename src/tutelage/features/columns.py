@@ -201,6 +201,10 @@ class PublicColumns(PublicFeatureMap):
         InvalidDataError
             If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
         """
+        if not all(isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps):
+            raise InvalidParameterError(
+                "`text_maps` of PublicColumns must be maps of `text_features`: private texts go through them together."
+            )
         table = as_table(X, self.names)
         columns = dict(zip(self.names, columns_of(X if table is None else table, self.names), strict=True))
         if len({len(cells) for cells in columns.values()}) > 1:

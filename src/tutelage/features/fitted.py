@@ -112,6 +112,12 @@ class PublicTransformer(_Vouched):
     kinds: Mapping[str, str] = field(default_factory=dict)
     library: str = ""
 
+    def __post_init__(self) -> None:
+        raise InvalidParameterError(
+            "PublicTransformer is made by PublicTransformer.learn(transformer, public), which fits it. Which rows "
+            "another one was fitted on cannot be seen; if its weights are public, use PublicEncoder."
+        )
+
     @classmethod
     def learn(
         cls, transformer: Any, public: Any, *, row_by_row: bool | None = None, source: str = "the public table"
@@ -165,7 +171,8 @@ class PublicTransformer(_Vouched):
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
                 f"without labels. It raised {type(error).__name__}: {error}"
             ) from None
-        made = cls(fitted, source, row_by_row is True, kinds, library)
+        made = cls.__new__(cls)
+        vars(made).update(fitted=fitted, source=source, row_by_row=row_by_row is True, kinds=kinds, library=library)
         _try(made, values)
         made.row_by_row = made.row_by_row or (row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing())
         return made
