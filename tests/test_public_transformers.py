@@ -37,6 +37,7 @@ from tutelage.features import (
     PublicEncoder,
     PublicFeatureMap,
     PublicRows,
+    PublicScaling,
     PublicTransformer,
     check_row_by_row,
     features_of_private,
@@ -321,6 +322,17 @@ def test_the_same_rows_in_other_shards_would_show_a_map_that_remembers():
 def test_only_parts_of_known_libraries_are_not_copied(transformer, kept):
     with np.errstate(all="ignore"):
         assert PublicTransformer.learn(transformer, PUBLIC).keeps_nothing() is kept
+
+
+@pytest.mark.parametrize("changed", [lambda X: X.sum(), lambda X: X[0], lambda X: X[:-1], lambda X: X.astype(str)])
+def test_private_rows_of_another_form_are_refused(changed):
+    encoder = PublicEncoder(lambda X: X, "no weights")
+    encoder.transform = lambda X: changed(X) if np.abs(X).max() > 50 else X  # type: ignore[method-assign]
+    X = ROWS[:6].copy()
+    X[3] = 12_345.0
+    for each in (encoder, make_pipeline(encoder, PublicScaling(np.zeros(20), np.ones(20)))):
+        with pytest.raises(InvalidDataError, match="must make 20 numbers of each private row"):
+            features_of_private(each, X, np.split(np.arange(6), 3), 20)
 
 
 def test_private_rows_that_raise_are_not_quoted():

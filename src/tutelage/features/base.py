@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from operator import ne
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
@@ -222,12 +223,11 @@ def features_of_private(
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
-    keeps_nothing = all(getattr(part, "keeps_nothing", _no)() for part in parts)
+    keeps_nothing = all(_is_ours(part) and getattr(part, "keeps_nothing", _yes)() for part in parts)
     places = [rows for rows in shards if len(rows)]
     made = _quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places])
     widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
-    sizes = all(len(part) == len(rows) for part, rows in zip(made, places, strict=True))
-    if len(widths) != 1 or -1 in widths or not sizes:
+    if len(widths) != 1 or -1 in widths or any(map(ne, map(len, made), map(len, places))):
         return None
     found = np.empty((len(X), *widths))  # of one type, whatever the map makes of the first shard
     for part, rows in zip(made, places, strict=True):
@@ -241,8 +241,12 @@ def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
     return rows
 
 
-def _no() -> bool:
-    return False
+def _yes() -> bool:
+    return True
+
+
+def _is_ours(part: object) -> bool:
+    return type(part).__module__.startswith("tutelage.features.")
 
 
 def _quietly(work: Callable[[], _Result]) -> _Result:
@@ -266,10 +270,7 @@ def _quietly(work: Callable[[], _Result]) -> _Result:
 
 def _takes_rows_together(features: object) -> bool:
     """Return whether the features of a row depend on no other row, to the last bit: by proof, or as a user states."""
-    return all(
-        type(part).__module__.startswith("tutelage.features.") and getattr(part, "row_by_row", True)
-        for part in parts_of(features)
-    )
+    return all(_is_ours(part) and getattr(part, "row_by_row", True) for part in parts_of(features))
 
 
 def require_public(rows: object, owner: str) -> PublicRows:
