@@ -72,8 +72,8 @@ def run(command: str, folder: Path, called: Call) -> str:
     if words[0] == "tutelage":
         left = called(*words[1:], cwd=folder)
     elif words[0] == "python":
-        command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, *words[1:]]
-        left = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        without = [sys.executable, "-c", WITHOUT_THE_PACKAGE, *words[1:]]
+        left = subprocess.run(without, cwd=folder, capture_output=True, text=True, check=True)
     else:
         left = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return left.stdout + left.stderr

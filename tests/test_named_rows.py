@@ -177,9 +177,9 @@ def test_columns_may_be_declared():
 def test_declared_columns_become_steps_where_every_person_is_a_teacher():
     people: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
     people["n_teachers"] = None
-    expected = fitted(PRIVATE, PUBLIC, classifier(**people))
+    expected: Any = fitted(PRIVATE, PUBLIC, classifier(**people))
     declared = PublicColumns.learn(PUBLIC, kinds={"size": SIZES, "age": "number"})
-    model = fitted(PRIVATE, PUBLIC, classifier(**people, features=declared))
+    model: Any = fitted(PRIVATE, PUBLIC, classifier(**people, features=declared))
     assert model.ballots_[0].totals.tobytes() == expected.ballots_[0].totals.tobytes()
     assert isinstance(model.student_map_, PublicSteps)
     assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
@@ -209,7 +209,7 @@ def test_rows_that_are_computed_anew_are_refused_beside_others(lazy):
         PATEClassifier(epsilon=5.0).fit(given.pop("X"), given.pop("y"), X_public=frame.select("age"), **given)
     public = frame.lazy().select("age")
     for rows in (frame.lazy(), duckdb.sql("SELECT * FROM frame")):
-        model = PATEClassifier(epsilon=5.0, classes=[0, 1], random_state=0, noise=SimulationNoise(0))
+        model: Any = PATEClassifier(epsilon=5.0, classes=[0, 1], random_state=0, noise=SimulationNoise(0))
         named = model.fit(rows, "sick", X_public=public, entity_ids="who")
         model = PATEClassifier(epsilon=5.0, classes=[0, 1], random_state=0, noise=SimulationNoise(0))
         arrays = model.fit(frame.select("age"), frame["sick"], X_public=public, entity_ids=frame["who"])

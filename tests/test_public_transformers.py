@@ -1,7 +1,7 @@
 """Transformers of scikit-learn, and encoders, as public feature maps."""
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -193,7 +193,9 @@ ROW_BY_ROW = {
     "imputed": PublicTransformer.learn(make_pipeline(SimpleImputer(missing_values=0.0), StandardScaler()), PUBLIC),
     "counted": PublicTransformer.learn(make_pipeline(Binarizer(), TfidfTransformer(sublinear_tf=True)), PUBLIC),
     "columns": PublicTransformer.learn(
-        ColumnTransformer([("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2])], remainder=RobustScaler()),
+        ColumnTransformer(
+            [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2])], remainder=cast("Any", RobustScaler())
+        ),
         PUBLIC,
     ),
     "logarithm": PublicTransformer.learn(FunctionTransformer(np.abs), PUBLIC, row_by_row=True),

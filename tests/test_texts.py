@@ -368,5 +368,5 @@ def test_text_that_is_read_in_batches_casts_the_same_ballots(tmp_path):
         )
         for rows in (X, read_batches(tmp_path / "rows.parquet", rows_at_once=97))
     ]
-    sums = zip(models[0].ballots_, models[1].ballots_, strict=True)
+    sums: Any = zip(models[0].ballots_, models[1].ballots_, strict=True)
     assert all(np.array_equal(one.totals, other.totals) for one, other in sums)

@@ -233,10 +233,11 @@ def test_parameters_of_a_sum_mean_nothing_to_voters():
     ],
 )
 def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
-    for people in ({}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}):
+    settings: list[dict[str, Any]] = [{}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}]
+    for people in settings:
         assert isinstance(PATEClassifier(**people).resolved().teacher, VectorBallots)
         assert isinstance(PATEClassifier(**people).resolved().student, NoisySumClassifier)
-    rounds = {"n_queries": 5} if "rounds" in about_votes else {}
+    rounds: Any = {"n_queries": 5} if "rounds" in about_votes else {}
     assert isinstance(PATEClassifier(**about_votes, **rounds).resolved().teacher, RandomForestClassifier)
 
 

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import Matrix
 from tutelage.audit.checklist import PrivateRows
 from tutelage.audit.sums import check_ballots
 from tutelage.ballots import BallotSum, add_sums
@@ -19,8 +19,7 @@ from tutelage.teachers import NearestQueries, NearestTeachers, VectorBallots
 from tutelage.votes import tally_few
 from tutelage_reproductions.planted_faults.fault import Fault
 
-Products = Callable[[IntArray], tuple[Matrix, Matrix]]
-Cast = Callable[[VectorBallots, Products, Shards, float], BallotSum]
+Cast = Callable[..., BallotSum]
 Campaign = Callable[[NearestTeachers, CappedGNMax, Ledger, list[Matrix]], None]
 _PEOPLE = 60
 _CAST = VectorBallots.cast
@@ -54,13 +53,13 @@ def keeps_its_cap_in_all_batches(campaign: Campaign) -> bool:
     return 0 < sum(cast) <= _PEOPLE * mechanism.cap
 
 
-def _three_times_as_long(self: VectorBallots, products_of: Products, shards: Shards, radius: float) -> BallotSum:
-    honest = _CAST(self, products_of, shards, radius)
+def _three_times_as_long(*cast: Any) -> BallotSum:
+    honest = _CAST(*cast)
     return BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 
 
-def _in_two_teachers(self: VectorBallots, products_of: Products, shards: Shards, radius: float) -> BallotSum:
-    honest = _CAST(self, products_of, shards, radius)
+def _in_two_teachers(*cast: Any) -> BallotSum:
+    honest = _CAST(*cast)
     return add_sums(honest, honest)
 
 
