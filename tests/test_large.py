@@ -33,6 +33,7 @@ pytest.importorskip("pyarrow")
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
 SIZES = ["large", "medium", "small"]
+WORDS = ["".join(letters) for letters in np.random.default_rng(9).choice(list("abcdefghijklmno"), (150, 7))]
 ROWS, MOST_ROWS_OF_ONE = 1200, 4
 
 
@@ -40,11 +41,15 @@ def made_up(n: int, seed: int) -> Any:
     random = np.random.default_rng(seed)
     dose, ward = random.integers(0, 40, n) / 8, random.choice(["north", "south", "east"], n)
     left = [None if missing else number for number, missing in zip(range(n), random.random(n) < 0.1, strict=True)]
+    age = [
+        None if missing else int(years)
+        for years, missing in zip(random.integers(18, 99, n), random.random(n) < 0.1, strict=True)
+    ]
     person = np.repeat(np.arange(n), random.integers(1, MOST_ROWS_OF_ONE, n))[:n]
     return polars.DataFrame(
         {
             "dose": dose,
-            "age": random.integers(18, 99, n),
+            "age": age,
             "ward": ward.tolist(),
             "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
             "fit": (random.random(n) < 0.5).tolist(),
@@ -104,6 +109,15 @@ def in_memory() -> dict[str | None, Any]:
 @pytest.mark.parametrize("rows_at_once", [3, 100, 499, ROWS])
 def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory, ids, rows_at_once):
     assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
+
+
+def test_texts_are_read_in_batches(tmp_path):
+    words = np.random.default_rng(8).choice(WORDS, (len(PRIVATE) + len(PUBLIC), 6))
+    texts = polars.Series("story", [" ".join(each) for each in words])
+    private, public = PRIVATE.with_columns(texts[:ROWS]), PUBLIC.with_columns(texts[ROWS:]).drop("person")
+    private.write_parquet(tmp_path / "rows.parquet")
+    fits = [model().fit(rows, "ill", X_public=public) for rows in (private, read_batches(tmp_path / "rows.parquet"))]
+    assert same(*fits)
 
 
 @pytest.mark.parametrize("ids", IDS)

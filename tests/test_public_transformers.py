@@ -16,11 +16,20 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
-from sklearn.impute import IterativeImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -143,6 +152,13 @@ def test_what_makes_no_numbers_is_refused():
             PublicTransformer.learn(FunctionTransformer(function), PUBLIC)
 
 
+def test_more_features_than_memory_holds_are_refused():
+    texts = PublicRows(np.array(TEXTS), "messages")
+    with pytest.raises(InvalidDataError, match=r"at most 65536 features.* Got 1048576; add a TruncatedSVD"):
+        PublicTransformer.learn(HashingVectorizer(), texts)
+    assert PublicTransformer.learn(HashingVectorizer(n_features=64), texts).row_by_row
+
+
 def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
     with pytest.raises(InvalidParameterError, match=r"Got a StandardScaler\. To fit a transformer on public rows"):
         require_public_map(StandardScaler().fit(ROWS), "PATEClassifier")
@@ -152,16 +168,28 @@ def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
 
 def test_a_repr_shows_no_row():
     learned = PublicTransformer.learn(OneHotEncoder(), PublicRows(np.array([["Miller"], ["Smith"]]), "two names"))
-    assert repr(learned) == "PublicTransformer(OneHotEncoder, source='two names', row_by_row=False)"
+    assert repr(learned) == "PublicTransformer(OneHotEncoder, source='two names', row_by_row=True)"
 
 
 # One person reaches one shard
 
 CELLS = st.floats(-1e6, 1e6)
 ROW_BY_ROW = {
-    "standard": PublicTransformer.learn(StandardScaler(), PUBLIC, row_by_row=True),
-    "range": PublicTransformer.learn(MinMaxScaler(clip=True), PUBLIC, row_by_row=True),
-    "one-hot": PublicTransformer.learn(OneHotEncoder(handle_unknown="ignore"), PUBLIC, row_by_row=True),
+    "standard": PublicTransformer.learn(StandardScaler(), PUBLIC),
+    "range": PublicTransformer.learn(MinMaxScaler(clip=True), PUBLIC),
+    "largest": PublicTransformer.learn(MaxAbsScaler(), PUBLIC),
+    "robust": PublicTransformer.learn(RobustScaler(), PUBLIC),
+    "binary": PublicTransformer.learn(Binarizer(), PUBLIC),
+    "one-hot": PublicTransformer.learn(OneHotEncoder(handle_unknown="ignore"), PUBLIC),
+    "ordinal": PublicTransformer.learn(
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), PublicRows(np.round(ROWS), "rounded")
+    ),
+    "imputed": PublicTransformer.learn(make_pipeline(SimpleImputer(missing_values=0.0), StandardScaler()), PUBLIC),
+    "counted": PublicTransformer.learn(make_pipeline(Binarizer(), TfidfTransformer(sublinear_tf=True)), PUBLIC),
+    "columns": PublicTransformer.learn(
+        ColumnTransformer([("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2])], remainder=RobustScaler()),
+        PUBLIC,
+    ),
     "logarithm": PublicTransformer.learn(FunctionTransformer(np.abs), PUBLIC, row_by_row=True),
 }
 
@@ -171,6 +199,7 @@ ROW_BY_ROW = {
 @given(rows=hnp.arrays(np.float64, (9, 20), elements=CELLS), order=st.permutations(range(9)))
 def test_what_is_said_to_be_row_by_row_is(name, rows, order):
     learned = ROW_BY_ROW[name]
+    assert learned.row_by_row
     whole = learned.transform(rows)
     assert learned.transform(rows[order]).tobytes() == whole[order].tobytes()
     assert np.concatenate([learned.transform(row[np.newaxis]) for row in rows]).tobytes() == whole.tobytes()
@@ -180,8 +209,34 @@ def test_what_is_said_to_be_row_by_row_is(name, rows, order):
 @given(texts=st.lists(st.lists(st.sampled_from(" ".join(TEXTS).split())).map(" ".join), min_size=2, max_size=9))
 def test_words_are_counted_row_by_row(texts):
     learned = PublicTransformer.learn(TfidfVectorizer(sublinear_tf=True), PublicRows(np.array(TEXTS), "messages"))
+    assert learned.row_by_row
     whole = learned.transform(texts)
     assert np.concatenate([learned.transform([text]) for text in texts]).tobytes() == whole.tobytes()
+
+
+class Derived(StandardScaler):
+    """Could do anything."""
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        PCA(2),
+        Derived(),
+        make_pipeline(StandardScaler(), PCA(2)),
+        FunctionTransformer(np.abs),
+        FeatureUnion([("a", StandardScaler()), ("b", Centering())]),
+        ColumnTransformer([("a", StandardScaler(), [0]), ("b", PCA(1), [1, 2])]),
+    ],
+)
+def test_nothing_else_is_taken_to_be_row_by_row(transformer):
+    assert not PublicTransformer.learn(transformer, PUBLIC).row_by_row
+
+
+def test_scaling_is_not_sent_in_blocks_if_that_is_refused_or_a_function_may_keep_something():
+    assert not PublicTransformer.learn(StandardScaler(), PUBLIC, row_by_row=False).row_by_row
+    texts = PublicRows(np.array(TEXTS), "messages")
+    assert not PublicTransformer.learn(TfidfVectorizer(preprocessor=lambda text: text), texts).row_by_row
 
 
 @pytest.mark.parametrize("transformer", [PCA(5), Centering(), FunctionTransformer(lambda X: X @ ROWS[:20])])

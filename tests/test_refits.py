@@ -103,26 +103,42 @@ def test_fits_of_different_noise_compose():
     assert f"ε = {round_up(epsilon):g} at δ = 1e-06" in str(caught[0].message)
 
 
+def known(rows: np.ndarray) -> list[bytes]:
+    return [row.tobytes() for row in rows]
+
+
+def test_a_table_is_the_same_whatever_the_public_rows_make_of_it():
+    rng = np.random.default_rng(0)
+    rows = {"age": rng.uniform(size=300), "city": rng.choice(["Bonn", "Ulm"], 300)}
+    y = rng.integers(0, 2, 300)
+    for cities in (["Bonn", "Ulm"], ["Aachen", "Bonn", "Ulm"]):
+        public = {"age": rng.uniform(size=60), "city": rng.choice(cities, 60)}
+        with warnings.catch_warnings() if len(cities) == 2 else pytest.warns(RepeatedFitWarning, match="fit 2 without"):
+            PATEClassifier(epsilon=5.0, random_state=0).fit(rows, y, X_public=public)
+
+
 def test_a_tenth_of_the_smaller_set_is_shared_by_chance_and_more_is_not():
     refits = Refits()
-    refits.count("a", X, None, ONE, 5, unit="row")
+    refits.count("a", known(X), None, ONE, 5, unit="row")
     for shared, mark in ((10, "b"), (11, "c")):
         rows = np.concatenate([X[:shared], X[: 100 - shared] + 1 + shared])
-        refits.count(mark, rows, None, ONE, 5, unit="row")
+        refits.count(mark, known(rows), None, ONE, 5, unit="row")
     assert [refits.spent(mark, 1e-5).fits for mark in "abc"] == [2, 1, 2]
 
 
 def test_fits_that_another_one_links_are_counted_together():
     refits = Refits()
     for mark, rows in (("a", X[:100]), ("b", X[100:]), ("c", X)):
-        refits.count(mark, rows, None, ONE, 5, unit="row")
+        refits.count(mark, known(rows), None, ONE, 5, unit="row")
     assert [refits.spent(mark, 1e-5).fits for mark in "abc"] == [3, 3, 3]
 
 
 def test_what_is_kept_of_a_row_are_eight_bytes_however_often_it_is_fitted():
     refits = Refits()
     for number in range(20):
-        refits.count(str(number), X[number : 180 + number], np.arange(number, 180 + number), ONE, 5, unit="patient")
+        refits.count(
+            str(number), known(X[number : 180 + number]), np.arange(number, 180 + number), ONE, 5, unit="patient"
+        )
     (group,) = refits._groups
     assert group.rows.nbytes + group.people.nbytes == 8 * 2 * 199
     assert "uint64" not in repr(group)

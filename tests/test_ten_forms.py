@@ -41,7 +41,7 @@ TABLES = {
 
 def fitted(rows: Any, public: Any) -> PATEClassifier:
     model = PATEClassifier(VectorBallots(), epsilon=30.0, unit="person", noise=SimulationNoise(0), random_state=0)
-    return model.fit(rows, PRIVATE["ill"].to_numpy(), X_public=public, entity_ids=PRIVATE["person"].to_numpy())
+    return model.fit(rows, "ill", X_public=public, entity_ids="person")
 
 
 def sums(model: Any) -> list[bytes]:

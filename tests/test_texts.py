@@ -1,13 +1,17 @@
 """Columns of text, and texts alone: learned from public texts, each by itself."""
 
 import csv
+import io
 import itertools
+import zipfile
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -26,7 +30,7 @@ from tutelage.features import (
     text_features,
 )
 from tutelage.students import load_student
-from tutelage.tables import read_csv
+from tutelage.tables import read_batches, read_csv
 
 WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")
 TEXTS = np.array([" ".join(words) for words in itertools.permutations(WORDS, 3)], dtype=object)
@@ -137,6 +141,19 @@ def test_texts_without_words_between_blanks_are_known_by_their_letters():
 def test_few_texts_have_few_axes():
     assert MADE.transform(TEXTS[:1]).shape == (1, 6)
     assert text_features(PUBLIC).transform(TEXTS[:1]).shape == (1, 20)  # a quarter of eighty
+
+
+@settings(max_examples=20)
+@given(st.lists(st.text(min_size=1), min_size=2, max_size=6))
+def test_terms_are_stored_as_one_text_and_come_back(texts):
+    public = np.array([*texts, *texts, "alpha beta", "alpha gamma"], dtype=object)
+    made = text_features(PublicRows(public, "texts"))
+    stored = skops.io.dumps(made)
+    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+        assert len(archive.namelist()) < 10
+    back = skops.io.loads(stored, trusted=skops.io.get_untrusted_types(data=stored))
+    for copy in (back, deepcopy(made)):
+        assert copy.transform(public).tobytes() == made.transform(public).tobytes()
 
 
 # Columns of text
@@ -332,3 +349,16 @@ def test_steps_give_features_the_weight_of_all_other_columns():
     assert variances[-columns.n_text_features :].sum() == pytest.approx(variances[: -columns.n_text_features].sum())
     alone = PublicSteps.learn(PublicRows(np.eye(4), "unit rows"), 0, n_features=4)
     assert np.array_equal(alone.transform(np.eye(4)), np.eye(4))
+
+
+def test_text_that_is_read_in_batches_casts_the_same_ballots(tmp_path):
+    X, X_public = {**table_of(PRIVATE, 1), "spam": KINDS}, table_of(NOTES, 2)
+    pl.DataFrame(X).write_parquet(tmp_path / "rows.parquet")
+    models = [
+        PATEClassifier(epsilon=8.0, classes=[0, 1], noise=SimulationNoise(0), random_state=0).fit(
+            rows, "spam", X_public=X_public
+        )
+        for rows in (X, read_batches(tmp_path / "rows.parquet", rows_at_once=97))
+    ]
+    sums = zip(models[0].ballots_, models[1].ballots_, strict=True)
+    assert all(np.array_equal(one.totals, other.totals) for one, other in sums)

@@ -366,7 +366,7 @@ def column_array(values: Any) -> Any:
     series = nw.from_native(values, allow_series=True, pass_through=True)
     if isinstance(series, nw.Series):
         return _cells(series)
-    if isinstance(series, nw.DataFrame | nw.LazyFrame):
+    if isinstance(series, nw.DataFrame):
         columns = list(frame_table(series).columns.values())
         return columns[0] if len(columns) == 1 else values
     return values

@@ -32,7 +32,7 @@ from tutelage.features import (
     PublicColumns,
     features_of_private,
 )
-from tutelage.features.named import ColumnMap, by_name, public_features
+from tutelage.features.named import ColumnMap, by_name, public_features, require_same_rows
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
@@ -102,8 +102,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
     features : public feature map, optional
         What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
-        such. It may be published. For rows with named columns it may begin with the `PublicColumns` that they have;
-        by default these are learned from `X_public`.
+        such. It may be published. For rows with named columns it may begin with the `PublicColumns` that they have,
+        or with a `PublicTransformer` that takes them; by default `PublicColumns` are learned from `X_public`. Where
+        every person is a teacher, tables go through `PublicSteps` and images through `image_features` by default.
     student_features : public feature map or "rows", optional
         What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
         the same as the teachers. It is part of every prediction.
@@ -232,14 +233,16 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
         Parameters
         ----------
-        X : array of shape (rows, features), or rows with named columns
-            Private rows. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a mapping of names to
-            cells has named columns, in any order. `X_public` decides which of them are used, and what they are. Rows
-            larger than memory are read in batches for `VectorBallots`, from `read_batches` or a Dask DataFrame, where
-            `y` is the name of a column and `classes` are declared; the result is the same to the last bit.
+        X : array of shape (rows, features), images, texts, or rows with named columns
+            Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels), texts a
+            list, an array or a column of them. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
+            mapping of names to cells has named columns, in any order. `X_public` decides which of them are used, and
+            what they are; text becomes `text_features`. Rows larger than memory are read in batches for
+            `VectorBallots`, from `read_batches` or a Dask DataFrame, where `y` is the name of a column and `classes`
+            are declared; the result is the same to the last bit.
         y : array of shape (rows,) or str
             Class value of each private row. This and the ids may be columns of the same libraries, or the names of
-            columns of `X`.
+            columns of `X`; names are needed where `X` is a LazyFrame or a relation, which is computed anew each time.
         X_public : array of shape (public rows, features), or rows with named columns
             Public rows: those that are asked about, and more for the student to learn from without labels. All their
             columns are features, except those that `y` and `entity_ids` name.
@@ -280,6 +283,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
             seen, budget, asking = self._prepared_batches(run, batches, y, X_public, entity_ids)
         else:
+            require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
             X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
             run, X, X_public, table = self._numbered(run, X, X_public)
             if whole_rows is None and entity_ids is None and table is not None:
@@ -307,7 +311,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
         Parameters
         ----------
-        X : array of shape (rows, features), or rows with named columns
+        X : array of shape (rows, features), images, texts, or rows with named columns
             Rows to classify. Columns are found by name if `fit` got names.
         """
         check_is_fitted(self)
@@ -319,7 +323,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
         Parameters
         ----------
-        X : array of shape (rows, features), or rows with named columns
+        X : array of shape (rows, features), images, texts, or rows with named columns
             Rows to classify.
         """
         check_is_fitted(self)
@@ -612,7 +616,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return None
         self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
         people = budget.people
-        REFITS.count(self._mark, people.rows, people.entity_ids, one, queries, unit=budget.unit.name)
+        REFITS.count(self._mark, people.row_parts(), people.entity_ids, one, queries, unit=budget.unit.name)
         spent = REFITS.spent(self._mark, self.delta)
         return spent if spent.fits > 1 else None
 

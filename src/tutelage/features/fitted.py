@@ -17,6 +17,20 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -24,9 +38,24 @@ from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_p
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
 
+_MOST_FEATURES = 2**16
 _ROWS_TRIED = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
 _STATELESS, _STATEFUL = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"), "numpy.random"
+_BY_ROW = (
+    Binarizer,
+    CountVectorizer,
+    HashingVectorizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    SimpleImputer,
+    StandardScaler,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
 _ONNX_TYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -85,7 +114,7 @@ class PublicTransformer(_Vouched):
 
     @classmethod
     def learn(
-        cls, transformer: Any, public: Any, *, row_by_row: bool = False, source: str = "the public table"
+        cls, transformer: Any, public: Any, *, row_by_row: bool | None = None, source: str = "the public table"
     ) -> Self:
         """Clone a transformer, fit the clone on public rows and return it as a public feature map.
 
@@ -97,12 +126,13 @@ class PublicTransformer(_Vouched):
             Rows of numbers, or texts, as the transformer takes them. Of a DataFrame, a DuckDB relation, a `Table` or a
             mapping of names to cells, all columns are features; the transformer gets frames of pandas or Polars, whose
             columns are numbers, dates or text by the public rows. A ``ColumnTransformer`` takes these.
-        row_by_row : bool
-            Your statement that the features of a row do not depend on the rows beside it, to the last bit. Private rows
-            then go through the map in large blocks. Scaling, one-hot columns, TF-IDF and products of sparse rows
-            qualify; products of dense rows do not, because their rounding depends on the number of rows. It is checked
-            on the public rows. Default: private rows go through the map one shard at a time, and those with named
-            columns one by one, which is always safe, and slower.
+        row_by_row : bool, optional
+            True is your statement that the features of a row do not depend on the rows beside it, to the last bit.
+            Private rows then go through the map in large blocks. Products of sparse rows qualify; products of dense
+            rows do not, because their rounding depends on the number of rows. It is checked on the public rows. False
+            sends private rows through the map one shard at a time, and those with named columns one by one, which is
+            always safe, and slower. Default: True for scaling, one-hot and ordinal codes, simple imputing, counts of
+            words and TF-IDF, and for chains of these; otherwise False.
         source : str
             Where public rows with named columns come from, for reports.
 
@@ -135,8 +165,9 @@ class PublicTransformer(_Vouched):
                 "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
                 f"without labels. It raised {type(error).__name__}: {error}"
             ) from None
-        made = cls(fitted, source, row_by_row, kinds, library)
+        made = cls(fitted, source, row_by_row is True, kinds, library)
         _try(made, values)
+        made.row_by_row = made.row_by_row or (row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing())
         return made
 
     def transform(self, X: Any) -> FloatArray:
@@ -292,9 +323,26 @@ class PublicEncoder(_Vouched):
 
 def _try(made: PublicTransformer, values: npt.NDArray[Any]) -> None:
     """Refuse a map that does not give numbers, or not those that it promised."""
-    made.transform(values[:_ROWS_TRIED])
+    width = made.transform(values[:_ROWS_TRIED]).shape[1]
+    if width > _MOST_FEATURES:
+        raise InvalidDataError(
+            f"`transformer` of PublicTransformer.learn must make at most {_MOST_FEATURES} features, for they become "
+            f"dense. Got {width}; add a TruncatedSVD, or use text_features."
+        )
     if made.row_by_row:
         check_row_by_row(made, values)
+
+
+def _is_known_by_row(part: Any) -> bool:
+    """Return whether a transformer works element by element, or adds up along one sparse row, to the last bit."""
+    if isinstance(part, str):  # "drop" and "passthrough"
+        return True
+    if type(part) in (Pipeline, FeatureUnion):
+        steps = part.steps if isinstance(part, Pipeline) else part.transformer_list
+        return all(_is_known_by_row(step) for _, step in steps)
+    if type(part) is ColumnTransformer:
+        return all(_is_known_by_row(step) for _, step, _ in part.transformers_)
+    return type(part) in _BY_ROW or (type(part) is FunctionTransformer and part.func is None)  # "passthrough", fitted
 
 
 def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:

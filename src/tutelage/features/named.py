@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -94,6 +95,41 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     # Which rows are of one shard is not known yet, so each is taken by itself.
     by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])
     return NumberedRows(by_itself, found, declared, private)
+
+
+def require_same_rows(X: Any, **columns: Any) -> None:
+    """Refuse columns that may hold the cells of other rows than `X` has at their places.
+
+    Raises
+    ------
+    InvalidDataError
+        If one of them, or `X` beside an array, is computed anew whenever it is looked at, perhaps in another order; or
+        if `X` and one of them are of pandas and have different indexes.
+    """
+    given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}
+    lazy = next((name for name, rows in {**given, **({"X": X} if given else {})}.items() if _is_lazy(rows)), None)
+    if lazy is not None:
+        raise InvalidDataError(
+            f"`{lazy}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
+            "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of columns."
+        )
+    index = _index(X)
+    for name, column in given.items():
+        other = _index(column)
+        if index is not None and other is not None and not index.equals(other):
+            raise InvalidDataError(
+                f"`{name}` must have the index of `X`, in the same order. Select its rows by `{name}.loc[X.index]`, or "
+                f"pass `{name}.to_numpy()` if the rows are in the right order."
+            )
+
+
+def _is_lazy(rows: Any) -> bool:
+    return isinstance(nw.from_native(rows, pass_through=True), nw.LazyFrame)
+
+
+def _index(rows: Any) -> Any:
+    """Return the index of a frame or column of pandas."""
+    return rows.index if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "equals") else None
 
 
 def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:

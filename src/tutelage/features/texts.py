@@ -1,6 +1,6 @@
 """Texts as numbers: the principal axes of the words of public texts, and of the letters in these."""
 
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from sklearn.decomposition import TruncatedSVD
@@ -14,6 +14,7 @@ from tutelage.features.base import PublicRows, require_public
 from tutelage.features.fitted import PublicTransformer
 
 _AXES = 400
+_TERMS = 20_000  # words, and as many sequences of letters: the axes of both are part of the student, 64 MB at most
 _TEXTS_PER_AXIS = 4
 _RARE = 2  # public texts in which a word must be, or it is left out
 
@@ -21,9 +22,9 @@ _RARE = 2  # public texts in which a word must be, or it is left out
 def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     """Return features of texts: axes of their words and of the letters in these, at length one.
 
-    TF-IDF of words, and of sequences of three to five letters, then their principal directions in the public texts. A
-    text without a known word or sequence becomes zeros. The features of a text do not depend on other texts, to the
-    last bit: products of sparse rows are added in the order of the words.
+    TF-IDF of the 20,000 most frequent words, and of as many sequences of three to five letters, then their principal
+    directions in the public texts. A text without a known word or sequence becomes zeros. The features of a text do not
+    depend on other texts, to the last bit: products of sparse rows are added in the order of the words.
 
     Parameters
     ----------
@@ -56,15 +57,34 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     return PublicTransformer.learn(recipe, public, row_by_row=True)
 
 
-def _vectorizers() -> list[tuple[str, TfidfVectorizer]]:
-    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "dtype": np.float32}
+@final
+class Terms(TfidfVectorizer):
+    """TF-IDF that is stored as one text of all terms: a file with an entry for each of them takes a minute to write."""
+
+    vocabulary_: dict[str, int]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        known = state.get("vocabulary_")
+        # No term holds the end of a line.
+        return state if known is None else {**state, "vocabulary_": "\n".join(sorted(known, key=known.__getitem__))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        terms = state.get("vocabulary_")
+        if isinstance(terms, str):
+            state = {**state, "vocabulary_": {term: place for place, term in enumerate(terms.split("\n"))}}
+        super().__setstate__(state)
+
+
+def _vectorizers() -> list[tuple[str, Terms]]:
+    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "max_features": _TERMS, "dtype": np.float32}
     return [
-        ("words", TfidfVectorizer(stop_words="english", **shared)),
-        ("letters", TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), **shared)),
+        ("words", Terms(stop_words="english", **shared)),
+        ("letters", Terms(analyzer="char_wb", ngram_range=(3, 5), **shared)),
     ]
 
 
-def _knows(vectorizer: TfidfVectorizer, texts: Any) -> bool:
+def _knows(vectorizer: Terms, texts: Any) -> bool:
     try:
         vectorizer.fit(texts)
     except ValueError:  # nothing is left

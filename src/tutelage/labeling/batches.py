@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import FeatureMap, PublicColumns
-from tutelage.ledger.digests import RunningDigest
+from tutelage.ledger.digests import RunningDigest, row_hashes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table
@@ -76,7 +76,7 @@ class BatchReader:
             first_map=first_map,
             known_by=digest.digest(),
             seal=seal.digest(),
-            rows=first.block.rows,
+            first_rows=first.table,
             entity_ids=None if self.entity is None else first.ids,
         )
 
@@ -89,7 +89,7 @@ class BatchReader:
         """Yield the rows batch by batch, reading these columns."""
         n_people, last = 0, ""
         for table in self.batches.tables(names):
-            rows = self.checked(self.columns.transform(table))
+            rows = self.checked(np.asarray(self.columns.transform(table)))
             labels = self.encoded(table.column(self.label))
             is_first, ids = np.ones(len(rows), dtype=bool), np.array([], dtype=str)
             if self.entity is not None:
@@ -112,8 +112,10 @@ class PeopleInBatches:
         As in `tutelage.teachers.blocks.PrivatePeople`.
     known_by, seal : bytes
         Digests of the rows or people: in any order, for the ledger; and as they were read, by which a change is seen.
-    rows, entity_ids : arrays
-        The rows of the first batch, and its people: by these a second fit without a ledger is known.
+    first_rows : Table
+        Of the first batch. By these and by its people, `entity_ids`, a second fit without a ledger is known.
+    entity_ids : array or None
+        The people of the first batch.
     """
 
     reader: BatchReader = field(repr=False)
@@ -122,7 +124,7 @@ class PeopleInBatches:
     first_map: FeatureMap | None
     known_by: bytes = field(repr=False)
     seal: bytes = field(repr=False)
-    rows: Matrix = field(repr=False)
+    first_rows: Table = field(repr=False)
     entity_ids: npt.NDArray[Any] | None = field(repr=False)
 
     def blocks(self) -> Iterator[PeopleBlock]:
@@ -140,6 +142,10 @@ class PeopleInBatches:
                 "The private rows, or their order, changed while they were read. Run again, with rows that stay as "
                 "they are; of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."
             )
+
+    def row_parts(self) -> list[bytes]:
+        """Return what each row of the first batch is known by, where fits have no ledger."""
+        return row_hashes(self.first_rows)
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""

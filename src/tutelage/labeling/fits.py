@@ -21,7 +21,7 @@ from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, fi
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest
-from tutelage.ledger.digests import people_digest, table_digest
+from tutelage.ledger.digests import people_digest, row_hashes, table_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
@@ -50,6 +50,11 @@ class People(NamedTuple):
 
     def __repr__(self) -> str:
         return "People(<private rows hidden>)"
+
+    def row_parts(self) -> list[bytes]:
+        """Return what each row is known by, where fits have no ledger; of a table its cells, not its features."""
+        whole = self.whole_rows
+        return row_hashes(whole) if isinstance(whole, Table) else [(row + 0.0).tobytes() for row in self.rows]
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""

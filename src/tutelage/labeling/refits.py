@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.forks import BriefLock
-from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, Event, Repeated
 from tutelage.partition import canonical_ids
@@ -74,16 +73,23 @@ class Refits:
         self._lock = BriefLock()
 
     def count(
-        self, mark: str, rows: Matrix, entity_ids: npt.ArrayLike | None, one: Event, queries: int, *, unit: str
+        self,
+        mark: str,
+        rows: Iterable[bytes],
+        entity_ids: npt.ArrayLike | None,
+        one: Event,
+        queries: int,
+        *,
+        unit: str,
     ) -> None:
         """Count a fit, before its labels are drawn.
 
-        `mark` is that of the estimator and its copies, `one` the most that one query can be, of one teacher, and
-        `unit` whom the fit protects.
+        `mark` is that of the estimator and its copies, `rows` are what each row is known by, `one` is the most that one
+        query can be, of one teacher, and `unit` whom the fit protects.
         """
         people = set() if entity_ids is None else set(canonical_ids(entity_ids).tolist())
         hashes = (
-            self._hashes(b"row", ((row + 0.0).tobytes() for row in rows)),  # −0 becomes 0
+            self._hashes(b"row", rows),
             self._hashes(b"person", (name.encode("utf-8", "surrogatepass") for name in people)),
         )
         fit = _Fits(frozenset([mark]), *hashes, Counter({one: queries}), frozenset([unit]))

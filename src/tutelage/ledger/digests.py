@@ -40,11 +40,7 @@ class RunningDigest:
     def add_table(self, table: Table) -> None:
         """Add the rows of a table, with all their columns in their order."""
         for part in table.parts(_AT_ONCE):
-            rows = np.empty((part.n_rows, len(part.columns), 2), dtype="<u8")
-            for place, cells in enumerate(part.columns.values()):
-                rows[:, place] = _cells(cells)
-            whole, width = rows.data.cast("B"), _CELL * len(part.columns)
-            self._add([hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)])
+            self._add(row_hashes(part))
 
     def add_people(self, ids: Iterable[str]) -> None:
         """Add people, each once, by their `canonical_ids`."""
@@ -58,6 +54,15 @@ class RunningDigest:
         words = np.frombuffer(b"".join(hashes), dtype="<u4").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
         total = sum(word << (32 * place) for place, word in enumerate(words.tolist()))
         self._total, self._count = (self._total + total) % _MODULUS, self._count + len(hashes)
+
+
+def row_hashes(table: Table) -> list[bytes]:
+    """Return the hash of each row, with all columns in their order."""
+    rows = np.empty((table.n_rows, len(table.columns), 2), dtype="<u8")
+    for place, cells in enumerate(table.columns.values()):
+        rows[:, place] = _cells(cells)
+    whole, width = rows.data.cast("B"), _CELL * len(table.columns)
+    return [hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)]
 
 
 def table_digest(table: Table) -> bytes:

@@ -37,6 +37,7 @@ _TRUSTED = (
     "tutelage.features.learned.PublicProjection",
     "tutelage.features.learned.PublicScaling",
     "tutelage.features.learned.PublicSteps",
+    "tutelage.features.texts.Terms",
     "tutelage.networks.ResidualNetwork",
     "tutelage.networks.TwoConvolutions",
     "tutelage.students.networks.adversarial.AdversarialStudent",
