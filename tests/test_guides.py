@@ -71,10 +71,9 @@ def run(command: str, folder: Path, called: Call) -> str:
     words = shlex.split(command)
     if words[0] == "tutelage":
         left = called(*words[1:], cwd=folder)
-    elif words[0] == "python":
-        without = [sys.executable, "-c", WITHOUT_THE_PACKAGE, *words[1:]]
-        left = subprocess.run(without, cwd=folder, capture_output=True, text=True, check=True)
     else:
+        if words[0] == "python":
+            words[:1] = [sys.executable, "-c", WITHOUT_THE_PACKAGE]
         left = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return left.stdout + left.stderr
 

@@ -370,3 +370,11 @@ def test_text_that_is_read_in_batches_casts_the_same_ballots(tmp_path):
     ]
     sums: Any = zip(models[0].ballots_, models[1].ballots_, strict=True)
     assert all(np.array_equal(one.totals, other.totals) for one, other in sums)
+
+
+def test_texts_that_repeat_each_other_teach_the_same_features_again():
+    said = ["patient reports mild pain", "no finding in the x-ray", "sent home after two days"]
+    kinds = np.random.default_rng(0).integers(0, 3, 120)
+    texts = np.array([f"{said[kind]} {number}" for number, kind in enumerate(kinds)], dtype=object)
+    first, *others = (text_features(PublicRows(texts, "made up")).transform(texts) for _ in range(3))
+    assert all(other.tobytes() == first.tobytes() for other in others)

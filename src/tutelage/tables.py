@@ -291,7 +291,7 @@ def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
 
 def _read_excel(path: Path) -> Table:
     try:
-        from python_calamine import CalamineWorkbook
+        from python_calamine import CalamineWorkbook  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise InvalidDataError(f"{path.name} needs python-calamine: pip install 'tutelage[excel]'.") from None
     if not path.is_file():

@@ -7,6 +7,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import Normalizer
+from threadpoolctl import threadpool_limits
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
@@ -16,6 +17,7 @@ from tutelage.features.fitted import PublicTransformer
 _AXES = 400
 _TERMS = 20_000  # words, and as many sequences of letters: the axes of both are part of the student, 64 MB at most
 _TEXTS_PER_AXIS = 4
+_STEPS = 8  # of the search for the axes
 _RARE = 2  # public texts in which a word must be, or it is left out
 
 
@@ -50,11 +52,13 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
         raise InvalidDataError(
             "The public texts of text_features must have words in common. Pass more of them, or leave the column out."
         )
-    axes = TruncatedSVD(
-        max(1, min(n_axes, len(texts) // _TEXTS_PER_AXIS, n_terms - 1)), algorithm="arpack", random_state=0
-    )
+    # Not by ARPACK, which draws unseeded numbers where texts repeat each other: a second fit would have other features,
+    # and would pay again for what it was told before.
+    n_axes = max(1, min(n_axes, len(texts) // _TEXTS_PER_AXIS, n_terms - 1))
+    axes = TruncatedSVD(n_axes, algorithm="randomized", n_iter=_STEPS, random_state=0)
     recipe = make_pipeline(FeatureUnion(known), Normalizer(), axes, Normalizer())
-    return PublicTransformer.learn(recipe, public, row_by_row=True)
+    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+        return PublicTransformer.learn(recipe, public, row_by_row=True)
 
 
 @final
