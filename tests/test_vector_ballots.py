@@ -18,6 +18,7 @@ from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
+    FewPublicRowsWarning,
     InvalidDataError,
     InvalidParameterError,
     OneClassWarning,
@@ -239,6 +240,11 @@ def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
         assert isinstance(PATEClassifier(**people).resolved().student, NoisySumClassifier)
     rounds: Any = {"n_queries": 5} if "rounds" in about_votes else {}
     assert isinstance(PATEClassifier(**about_votes, **rounds).resolved().teacher, RandomForestClassifier)
+
+
+def test_few_public_rows_are_warned_of():
+    with pytest.warns(FewPublicRowsWarning, match="`X_public` has 49 rows"):
+        model().fit(PRIVATE, LABELS, X_public=PUBLIC[:49])
 
 
 def test_a_student_of_one_class_is_warned_of():

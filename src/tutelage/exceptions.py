@@ -27,6 +27,7 @@
     UserWarning
     ├── BudgetContinuedWarning
     ├── RepeatedFitWarning
+    ├── FewPublicRowsWarning
     ├── MuchNoiseWarning
     ├── OneClassWarning
     ├── TeacherLostWarning
@@ -143,6 +144,10 @@ class BudgetContinuedWarning(UserWarning):
 
 class RepeatedFitWarning(UserWarning):
     """A fit without a ledger used the rows or the estimator of earlier fits. Their costs add up."""
+
+
+class FewPublicRowsWarning(UserWarning):
+    """There are so few public rows that a student learns little for its budget."""
 
 
 class MuchNoiseWarning(UserWarning):

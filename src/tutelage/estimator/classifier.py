@@ -267,6 +267,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         -----
         BudgetContinuedWarning
             If the ledger was used before: what is spent, and which queries keep the labels of earlier fits.
+        FewPublicRowsWarning
+            If people cast ballots and there are fewer than 50 public rows.
         MuchNoiseWarning
             If the noise that `epsilon` asks for is larger than the number of teachers.
         OneClassWarning

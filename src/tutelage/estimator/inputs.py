@@ -13,6 +13,7 @@ from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
+    FewPublicRowsWarning,
     InvalidDataError,
     InvalidParameterError,
 )
@@ -35,6 +36,7 @@ from tutelage.teachers import (
 )
 
 _TRIAL_ROWS_PER_CLASS = 10
+_FEW_PUBLIC_ROWS = 50
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
 _UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`."
@@ -151,6 +153,8 @@ class Inputs(Parameters):
     def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabelled(run.student, self.classes_)
+        if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS:
+            warnings.warn(_few_public_rows(len(public)), FewPublicRowsWarning, stacklevel=4)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
@@ -188,7 +192,7 @@ class Inputs(Parameters):
         except ValueError as error:
             complaint = str(error)
         if checked is None:  # out here: raised while it is handled, the complaint would be carried along
-            raise InvalidDataError(_without_values(complaint))
+            raise InvalidDataError(_without_values(complaint, allow_nan=self._allow_nan))
         if y:
             _check_targets(checked[1], declared=self.classes is not None)
         return checked
@@ -272,12 +276,21 @@ def _check_targets(labels: Any, *, declared: bool) -> None:
         raise InvalidDataError(complaint)
 
 
-def _without_values(message: str) -> str:
+def _few_public_rows(n_rows: int) -> str:
+    return (
+        f"`X_public` has {n_rows} rows, and ballots are measured against them: with fewer than {_FEW_PUBLIC_ROWS} the "
+        "student learns little for its budget. Pass some hundred public rows or more."
+    )
+
+
+def _without_values(message: str, *, allow_nan: bool) -> str:
     """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
     if message.startswith(("could not convert", "dtype='numeric'")):
         return "X must hold numbers. Encode text columns by categories that are public."
     if message.startswith("Complex data"):
         return "Complex data not supported."
+    if message.startswith("Input X contains") and allow_nan:
+        return "X contains infinity, or a number too large. Cells may be missing, but all others must be finite."
     if message.startswith("Input X contains"):
         return (
             "X contains NaN or infinity, which the teacher or the student does not take. Where people cast ballots, "

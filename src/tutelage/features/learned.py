@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_limits
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
@@ -98,7 +99,8 @@ class PublicPCA(PublicProjection):
                 f"`n_components` of PublicPCA must be at most {min(rows.shape)}, the smaller side of the public rows "
                 f"of shape {rows.shape}. Got {n_components}."
             )
-        fitted = PCA(n_components, random_state=seed).fit(rows)
+        with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+            fitted = PCA(n_components, random_state=seed).fit(rows)
         directions = np.asarray(fitted.components_).T
         if whiten:
             deviations = np.sqrt(fitted.explained_variance_)
