@@ -332,7 +332,8 @@ def test_private_rows_of_another_form_are_refused(changed):
     encoder.transform = lambda X: changed(X) if np.abs(X).max() > 50 else X  # type: ignore[method-assign]
     X = ROWS[:6].copy()
     X[3] = 12_345.0
-    for each in (encoder, make_pipeline(encoder, PublicScaling(np.zeros(20), np.ones(20)))):
+    maps: list[Any] = [encoder, make_pipeline(encoder, PublicScaling(np.zeros(20), np.ones(20)))]
+    for each in maps:
         with pytest.raises(InvalidDataError, match="must make 20 numbers of each private row"):
             features_of_private(each, X, np.split(np.arange(6), 3), 20)
 
