@@ -1,14 +1,16 @@
 """Named columns become numbers: what a column is follows from public rows, and a code from one cell alone."""
 
 import io
-from datetime import datetime
+from datetime import datetime, time
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.preprocessing import OneHotEncoder
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import UNKNOWN, PublicColumns
+from tutelage.features import UNKNOWN, PublicColumns, PublicTransformer
 from tutelage.tables import Table, read_csv
 
 pandas = pytest.importorskip("pandas")
@@ -116,6 +118,25 @@ def test_one_cell_of_one_person_moves_no_other_persons_code(public, cells, odd):
     for one, other in zip(upcast(cells), upcast([*cells[:-1], odd]), strict=True):
         codes = [columns.transform({"ward": form})[:-1, 0].tolist() for form in (one, other)]
         assert codes == [[0, 1, 0]] * 2 or codes == [[1, 0, 1]] * 2
+
+
+@pytest.mark.parametrize("cells", [[True, False], [datetime(2020, 2, 1)], [time(10)], np.array([True]), [16, None]])
+def test_a_column_that_its_reader_made_something_else_of_is_refused(cells):
+    columns = PublicColumns.learn(Table("public.csv", {"smoker": ["yes", "no", "2020/02/01", "10:00", "0x10"]}))
+    with pytest.raises(InvalidDataError, match="Column 'smoker' holds no text, and the public rows do"):
+        columns.transform({"smoker": cells})
+    assert columns.transform({"smoker": ["unknown"]}).tolist() == [[UNKNOWN]]
+    assert columns.transform({"smoker": [None]}).tolist() == [[UNKNOWN]]
+
+
+@pytest.mark.parametrize("cell", ["never", "x", "?"])
+def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
+    public = Table("public.csv", {"note": ["true", "false", "01", "never", "x", "?"]})
+    encoder = PublicTransformer.learn(make_column_transformer((OneHotEncoder(), ["note"])), public)
+    for cells in ([True, False, True, False], ["01", "01", "01", "01"]):
+        for one, other in zip(upcast(cells), upcast([*cells[:-1], cell]), strict=True):
+            features = [encoder.transform({"note": form})[:-1].tolist() for form in (one, other)]
+            assert features[0] == features[1]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
+from sklearn.frozen import FrozenEstimator
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import IterativeImputer, SimpleImputer
@@ -336,6 +337,14 @@ def test_private_rows_of_another_form_are_refused(changed):
     for each in maps:
         with pytest.raises(InvalidDataError, match="must make 20 numbers of each private row"):
             features_of_private(each, X, np.split(np.arange(6), 3), 20)
+
+
+def test_nothing_stays_fitted_to_rows_that_nobody_can_see():
+    fitted = PCA(2).fit(ROWS)
+    parts = [FrozenEstimator(fitted), FunctionTransformer(fitted.transform)]
+    for part in [*parts, *(make_pipeline(StandardScaler(), part) for part in parts)]:
+        with pytest.raises(InvalidParameterError, match="stays fitted to rows that nobody can see"):
+            PublicTransformer.learn(part, PUBLIC)
 
 
 def test_private_rows_that_raise_are_not_quoted():

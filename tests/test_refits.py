@@ -117,6 +117,15 @@ def test_a_table_is_the_same_whatever_the_public_rows_make_of_it():
             PATEClassifier(epsilon=5.0, random_state=0).fit(rows, y, X_public=public)
 
 
+def test_a_table_is_the_same_with_ids_and_without():
+    rng = np.random.default_rng(1)
+    rows, y = {"age": rng.uniform(size=300)}, rng.integers(0, 2, 300)
+    public = {"age": rng.uniform(size=60)}
+    PATEClassifier(epsilon=5.0, random_state=0).fit(rows, y, X_public=public, entity_ids=np.arange(300))
+    with pytest.warns(RepeatedFitWarning, match="fit 2 without"):
+        PATEClassifier(epsilon=5.0, random_state=0).fit(rows, y, X_public=public)
+
+
 def test_a_tenth_of_the_smaller_set_is_shared_by_chance_and_more_is_not():
     refits = Refits()
     refits.count("a", known(X), None, ONE, 5, unit="row")

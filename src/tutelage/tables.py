@@ -471,6 +471,4 @@ def by_value(cell: Any) -> str:
         number = float(text)
     except (OverflowError, ValueError):
         return text
-    if not isfinite(number):
-        return text
-    return str(int(number)) if number.is_integer() else repr(number)
+    return str(int(number)) if isfinite(number) and number.is_integer() else repr(number)

@@ -61,7 +61,8 @@ def _lines(name: str, column: dict[str, Any]) -> list[str]:
     else:
         value = _quoted(column["kind"])
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
-    return [*(f"# {reason}" for reason in [column.get("reason")] if reason), f"{key} = {value}{empty}"]
+    reasons = [" ".join(str(reason).splitlines()) for reason in [column.get("reason")] if reason]
+    return [*(f"# {reason}" for reason in reasons), f"{key} = {value}{empty}"]
 
 
 def _quoted(text: str) -> str:

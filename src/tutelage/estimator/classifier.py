@@ -288,7 +288,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
             X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
             run, X, X_public, table = self._numbered(run, X, X_public)
-            if whole_rows is None and entity_ids is None and table is not None:
+            if whole_rows is None and table is not None:
                 whole_rows = table
             data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
             budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)

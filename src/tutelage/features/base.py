@@ -5,7 +5,6 @@ a map here holds everything it knows in its constructor: it was given as a publi
 ``learn`` that takes `PublicRows` and nothing else. Its ``fit`` learns nothing, wherever a pipeline calls it.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.quiet import QUIET
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -253,8 +253,7 @@ def _quietly(work: Callable[[], _Result]) -> _Result:
     interrupted, kind = False, ""
     try:
         # What scikit-learn checks of its own parameters in each call would take longer than a single row.
-        with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
-            warnings.simplefilter("ignore")
+        with QUIET, config_context(skip_parameter_validation=True):
             return work()
     except KeyboardInterrupt:
         interrupted = True

@@ -44,9 +44,9 @@ def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None
 
 
 def as_texts(cells: Cells) -> npt.NDArray[Any]:
-    """Return the cells of a column as texts; an empty one is blank."""
+    """Return the cells of a column as texts, by their values; an empty one is blank."""
     values = cells if isinstance(cells, list) else cells.tolist()
-    return np.array([spelled(cell) for cell in values], dtype=object)
+    return np.array([by_value(cell) for cell in values], dtype=object)
 
 
 def frame_kinds(table: Table) -> dict[str, str]:
@@ -158,7 +158,7 @@ def require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> N
             _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
         return
     filled = [value for value in values if not _is_empty(value)]
-    strange = [value for value, code in zip(filled, codes_of(filled, kind), strict=True) if code == UNKNOWN]
+    strange = [value for value, code in zip(filled, _codes(filled, kind), strict=True) if code == UNKNOWN]
     if strange:
         raise InvalidDataError(
             f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
@@ -256,8 +256,28 @@ def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> F
     return numbers
 
 
-def codes_of(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
-    """Return the place of each cell among the categories, by its value, however it is spelled."""
+def codes_of(cells: Cells, categories: npt.NDArray[np.str_], column: str) -> FloatArray:
+    """Return the place of each cell among the categories, by its value; `column` is what an error calls them.
+
+    A column without text none of whose values is public is refused: some readers make truth values or times of text,
+    unless the cell of one person is neither, and that person would change the codes of all others.
+    """
+    found = _codes(cells, categories)
+    empty = code_of(categories)[""]
+    if len(found) and np.all((found == UNKNOWN) | (found == empty)) and _has_no_text(cells):
+        raise InvalidDataError(
+            f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
+        )
+    return found
+
+
+def _has_no_text(cells: Cells) -> bool:
+    """Return whether some cells are filled, and none with text."""
+    filled = _filled(cells)
+    return bool(filled) and not any(isinstance(cell, str) for cell in filled)
+
+
+def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
     codes = code_of(categories)
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufM":
         values, places = np.unique(cells, return_inverse=True)

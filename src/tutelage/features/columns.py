@@ -215,7 +215,9 @@ class PublicColumns(PublicFeatureMap):
             (days_of if name in self.dates else numbers_of)(columns[name], f"Column '{name}'{source}")
             for name in self.numbers
         ]
-        codes = [codes_of(columns[name], np.asarray(known[name])) for name in self.categorical]
+        codes = [
+            codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}") for name in self.categorical
+        ]
         texts = [
             features.transform(as_texts(columns[name]))
             for name, features in zip(self.text_names, self.text_maps, strict=True)

@@ -10,13 +10,14 @@ from copy import copy
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -56,6 +57,11 @@ _BY_ROW = (
     TfidfTransformer,
     TfidfVectorizer,
 )
+_STAYS_FITTED = (
+    "A part of it, {}, stays fitted to rows that nobody can see. Leave it out; if its weights are public, use "
+    "PublicEncoder."
+)
+_ENCODING = Lock()
 _ONNX_TYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -164,6 +170,7 @@ class PublicTransformer(_Vouched):
             values = rows_of(table, tuple(kinds))
         try:
             fitted: Any = clone(transformer)
+            _require_fresh(fitted)
             with config_context(transform_output="default"):
                 fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
@@ -290,7 +297,8 @@ class PublicEncoder(_Vouched):
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features)."""
         rows = np.asarray(X)
-        found = self.encode(rows) if callable(self.encode) else self._run(rows)
+        with _ENCODING:  # a function of somebody else may not bear several calls at once
+            found = self.encode(rows) if callable(self.encode) else self._run(rows)
         return _dense(found, len(rows), "PublicEncoder")
 
     def keeps_nothing(self) -> bool:
@@ -363,6 +371,21 @@ def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
             f"{owner} must make a row of numbers of each of {n_rows} rows. Got {found.dtype} of shape {found.shape}."
         )
     return found.astype(np.float64)
+
+
+def _require_fresh(part: Any, known: set[int] | None = None) -> None:
+    """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
+    known = set() if known is None else known
+    if id(part) in known or isinstance(part, PublicFeatureMap):
+        return
+    known.add(id(part))
+    owner = getattr(part, "__self__", None)
+    if hasattr(type(part), "__sklearn_clone__") and type(part).__sklearn_clone__ is not BaseEstimator.__sklearn_clone__:
+        raise InvalidParameterError(_STAYS_FITTED.format(type(part).__name__))
+    if isinstance(owner, BaseEstimator):
+        raise InvalidParameterError(_STAYS_FITTED.format(f"a method of {type(owner).__name__}"))
+    for each in _inside(part):
+        _require_fresh(each, known)
 
 
 def _keeps_nothing(part: Any, known: set[int] | None = None) -> bool:

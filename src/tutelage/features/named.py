@@ -129,7 +129,8 @@ def _is_lazy(rows: Any) -> bool:
 
 def _index(rows: Any) -> Any:
     """Return the index of a frame or column of pandas."""
-    return rows.index if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "equals") else None
+    index = getattr(rows, "index", None)
+    return index if type(index).__module__.partition(".")[0] == "pandas" else None
 
 
 def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:

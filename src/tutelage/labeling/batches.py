@@ -172,12 +172,13 @@ class _Seal:
 
     def __init__(self) -> None:
         self.n_people = 0
-        self._hashes = [hashlib.sha256() for _ in PeopleBlock._fields]
+        self._hashes = [hashlib.sha256() for _ in range(len(PeopleBlock._fields) + 1)]
 
     def add(self, read: _Read) -> None:
         self.n_people = int(read.block.people[-1]) + 1
-        for running, values in zip(self._hashes, read.block, strict=True):
+        for running, values in zip(self._hashes, read.block, strict=False):
             running.update(np.ascontiguousarray(values).data)
+        self._hashes[-1].update("".join(f"{name}\0" for name in read.ids.tolist()).encode("utf-8", "surrogatepass"))
 
     def digest(self) -> bytes:
         return b"".join(running.digest() for running in self._hashes)

@@ -1,6 +1,5 @@
 """Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -10,6 +9,7 @@ from typing import final
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.quiet import QUIET
 from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
@@ -124,8 +124,7 @@ class VectorBallots:
         def cast_by(block: PeopleBlock) -> BallotSum:
             return self._cast(*products_of(block), block.people, radius, unit)
 
-        with warnings.catch_warnings():  # out here: threads that do so would restore each other's filters
-            warnings.simplefilter("ignore")  # a warning may quote a private row
+        with QUIET:
             return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
 
     def _cast(
