@@ -79,3 +79,17 @@ def test_settings_that_mean_nothing_are_refused_in_one_sentence(by, sections, sa
     result = tutelage("run", "config.toml", cwd=tmp_path)
     assert said in refusal(result, result.returncode)
     assert not (tmp_path / "private.csv.ledger").exists()
+
+
+def test_people_who_cast_ballots_are_counted_with_noise_and_may_have_empty_cells(tmp_path):
+    write_people(tmp_path)
+    rows = (tmp_path / "private.csv").read_text().splitlines()
+    place = rows[0].split(",").index("age")
+    cells = rows[1].split(",")
+    rows[1] = ",".join(["" if number == place else cell for number, cell in enumerate(cells)])
+    (tmp_path / "private.csv").write_text("\n".join(rows) + "\n")
+    configure_people(tmp_path, VECTORS)
+    ran_once = tutelage("run", "config.toml", cwd=tmp_path)
+    assert ran_once.returncode == 0, ran_once.stderr
+    assert "people (noisy)" in ran_once.stdout
+    assert "empty cells" not in ran_once.stderr

@@ -132,7 +132,8 @@ def test_a_declared_category_orders_codes_and_adds_what_no_public_row_has(folder
         ('ward = "date"', "Column 'ward' of the public rows must hold dates only"),
         ('ward = ["north", "west"]', "must hold its declared categories: north, west. Got 'south'"),
         ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
-        ('patient = "number"', "`patient` in [columns] is no feature"),
+        ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
+        ('ill = "category"', "`ill` in [columns] is no feature: it is `label` in [private]"),
         ('age = "numbers"', "`age` in [columns] must be one of number, date, category, text, ignore"),
         ("age = []", "`age` in [columns] must be one of number"),
         ("age = [1, 1]", "`age` in [columns] must be one of number"),
@@ -153,6 +154,12 @@ def test_a_kind_that_the_private_rows_contradict_is_refused_without_a_quote(fold
     result = called("run", "config.toml", cwd=folder)
     assert "Column 'dose' of private.csv holds text, but only numbers in the public rows" in refusal(result, 1)
     assert "Miller" not in result.stderr
+
+
+def test_a_column_with_another_purpose_may_be_ignored(folder, called):
+    declared(folder, 'ill = "ignore"', 'code = "ignore"')
+    result = called("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("verb", [("audit", "config.toml", "--draws", 2000), ("run", "config.toml")])

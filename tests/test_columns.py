@@ -9,7 +9,7 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder
 
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import UNKNOWN, PublicColumns, PublicTransformer
 from tutelage.tables import Table, read_csv
 
@@ -222,3 +222,40 @@ def test_numbers_with_a_decimal_comma_are_named_as_such():
     cells = [f"{number},5" for number in range(60)]
     with pytest.raises(InvalidDataError, match="Column 'dose' of the public rows holds numbers with commas"):
         PublicColumns.learn(Table("public.csv", {"dose": cells}))
+
+
+@pytest.mark.parametrize("cells", [["1,5", "2,5", "3"], ["1,5", "2"] * 60])
+def test_numbers_with_commas_are_no_categories_however_few_differ(cells):
+    with pytest.raises(InvalidDataError, match="holds numbers with commas"):
+        PublicColumns.learn(Table("public.csv", {"dose": cells}))
+    declared = PublicColumns.learn(Table("public.csv", {"dose": cells}), kinds={"dose": "category"})
+    assert declared.categorical == ("dose",)
+
+
+@pytest.mark.parametrize("form", ["{:02}.09.{}", "{}/9/{}", "{}-09-{} 17:30"])
+def test_dates_in_another_form_are_named_as_such(form):
+    cells = [form.format(day, year) for day in range(1, 29) for year in (2023, 2024)]
+    with pytest.raises(InvalidDataError, match="Write dates as 2024-09-07"):
+        PublicColumns.learn(Table("public.csv", {"seen": cells}))
+
+
+@pytest.mark.parametrize(("name", "key"), [("notes", "notes"), ("my notes", '"my notes"')])
+def test_a_column_that_is_no_category_comes_with_what_to_write(name, key):
+    with pytest.raises(InvalidDataError) as caught:
+        PublicColumns.learn({name: NOTES})
+    assert f'write `{key} = "ignore"` or `{key} = "text"` in [columns]' in str(caught.value)
+    assert f"kinds={{'{name}': 'text'}}" in str(caught.value)
+
+
+def test_texts_may_begin_with_an_empty_cell():
+    assert PublicColumns.learn([None, *NOTES]).kinds == PublicColumns.learn(["", *NOTES]).kinds == {"text": "text"}
+
+
+def test_names_must_be_a_sequence():
+    with pytest.raises(InvalidParameterError, match=r"must be a sequence of names. Got 'age'; pass \['age'\]"):
+        PublicColumns.learn(PUBLIC, "age")
+
+
+def test_a_table_from_no_file_has_no_first_line():
+    with pytest.raises(InvalidDataError, match=r"The table has no column 'city'. Check the spelling.$"):
+        Table("", {"age": ["1"]}).column("city")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tutelage import PATEClassifier
 from tutelage.datasets import read_images
 from tutelage.exceptions import InvalidDataError
 
@@ -67,3 +68,13 @@ def test_broken_folders_are_refused_without_naming_a_file(tmp_path):
             read_images(tmp_path / case)
         assert "Miller" not in str(caught.value)
         assert caught.value.__context__ is None
+
+
+def test_a_file_is_no_folder_and_the_images_are_passed_by_their_name(tmp_path):
+    written(tmp_path / "a.png")
+    with pytest.raises(InvalidDataError, match=r"a\.png is no folder"):
+        read_images(tmp_path / "a.png")
+    files = read_images(tmp_path)
+    for X, public in ((files, files.images), (files.images, files)):
+        with pytest.raises(InvalidDataError, match=r"Got a ImageFiles; pass its `\.images`"):
+            PATEClassifier(epsilon=1.0).fit(X, [0], X_public=public)

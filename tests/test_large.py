@@ -226,7 +226,7 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
 @pytest.mark.parametrize(
     ("column", "cell", "said"),
     [
-        ("ill", "maybe", "not among the declared `classes`"),
+        ("ill", "maybe", "not among the declared `classes`. Compare spelling, blanks and type"),
         ("ill", None, "must have a label in every row"),
         ("person", None, "Ids must be integers or strings"),
         ("person", "", "An id is empty"),
@@ -267,8 +267,13 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
 
 
 def test_names_of_columns_need_rows_with_names():
-    with pytest.raises(InvalidParameterError, match="may be names of columns only if"):
+    with pytest.raises(InvalidParameterError, match="only if `X` has named columns"):
         model().fit(np.eye(3), "ill", X_public=np.eye(3))
+    with pytest.raises(InvalidParameterError, match="only with public rows; pass X_public"):
+        model().fit(PRIVATE, "ill")
+    for X, public in (("rows.csv", PUBLIC), (Path("rows.csv"), PUBLIC), (PRIVATE, "rows.csv")):
+        with pytest.raises(InvalidDataError, match=r"use read_table\(path\)"):
+            model().fit(X, "ill", X_public=public)
     with pytest.raises(InvalidDataError, match="has no column 'sick'"):
         fitted(PRIVATE, label="sick")
 
@@ -279,6 +284,9 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path):
     for name, said in (("broken", "not a readable Parquet file"), ("empty", "has no rows"), ("none", "No such file")):
         with pytest.raises(InvalidDataError, match=said):
             read_batches(tmp_path / f"{name}.parquet")
+    (tmp_path / "rows.csv").write_text("age\n1\n")
+    with pytest.raises(InvalidDataError, match=r"not a readable Parquet file. For other tables, use read_table"):
+        read_batches(tmp_path / "rows.csv")
     with pytest.raises(InvalidParameterError, match="`rows_at_once` of read_batches"):
         read_batches(tmp_path / "empty.parquet", rows_at_once=0)
 

@@ -224,7 +224,9 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     with pytest.raises(InvalidDataError, match=f"`{name}` must have the index of `X`"):
         PATEClassifier(epsilon=5.0).fit(frame[["age"]], given.pop("y"), X_public=frame[["age"]], **given)
     indexed = frame.set_index("who")
-    PATEClassifier(epsilon=50.0).fit(indexed[["age"]], indexed["sick"], X_public=frame[["age"]], entity_ids=indexed.index)
+    PATEClassifier(epsilon=50.0).fit(
+        indexed[["age"]], indexed["sick"], X_public=frame[["age"]], entity_ids=indexed.index
+    )
 
 
 def test_rows_with_names_beside_rows_without_are_refused():

@@ -203,7 +203,7 @@ def test_an_empty_cell_of_text_has_no_features():
 )
 def test_ids_and_names_stay_refused_unless_they_are_declared(cells):
     with pytest.raises(
-        InvalidDataError, match=r"too short to learn from.*pass it as `entity_ids`.*kinds=\{'who': 'text'\}"
+        InvalidDataError, match=r"too short to learn from.*kinds=\{'who': 'text'\}.*pass it as `entity`.*`entity_ids`"
     ):
         PublicColumns.learn({"who": cells})
     assert PublicColumns.learn({"who": cells}, kinds={"who": "text"}).kinds == {"who": "text"}

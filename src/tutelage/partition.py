@@ -79,7 +79,7 @@ class Shards:
         Parameters
         ----------
         entity_ids : array of shape (rows,) of integers or strings
-            Whose row it is. Strings are compared after trimming blanks and Unicode normalisation (NFC).
+            Whose row it is. Strings are compared after trimming blanks and Unicode normalization (NFC).
         n_shards, key
             As for `of_rows`.
         name : str

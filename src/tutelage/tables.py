@@ -62,11 +62,11 @@ class Table:
     def column(self, name: str) -> Cells:
         """Return the cells of column `name`, or raise `InvalidDataError` where there is none."""
         if name not in self.columns:
+            if not self.source:
+                raise InvalidDataError(f"The table has no column '{name}'. Check the spelling.")
             # The columns it has are not listed: without a header they would be a person's cells.
             cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"
-            raise InvalidDataError(
-                f"{self.source or 'The table'} has no column '{name}'. Is its first line a header{cells}?"
-            )
+            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header{cells}?")
         return self.columns[name]
 
     def texts(self, name: str) -> list[str]:
@@ -142,6 +142,8 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
     path = Path(path)
     integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
     unreadable = f"{path} is not a readable Parquet file"
+    if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
+        raise InvalidDataError(f"{unreadable}. For other tables, use read_table.")
 
     def opened() -> Any:
         parquet = _parquet_reader(path)

@@ -101,7 +101,7 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
 
     They depend on private rows, and are therefore text and no `Finding`, which a card would take.
     """
-    yield from _odd_cells(data)
+    yield from _odd_cells(settings, data)
     if min(np.count_nonzero(data.y_private == value) for value in data.classes) < _FEWEST_ROWS_OF_CLASS:
         yield (
             f"Some class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
@@ -117,16 +117,16 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
         )
 
 
-def _odd_cells(data: RunData) -> Iterator[str]:
+def _odd_cells(settings: RunConfig, data: RunData) -> Iterator[str]:
     number_columns, code_columns = np.split(data.X_private.T, [len(data.numbers)])
     # Not strict: private rows of other columns than the public ones are refused later, in words of their own.
     empty = [name for name, cells in zip(data.numbers, number_columns, strict=False) if _has_empty(cells)]
-    if empty:
+    if empty and not settings.by_vectors:  # ballots take empty cells as they are
         yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
             "learn from them; for others, impute inside the model, so that each uses its own rows."
         )
-    unknown = [name for name, cells in zip(data.texts, code_columns, strict=False) if UNKNOWN in cells]
+    unknown = [name for name, cells in zip(data.categorical, code_columns, strict=False) if UNKNOWN in cells]
     if unknown:
         yield (
             f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "

@@ -382,10 +382,16 @@ def _check_columns(config: RunConfig) -> None:
                 f"`{name}` in [columns] must be one of {', '.join(_KINDS)}, or the list of its categories, each once. "
                 f"Got {kind!r}."
             )
-        if private is not None and name in (private.label, private.entity, private.silo, config.public.label):
-            raise ConfigError(
-                f"`{name}` in [columns] is no feature: it is the label, `entity` or `silo`. Leave it out."
-            )
+        purpose = None if private is None or kind == "ignore" else _purpose(config, private, name)
+        if purpose is not None:
+            raise ConfigError(f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out.")
+
+
+def _purpose(config: RunConfig, private: PrivateSection, name: str) -> str | None:
+    """Return which column other than a feature `name` is, if it is one."""
+    purposes = {"`label` in [private]": private.label, "`entity` in [private]": private.entity}
+    purposes |= {"`silo` in [private]": private.silo, "`label` in [public]": config.public.label}
+    return next((purpose for purpose, column in purposes.items() if column == name), None)
 
 
 def _check_classes(classes: list) -> None:

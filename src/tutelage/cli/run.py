@@ -219,7 +219,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("budget (ε)", f"{round_up(card.budget['budget']):.4f}")
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {round_up(spent):.4f}")
     row("mechanism", card.mechanism)
-    row("queries, teachers", f"{card.queries:,}, {'not stated' if card.teachers is None else f'{card.teachers:,}'}")
+    row("queries, teachers", f"{card.queries:,}, {_teachers(settings, card.teachers)}")
     row("privacy unit", card.epsilon.unit.name)
     row("neighboring data", card.epsilon.unit.neighboring.sentence)
     if card.if_added_or_removed is not None:
@@ -245,6 +245,14 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:
         console.print("Next, for your own data: tutelage example files")
+
+
+def _teachers(settings: RunConfig, number: int | None) -> str:
+    """Return how many teachers there were; where people cast ballots and their number is private, it is a noisy one."""
+    if number is None:
+        return "not stated"
+    noisy = settings.by_vectors and settings.private is not None and settings.private.entity is not None
+    return f"about {number:,} people (noisy)" if noisy else f"{number:,}"
 
 
 def _comparison(published: tuple[PublishedSection, ...]) -> Table:

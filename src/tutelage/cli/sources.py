@@ -25,7 +25,7 @@ _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunData:
-    """Rows as a run uses them, and their names, which are public; of both, number columns come first, then texts."""
+    """Rows as a run uses them, and their names, which are public; number columns come first, then categories."""
 
     X_private: Matrix
     y_private: Matrix
@@ -34,7 +34,7 @@ class RunData:
     classes: tuple[Any, ...]
     features: tuple[str, ...]
     numbers: tuple[str, ...]
-    texts: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
     columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
@@ -85,8 +85,8 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 def _bundled(name: str) -> RunData:
     split = DATASETS[name]()
     names = np.array(split.classes)
-    texts = tuple(name for name in split.feature_names if name not in split.numbers)
-    features = (*split.numbers, *texts)
+    categorical = tuple(name for name in split.feature_names if name not in split.numbers)
+    features = (*split.numbers, *categorical)
     order = [split.feature_names.index(name) for name in features]
     return RunData(
         X_private=split.X_private[:, order],
@@ -96,7 +96,7 @@ def _bundled(name: str) -> RunData:
         classes=split.classes,
         features=features,
         numbers=split.numbers,
-        texts=texts,
+        categorical=categorical,
         columns=PublicColumns(features, (None,) * len(features)),
     )
 
@@ -126,7 +126,7 @@ def _from_tables(
         classes=tuple(private.classes),
         features=names,
         numbers=columns.numbers,
-        texts=columns.categorical,
+        categorical=columns.categorical,
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
         columns=columns,

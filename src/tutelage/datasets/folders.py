@@ -74,7 +74,7 @@ def read_images(folder: str | Path, *, color: bool = False) -> ImageFiles:
 def _files(root: Path) -> list[Path]:
     """Return the image files of a folder, or of its subfolders."""
     if not root.is_dir():
-        raise InvalidDataError(f"{root} cannot be read: No such folder.")
+        raise InvalidDataError(f"{root} is no folder." if root.exists() else f"{root} cannot be read: No such folder.")
     here, below = (sorted(path for path in root.glob(form) if _is_image(path)) for form in ("*", "*/*"))
     if bool(here) == bool(below):
         problem = "has images beside its subfolders and in them" if here else "has no images"

@@ -39,7 +39,7 @@ _TRIAL_ROWS_PER_CLASS = 10
 _FEW_PUBLIC_ROWS = 50
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
-_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`."
+_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
 
 
 class FitData(NamedTuple):

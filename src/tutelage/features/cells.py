@@ -27,6 +27,7 @@ _EPOCH = datetime(1970, 1, 1)
 _ENOUGH_CELLS = 50  # in a column that is no category
 _WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
+_OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.2024, 9/7/24 17:30
 
 
 def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
@@ -35,7 +36,7 @@ def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None
     if table is not None:
         return table
     cells = column_array(rows)
-    if isinstance(cells, list | tuple) and cells and isinstance(cells[0], str):
+    if isinstance(cells, list | tuple) and any(isinstance(cell, str) for cell in cells):
         cells = np.array(cells, dtype=object)
     if not isinstance(cells, np.ndarray) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
         return None
@@ -142,6 +143,8 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> str | npt.
         )
     known = categories_of(table, name)
     different = [text for text in known.tolist() if text]
+    if not short_texts:
+        _refuse_commas(name, different)
     if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
         return known
     if short_texts or 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
@@ -187,15 +190,24 @@ def _filled(cells: Cells) -> list[Any]:
 _SIMPLE = (str, Real, Decimal, date, time)
 
 
+def _refuse_commas(name: str, texts: list[str]) -> None:
+    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
+        raise InvalidDataError(
+            f"Column '{name}' of the public rows holds numbers with commas. Write decimals with a point, and nothing "
+            "between thousands."
+        )
+
+
 def _no_category(name: str, texts: list[str]) -> str:
     """Return why a public column whose cells are nearly all different is refused."""
-    held = f"Column '{name}' of the public rows holds"
-    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
-        return f"{held} numbers with commas. Write decimals with a point, and nothing between thousands."
+    if all(map(_OTHER_DATE.fullmatch, texts)):
+        return f"Column '{name}' of the public rows holds dates in another form. Write dates as 2024-09-07."
+    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'
     return (
-        f"{held} text that differs in most rows, so it is no category, and is too short to learn from. Leave the "
-        "column out (`ignore` in [private]). If it says whose row it is, pass it as `entity_ids`. If it is "
-        f"text after all, declare it: kinds={{'{name}': 'text'}}."
+        f"Column '{name}' of the public rows holds text that differs in most rows, so it is no category, and is too "
+        f'short to learn from. In a configuration, write `{key} = "ignore"` or `{key} = "text"` in [columns]; in '
+        f"Python, drop the column, or pass kinds={{'{name}': 'text'}}. If it says whose row it is, pass it as "
+        "`entity` in [private] or as `entity_ids`."
     )
 
 

@@ -95,8 +95,12 @@ class PublicColumns(PublicFeatureMap):
             values and dates; or if at least 50 cells of text are filled, more than half of them differ and most have
             fewer than three words.
         InvalidParameterError
-            If `kinds` names another column or kind.
+            If `kinds` names another column or kind, or `names` is one text.
         """
+        if isinstance(names, str):
+            raise InvalidParameterError(
+                f"`names` of PublicColumns.learn must be a sequence of names. Got {names!r}; pass [{names!r}]."
+            )
         table = named_cells(public, names)
         if table is None:
             raise InvalidDataError(

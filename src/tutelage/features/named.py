@@ -1,5 +1,6 @@
 """Rows that are not a matrix (named columns, texts, images), as the numbers that teachers and students take."""
 
+from os import PathLike
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -143,13 +144,17 @@ def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, A
     InvalidParameterError
         If there are no public rows, which could not tell features from labels.
     """
+    for rows in (X, X_public):
+        _refuse_containers(rows)
     if not isinstance(y, str) and not isinstance(entity_ids, str):
         return X, y, X_public, entity_ids
-    private = as_table(X)
-    if private is None or X_public is None:
+    if X_public is None:
         raise InvalidParameterError(
-            "`y` and `entity_ids` may be names of columns only if `X` and `X_public` have some."
+            "`y` and `entity_ids` may be names of columns only with public rows; pass X_public."
         )
+    private = as_table(X)
+    if private is None:
+        raise InvalidParameterError("`y` and `entity_ids` may be names of columns only if `X` has named columns.")
     cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
     names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
     return private, cells, public_features(X_public, *names), ids
@@ -173,9 +178,18 @@ def _images(X: Any, X_public: Any) -> NumberedRows:
 
 def dense_rows(rows: Any) -> Any:
     """Return `rows`, images as one row of numbers each; refuse sparse ones."""
+    _refuse_containers(rows)
     if issparse(rows):
         raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
     return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim in (3, 4) else rows
+
+
+def _refuse_containers(rows: Any) -> None:
+    """Refuse what holds rows and is not the rows themselves."""
+    if isinstance(rows, str | PathLike):
+        raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")
+    if isinstance(rows, tuple) and hasattr(rows, "images"):
+        raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; pass its `.images`.")
 
 
 def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:

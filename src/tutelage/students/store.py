@@ -71,6 +71,8 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     InvalidDataError
         If there is no such skops file, or it holds a type that nobody vouched for; nothing of it has been run.
     """
+    if not Path(path).is_file():
+        raise InvalidDataError(f"{path} cannot be read: No such file.")
     skops_io = _skops()
     try:
         with zipfile.ZipFile(path) as archive:
