@@ -382,7 +382,7 @@ def _require_fresh(part: Any, known: set[int] | None = None) -> None:
     owner = getattr(part, "__self__", None)
     if hasattr(type(part), "__sklearn_clone__") and type(part).__sklearn_clone__ is not BaseEstimator.__sklearn_clone__:
         raise InvalidParameterError(_STAYS_FITTED.format(type(part).__name__))
-    if isinstance(owner, BaseEstimator):
+    if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
         raise InvalidParameterError(_STAYS_FITTED.format(f"a method of {type(owner).__name__}"))
     for each in _inside(part):
         _require_fresh(each, known)
