@@ -242,9 +242,11 @@ def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are
 
 def test_a_larger_cap_leaves_votes_for_later_fits(path):
     capped = CappedGNMax(12.0, 2 * CAP)
+    shared: Any = {"epsilon": None, "mechanism": capped, "ledger": path, "noise": None}
     for place, n_left in ((0, CAP), (100, CAP), (200, 0)):
         with pytest.warns(BudgetContinuedWarning) if place else _nothing():
-            found = fitted(noise=None, ledger=path, mechanism=capped, public=PUBLIC[place : place + 100])
+            budget = None if place else 2.0
+            found = fitted(**shared, budget=budget, public=PUBLIC[place : place + 100])
         assert found.ballots_[0].counts.sum() == n_left * len(PRIVATE)
     assert found.ledger_.spent == Ledger.open(path).share_of(capped.event_of_one(3, ROW, simulated=False))
 
@@ -265,12 +267,12 @@ def test_other_features_ask_about_the_same_rows(path):
 def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, public):
     monkeypatch.setattr(NearestQueries, "fit", None)
     with pytest.raises(BudgetExceededError, match="has no room for this release"):
-        fitted(noise=None, ledger=path, mechanism=CappedGNMax(1.0, CAP), public=public)
+        fitted(noise=None, ledger=path, epsilon=None, budget=2.0, mechanism=CappedGNMax(1.0, CAP), public=public)
     assert not path.exists()
 
 
 def test_a_budget_that_others_used_up_is_refused(path):
-    votes = {"ledger": path, "epsilon": 2.0, "random_state": 0, "mechanism": GNMax(30.0), "n_queries": 5}
+    votes: Any = {"ledger": path, "budget": 2.0, "random_state": 0, "mechanism": GNMax(30.0), "n_queries": 5}
     spent = PATEClassifier(GaussianNB(), n_teachers=20, student=GaussianNB(), **votes)
     spent = spent.fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.spent
     with pytest.raises(BudgetExceededError):

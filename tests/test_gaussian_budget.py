@@ -325,6 +325,7 @@ def test_a_fit_uses_up_its_epsilon(target, tmp_path):
 
 def test_a_fit_that_leaves_room_makes_a_ledger_for_any_release(tmp_path):
     some = {"mechanism": NoisySum(30.0), "ledger": tmp_path / "a.ledger", "noise": None}
+    some |= {"epsilon": None, "budget": 1.0}
     assert model(**some).fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.accounting == "renyi"
 
 
