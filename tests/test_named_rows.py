@@ -229,6 +229,15 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     )
 
 
+def test_labels_to_score_on_may_be_named(of_arrays):
+    model, columns = of_arrays
+    named = fitted(PRIVATE, PUBLIC)
+    assert named.score(PRIVATE, "ill") == model.score(columns.transform(PRIVATE), PRIVATE["ill"].to_numpy()) > 0.8
+    assert named.score(PRIVATE.lazy(), "ill") == named.score(PRIVATE, PRIVATE["ill"])
+    with pytest.raises(InvalidDataError, match="`y` may be the name of a column only"):
+        model.score(columns.transform(PRIVATE), "ill")
+
+
 def test_rows_with_names_beside_rows_without_are_refused():
     matrix = PublicColumns.learn(PUBLIC).transform
     for X, public, named in ((PRIVATE, matrix(PUBLIC), "`X`"), (matrix(PRIVATE), PUBLIC, "`X_public`")):

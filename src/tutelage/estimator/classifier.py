@@ -23,6 +23,7 @@ from tutelage.estimator.parameters import Resolved
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import (
     BudgetContinuedWarning,
+    InvalidDataError,
     InvalidParameterError,
     MuchNoiseWarning,
     OneClassWarning,
@@ -44,7 +45,7 @@ from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, fit_student
-from tutelage.tables import Batches, as_batches, column_array
+from tutelage.tables import Batches, as_batches, as_table, column_array
 from tutelage.teachers import (
     NearestQueries,
     NearestTeachers,
@@ -333,6 +334,24 @@ class PATEClassifier(ClassifierMixin, Inputs):
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return the share of public rows that the student is right on; costs no privacy.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features), or rows with named columns
+            Public rows with labels: best rows that were not asked about.
+        y : array of shape (rows,) or str
+            Their class values, or the name of a column of `X`.
+        sample_weight : array of shape (rows,), optional
+            How much each row counts.
+        """
+        table = as_table(X) if isinstance(y, str) else None
+        if isinstance(y, str) and table is None:
+            raise InvalidDataError("`y` may be the name of a column only if `X` has named columns.")
+        labels = y if table is None else table.column(y)
+        return float(super().score(X if table is None else table, column_array(labels), sample_weight))
 
     def card(
         self,
