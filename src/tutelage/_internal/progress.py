@@ -1,7 +1,7 @@
 """One progress bar for long work. It shows percentages alone: a count may be one of people, rows or votes."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 _WIDTH = 40
@@ -49,7 +49,7 @@ def _in_a_notebook(
         return {"text/plain": f"{title} {'█' * filled}{'░' * (_WIDTH - filled)} {percent} %"}
 
     percent = 100 * done // max(total, 1)
-    bar = display(line(percent), raw=True, display_id=True)
+    bar: Any = display(line(percent), raw=True, display_id=True)
     for item in items:
         done += size(item)
         if 100 * done // max(total, 1) > percent:  # a hundred messages to the browser at most
