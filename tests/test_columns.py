@@ -129,6 +129,12 @@ def test_a_column_that_its_reader_made_something_else_of_is_refused(cells):
     assert columns.transform({"smoker": [None]}).tolist() == [[UNKNOWN]]
 
 
+@pytest.mark.parametrize("cells", [[3], [3.0, None], np.array([3]), [True], [datetime(2021, 1, 1)]])
+def test_an_unknown_value_of_a_known_kind_is_unknown_however_few_the_rows(cells):
+    columns = PublicColumns.learn(Table("public.csv", {"ward": ["1", "x", "False", "2020-01-01"]}))
+    assert columns.transform({"ward": cells})[0].tolist() == [UNKNOWN]
+
+
 @pytest.mark.parametrize("cell", ["never", "x", "?"])
 def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
     public = Table("public.csv", {"note": ["true", "false", "01", "never", "x", "?"]})

@@ -271,22 +271,29 @@ def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> F
 def codes_of(cells: Cells, categories: npt.NDArray[np.str_], column: str) -> FloatArray:
     """Return the place of each cell among the categories, by its value; `column` is what an error calls them.
 
-    A column without text none of whose values is public is refused: some readers make truth values or times of text,
-    unless the cell of one person is neither, and that person would change the codes of all others.
+    A column that holds no text, but values of a kind that no category is of, is refused: some readers make truth values
+    or times of text, unless the cell of one person is neither, and that person would change the codes of all others.
     """
-    found = _codes(cells, categories)
-    empty = code_of(categories)[""]
-    if len(found) and np.all((found == UNKNOWN) | (found == empty)) and _has_no_text(cells):
-        raise InvalidDataError(
-            f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
-        )
-    return found
-
-
-def _has_no_text(cells: Cells) -> bool:
-    """Return whether some cells are filled, and none with text."""
     filled = _filled(cells)
-    return bool(filled) and not any(isinstance(cell, str) for cell in filled)
+    if filled and not any(isinstance(cell, str) for cell in filled):
+        kinds = {_kind_of_value(by_value(category)) for category in categories.tolist()}
+        if not {_kind_of_cell(cell) for cell in filled} <= kinds:
+            raise InvalidDataError(
+                f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
+            )
+    return _codes(cells, categories)
+
+
+def _kind_of_cell(cell: Any) -> str:
+    if isinstance(cell, bool | np.bool_):
+        return "truth"
+    return "number" if isinstance(cell, Real | Decimal) else "date" if isinstance(cell, date) else "another"
+
+
+def _kind_of_value(text: str) -> str:
+    if text in _TRUTH:
+        return "truth"
+    return "number" if is_number(text) else "date" if _is_date(text) else "text"
 
 
 def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
