@@ -80,6 +80,14 @@ class Table:
             columns = {name: cells[start : start + at_once] for name, cells in self.columns.items()}
             yield Table(self.source, columns, self.levels)
 
+    def take(self, rows: Sequence[int] | npt.NDArray[np.integer]) -> "Table":
+        """Return the rows with these numbers, in this order."""
+        columns = {
+            name: [cells[row] for row in rows] if isinstance(cells, list) else cells[np.asarray(rows, dtype=int)]
+            for name, cells in self.columns.items()
+        }
+        return Table(self.source, columns, self.levels)
+
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
         columns = {name: cells for name, cells in self.columns.items() if name not in names}

@@ -21,6 +21,7 @@ from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_
 from tutelage.cli.text import plain_console, print_json
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
+from tutelage.exceptions import ConfigError
 from tutelage.labeling.fits import noise_within
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
@@ -56,6 +57,11 @@ def audit(
     check_draws(integer_at_least(draws, 1_000, "--draws", "audit"), "--draws", "audit")
     integer_at_least(entities, 1, "--entities", "audit")
     settings = load_config(config)
+    if settings.private is not None and settings.private.batches:
+        raise ConfigError(
+            "`tutelage audit` changes rows and counts ballots again, so it reads them into memory. For an audit, leave "
+            "`batches` out of [private], or name a smaller `file`."
+        )
     data = load_sources(settings)
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)

@@ -31,7 +31,9 @@ def say(findings: tuple[Finding, ...]) -> None:
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
     """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
-    people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
+    people = None  # in batches, not known yet
+    if data.batches is None:
+        people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
     teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
     return _of(settings, data, _planned_epsilon(settings, data), teachers, people)
 
@@ -41,7 +43,7 @@ def objections_on_card(
 ) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
     public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
-    people = len(data.X_private) if public else None
+    people = (len(data.X_private) if data.batches is None else teachers) if public else None
     return _of(settings, data, epsilon.epsilon, teachers, people, unit=epsilon.unit, scores=scores)
 
 
@@ -102,7 +104,10 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
     They depend on private rows, and are therefore text and no `Finding`, which a card would take.
     """
     yield from _odd_cells(settings, data)
-    if min(np.count_nonzero(data.y_private == value) for value in data.classes) < _FEWEST_ROWS_OF_CLASS:
+    if (
+        data.batches is None
+        and min(np.count_nonzero(data.y_private == value) for value in data.classes) < _FEWEST_ROWS_OF_CLASS
+    ):
         yield (
             f"Some class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
             "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."

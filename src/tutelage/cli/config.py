@@ -15,10 +15,10 @@ from tutelage._internal.validation import probability
 from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
 from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
+from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
 from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
-from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.published import is_formula
@@ -39,7 +39,7 @@ _FIRST = "first"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateSection:
-    """``[private]``: the sensitive rows."""
+    """``[private]``: the sensitive rows; with `batches` a Parquet file is read a part at a time."""
 
     file: str
     label: str = "y"
@@ -47,20 +47,17 @@ class PrivateSection:
     entity: str | None = None
     silo: str | None = None
     ignore: list = field(default_factory=list)
+    batches: bool = False
 
     @property
     def class_of(self) -> dict[Any, Any]:
         """The class of each label, by default the label itself."""
-        if isinstance(self.classes, list):
-            return {label: label for label in self.classes}
-        return {label: name for name, labels in self.classes.items() for label in labels}
+        return class_of(self.classes)
 
     @property
     def question(self) -> str:
         """What is asked about the rows: other labels in a class are another question."""
-        if isinstance(self.classes, list):
-            return self.label
-        return canonical([self.label, {name: sorted(map(str, labels)) for name, labels in self.classes.items()}])
+        return question_of(self.label, self.classes)
 
 
 @final
@@ -438,6 +435,8 @@ def _check_ranges(config: RunConfig) -> None:
         )
     if config.by_people:
         _check_people(config)
+    if config.private is not None and config.private.batches:
+        _check_batches(config, config.private)
     if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
             "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
@@ -451,6 +450,14 @@ def _check_ranges(config: RunConfig) -> None:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
     if abs(config.teachers.jobs) > _MOST_JOBS:
         raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
+
+
+def _check_batches(config: RunConfig, private: PrivateSection) -> None:
+    if not (config.by_vectors and private.file.lower().endswith(".parquet")):
+        raise ConfigError(
+            f"`batches` in [private] is for a Parquet file and ballots of {_VECTORS}, which can be added up a part of "
+            "the rows at a time. Leave it out, or write the rows to a Parquet file and leave out what is about votes."
+        )
 
 
 def _check_people(config: RunConfig) -> None:

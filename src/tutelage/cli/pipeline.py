@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from sklearn.pipeline import make_pipeline
+
 from tutelage.cli.config import RunConfig, build_student, build_teacher
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.estimator import PATEClassifier
@@ -37,21 +39,40 @@ def _source(settings: RunConfig) -> str:
 
 def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
     """Return the classifier that a configuration describes, with the parameters that one verb adds."""
-    features = learn_features(settings, data)
+    features, private = learn_features(settings, data), settings.private
+    if data.batches is not None:  # whose columns are made numbers while they are read
+        features = FeatureMaps(*(None if one is None else make_pipeline(data.columns, one) for one in features))
     described: dict[str, Any] = {
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
         "student": build_student(settings),
         "features": features.teachers,
         "student_features": "rows" if settings.student.sees == "rows" else features.student,
-        "classes": data.classes,
+        "classes": data.classes if private is None or data.batches is None else private.classes,
         "n_queries": settings.public.queries,
         "selection": None if settings.by_vectors else settings.public.selection,
         "rounds": settings.public.rounds,
-        "unit": None if settings.private is None else settings.private.entity,
-        "question": settings.dataset if settings.private is None else settings.private.question,
+        "unit": None if private is None else private.entity,
+        "question": settings.dataset if private is None else private.label if data.batches else private.question,
         "delta": settings.privacy.delta,
         "random_state": settings.teachers.seed,
         "n_jobs": settings.teachers.jobs,
     }
     return PATEClassifier(build_teacher(settings.teachers), **described, **more)
+
+
+def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
+    """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
+    pool, private = pool_of(settings, data), settings.private
+    if data.batches is not None:
+        public = data.public_table.take(range(len(pool)))
+        model.fit(data.batches, private.label, X_public=public, entity_ids=private.entity)
+    else:
+        model.fit(
+            data.X_private,
+            data.y_private,
+            X_public=pool,
+            entity_ids=data.entity_ids,
+            silos=data.silos,
+            whole_rows=data.whole_rows,
+        )

@@ -15,7 +15,7 @@ from tutelage.ballots import save_sums
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.outputs import require_writable
-from tutelage.cli.pipeline import build_classifier, describe_features
+from tutelage.cli.pipeline import build_classifier, describe_features, fit
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark
@@ -25,11 +25,11 @@ from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.published import RESULTS, joined, write_results
+from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.reporting import PrivacyCard
+from tutelage.reporting import ClassAccuracy, PrivacyCard
 
 _CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
 _RESULTS = (*RESULTS, _VOTES)
@@ -82,14 +82,7 @@ def run(
     )
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
-        model.fit(
-            data.X_private,
-            data.y_private,
-            X_public=pool_of(settings, data),
-            entity_ids=data.entity_ids,
-            silos=data.silos,
-            whole_rows=data.whole_rows,
-        )
+        fit(model, settings, data)
     if data_changed and model.remembered_:
         _say_unused(model)
     if model.drawn_ and model.release_.cost == 0:
@@ -140,7 +133,7 @@ def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
     release = model.release_
     independent, sanitised = _claims(settings, data, model, proposal)
-    card = model.card(*_scored(settings, data, model), feature_names=data.features)
+    card = card_of(model, _scored(settings, data, model), data.features, {})
     publications = model.open_ledger_.history().publications
     return replace(
         card,
@@ -154,16 +147,17 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     )
 
 
-def _scored(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[Any, Any]:
-    """Return public labeled rows that were not asked about, and their labels, if there are any."""
+def _scored(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
+    """Return how many public labeled rows of each class the student has right, of those not asked about, if any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
-        return None, None
-    return data.X_public[scored], data.y_public[scored]
+        return ()
+    rows = data.X_public[scored] if data.batches is None else data.public_table.take(np.flatnonzero(scored))
+    return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
 
 
 def _claims(
@@ -189,7 +183,7 @@ def _save_votes(path: Path, settings: RunConfig, model: PATEClassifier) -> None:
 
 
 def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
-    write_results(folder, model, card, joined(data.columns, model.resolved().student_map, model.student_))
+    write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
     if settings.output.votes:
         _save_votes(folder / _VOTES, settings, model)
 

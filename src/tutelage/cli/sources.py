@@ -17,7 +17,7 @@ from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.ledger.entries import canonical
-from tutelage.tables import TABLE_FILES, Table, read_table
+from tutelage.tables import TABLE_FILES, Batches, Table, read_batches, read_table
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
@@ -40,6 +40,8 @@ class RunData:
     columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
     cells: dict[str, list[str]] = field(default_factory=dict, repr=False)  # every named private column, used or not
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
+    batches: Batches | None = None  # all private rows, where they are read in batches: the others are the first batch
+    public_table: Table | None = None  # the public rows as read
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -104,7 +106,9 @@ def _bundled(name: str) -> RunData:
 def _from_tables(
     private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
 ) -> RunData:
-    rows, public_rows = read_table(private_path), read_table(public_path)
+    batches = read_batches(private_path) if private.batches else None
+    rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
+    public_rows = read_table(public_path)
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
@@ -132,6 +136,8 @@ def _from_tables(
         columns=columns,
         cells={name: rows.texts(name) for name in rows.columns},
         whole_rows=rows,
+        batches=batches,
+        public_table=public_rows,
     )
 
 

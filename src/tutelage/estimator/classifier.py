@@ -109,9 +109,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
     student_features : public feature map or "rows", optional
         What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
         the same as the teachers. It is part of every prediction.
-    classes : sequence, optional
-        The class values, which are public. Default: those found in `y`; rely on it only where that set is no secret,
-        for a class that a single person brings along would give that person away.
+    classes : sequence or mapping, optional
+        The class values, which are public; or each class with the list of the labels that it merges:
+        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: those found in `y`; rely on it only where that set is no
+        secret, for a class that a single person brings along would give that person away.
     n_queries : int, optional
         How many public rows are asked about, in all rounds together. Default: all.
     selection : QuerySelector or str, optional
@@ -343,7 +344,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         X : array of shape (rows, features), or rows with named columns
             Public rows with labels: best rows that were not asked about.
         y : array of shape (rows,) or str
-            Their class values, or the name of a column of `X`.
+            Their labels, or the name of a column of `X`.
         sample_weight : array of shape (rows,), optional
             How much each row counts.
         """
@@ -351,7 +352,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if isinstance(y, str) and table is None:
             raise InvalidDataError("`y` may be the name of a column only if `X` has named columns.")
         labels = y if table is None else table.column(y)
-        return float(super().score(X if table is None else table, column_array(labels), sample_weight))
+        return float(super().score(X if table is None else table, self._merged(column_array(labels)), sample_weight))
 
     def card(
         self,
@@ -381,7 +382,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
-        accuracy = () if X is None else accuracy_by_class(self.classes_, self.predict(X), np.asarray(column_array(y)))
+        accuracy = (
+            ()
+            if X is None
+            else accuracy_by_class(self.classes_, self.predict(X), np.asarray(self._merged(column_array(y))))
+        )
         columns = self._named_columns()
         names = range(self.n_features_in_) if columns is None else columns.names
         return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
@@ -544,7 +549,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             student=run.student,
             shards=shards,
             classes=self.classes_,
-            question=self.question,
+            question=self._question(),
             voters=voters,
             capped_by_ledger=by_people,
         )
@@ -564,7 +569,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self, run: Resolved, teacher: VectorBallots, budget: FitBudget, people: PrivatePeople, asked: Matrix
     ) -> AskingSum:
         """Return how a sum of ballots is released, by default with the least noise."""
-        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self.question, self.progress)
+        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self._question(), self.progress)
         mechanism = run.mechanism
         if not isinstance(mechanism, NoisySum):
             mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))

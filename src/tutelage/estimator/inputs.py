@@ -1,6 +1,7 @@
 """What a `PATEClassifier` was given to fit on: checked, as numbers, and tried on public rows."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.estimator.classes import class_of
 from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
     FewPublicRowsWarning,
@@ -129,7 +131,7 @@ class Inputs(Parameters):
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
             raise InvalidDataError(_MISSING_LABEL)
-        rows, labels = self._validated(X, y)
+        rows, labels = self._validated(X, self._merged(y))
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         table = as_table(whole_rows)
         whole = table or (rows if whole_rows is None else as_column(whole_rows))
@@ -219,9 +221,19 @@ class Inputs(Parameters):
 
     def _set_classes(self, y: npt.NDArray[Any]) -> None:
         """Set `classes_`."""
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        self.classes_ = np.unique(y if self.classes is None else list(class_of(self.classes).values()))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+
+    def _merged(self, labels: Any) -> Any:
+        """Return the class of each label, where `classes` is a mapping that merges labels."""
+        if not isinstance(self.classes, Mapping) or np.ndim(labels) != 1:
+            return labels
+        known = class_of(self.classes)
+        found = [known.get(label) for label in np.asarray(labels).tolist()]
+        if None in found:
+            raise InvalidDataError(_UNKNOWN_LABEL)
+        return np.array(found)
 
     def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
         """Return y as indices into `classes_`."""
@@ -232,7 +244,8 @@ class Inputs(Parameters):
 
     def _encoded_cells(self, cells: Any) -> IntArray:
         """Return the cells of a column of labels as indices into `classes_`."""
-        index_of = {value: index for index, value in enumerate(self.classes_.tolist())}
+        places = {value: index for index, value in enumerate(self.classes_.tolist())}
+        index_of = {label: places[name] for label, name in class_of(self.classes).items()}
         values = cells if isinstance(cells, list) else cells.tolist()
         found = np.array([index_of.get(value, -1) for value in values], dtype=np.int64)
         if np.any(found < 0):

@@ -1,5 +1,6 @@
 """The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
@@ -16,9 +17,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, va
 
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import shown
-from tutelage.exceptions import (
-    InvalidParameterError,
-)
+from tutelage.estimator.classes import class_of, question_of
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     require_public_map,
 )
@@ -86,7 +86,7 @@ class Parameters(BaseEstimator):
         "student": "no_validation",
         "features": "no_validation",
         "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
-        "classes": ["array-like", None],
+        "classes": ["array-like", Mapping, None],
         "n_queries": [Interval(Integral, 1, None, closed="left"), None],
         "selection": [QuerySelector, str, None],
         "rounds": [Interval(Integral, 1, None, closed="left")],
@@ -114,7 +114,7 @@ class Parameters(BaseEstimator):
         student: Any = None,
         features: Any = None,
         student_features: Any = None,
-        classes: npt.ArrayLike | None = None,
+        classes: npt.ArrayLike | Mapping[Any, Any] | None = None,
         n_queries: int | None = None,
         selection: QuerySelector | str | None = None,
         rounds: int = 1,
@@ -166,6 +166,8 @@ class Parameters(BaseEstimator):
         """
         for name, allowed in Parameters._parameter_constraints.items():  # whatever table a subclass has
             _check_parameter(name, getattr(self, name), allowed)
+        if isinstance(self.classes, Mapping):
+            class_of(self.classes)
         student_map = self._student_map()
         for name, feature_map in (("features", self.features), ("student_features", student_map)):
             if feature_map is not None:
@@ -203,6 +205,10 @@ class Parameters(BaseEstimator):
         if self.student is None:
             return default_student(public_features=self._student_map() is not None)
         return student_named(self.student) if isinstance(self.student, str) else self.student
+
+    def _question(self) -> Any:
+        """Return the question by which answers are remembered."""
+        return question_of(self.question, self.classes)
 
     def _selector(self) -> QuerySelector:
         if self.selection is None:

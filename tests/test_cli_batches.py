@@ -1,0 +1,173 @@
+"""`tutelage run` on rows that are read in batches, and labels that are merged into classes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.students import load_student
+from tutelage.tables import read_batches, read_table
+
+polars = pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
+
+ROWS, PUBLIC_ROWS = 3_000, 200
+CLASSES = {"yes": ["<30", ">30"], "no": ["NO"]}
+CONFIG = """
+[private]
+file = "private.parquet"
+label = "readmitted"
+classes = {{ yes = ["<30", ">30"], no = ["NO"] }}
+{private}
+[public]
+file = "public.csv"
+label = "readmitted"
+evaluate_last = 50
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+[output]
+folder = "{folder}"
+"""
+
+
+def admissions(n: int, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    age, ward = random.integers(18, 95, n), random.choice(["north", "south"], n)
+    again = age + 20 * (ward == "north") + 15 * random.standard_normal(n) > 65
+    soon = np.where(random.random(n) < 0.5, "<30", ">30")
+    patients = [f"p{number // 2}" for number in range(n)]
+    columns = {"patient": patients, "age": age, "ward": ward, "readmitted": np.where(again, soon, "NO")}
+    return polars.DataFrame({name: list(cells) for name, cells in columns.items()})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    admissions(ROWS, 0).write_parquet(tmp_path / "private.parquet", row_group_size=700)
+    admissions(PUBLIC_ROWS, 1).drop("patient").write_csv(tmp_path / "public.csv")
+    return tmp_path
+
+
+def configure(folder: Path, output: str, private: str, file: str = "private.parquet") -> None:
+    text = CONFIG.format(folder=output, private=private)
+    (folder / "config.toml").write_text(text.replace("private.parquet", file))
+
+
+@pytest.fixture
+def ran(folder, called):
+    """Run a configuration, and return its card."""
+
+    def run(output: str, private: str) -> dict:
+        configure(folder, output, private)
+        done = called("run", "config.toml", "--json", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("ids", ['entity = "patient"', ""])
+def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
+    monkeypatch.setattr("tutelage.tables.read_batches.__kwdefaults__", {"rows_at_once": 512})
+    whole, parts = ran("whole", ids), ran("parts", f"{ids}\nbatches = true")
+    assert parts["budget"]["spent"] == whole["budget"]["spent"], "the second run did not know the rows of the first"
+    same = ("student_accuracy", "accuracy_by_class", "evaluation_rows", "classes", "features", "teachers", "mechanism")
+    assert [parts[name] for name in same] == [whole[name] for name in same]
+    assert (folder / "parts" / "labels.csv").read_bytes() == (folder / "whole" / "labels.csv").read_bytes()
+    rows = read_table(folder / "public.csv")
+    one, other = (load_student(folder / name / "student.skops") for name in ("whole", "parts"))
+    assert np.array_equal(one.predict_proba(rows), other.predict_proba(rows))
+    assert parts["student_accuracy"] > 0.6
+
+
+def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, called):
+    configure(folder, "out", "batches = true")
+    done = called("run", "config.toml", cwd=folder)
+    assert "Column 'patient' of the private rows may say whose row it is" in done.stderr
+    assert "Some class has fewer than" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("private", "file", "message"),
+    [
+        ("batches = true", "private.csv", "`batches` in [private] is for a Parquet file"),
+        ('batches = true\nsilo = "ward"', "private.parquet", "`batches` in [private] is for a Parquet file"),
+        ("batches = 1", "private.parquet", "`batches`"),
+    ],
+)
+def test_batches_are_for_parquet_and_ballots_of_people(folder, called, private, file, message):
+    configure(folder, "out", private, file)
+    done = called("run", "config.toml", cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_rows_of_one_person_that_lie_apart_are_refused_before_anything_is_spent(folder, called):
+    admissions(ROWS, 0).sample(fraction=1.0, shuffle=True, seed=0).write_parquet(folder / "private.parquet")
+    configure(folder, "out", 'batches = true\nentity = "patient"')
+    done = called("run", "config.toml", cwd=folder)
+    assert done.returncode == 1
+    assert "All rows of one person must follow each other" in done.stderr
+    assert not (folder / "private.parquet.ledger").exists()
+
+
+def test_an_audit_reads_all_rows(folder, called):
+    configure(folder, "out", "batches = true")
+    done = called("audit", "config.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "leave `batches` out of [private]" in done.stderr
+
+
+def model(**settings: object) -> PATEClassifier:
+    return PATEClassifier(**{"epsilon": 2.0, "noise": SimulationNoise(0), "classes": CLASSES, **settings})
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
+    file, public = folder / "private.parquet", read_table(folder / "public.csv")
+    merged = admissions(ROWS, 0).with_columns(
+        polars.col("readmitted").replace({"<30": "yes", ">30": "yes", "NO": "no"})
+    )
+    by_hand = model(classes=["yes", "no"]).fit(merged, "readmitted", X_public=public, entity_ids="patient")
+    rows = read_batches(file) if in_batches else read_table(file)
+    found = model().fit(rows, "readmitted", X_public=public, entity_ids="patient")
+    for one, other in zip(found.ballots_, by_hand.ballots_, strict=True):
+        assert np.array_equal(one.totals, other.totals)
+    assert found.classes_.tolist() == ["no", "yes"]
+    scores = found.score(public, "readmitted"), found.card(public, public.column("readmitted")).student_accuracy
+    assert scores[0] == scores[1] > 0.6
+
+
+def test_labels_merged_in_another_way_are_another_question(folder):
+    public, ledger = read_table(folder / "public.csv"), folder / "rows.ledger"
+    others = {"yes": ["<30"], "no": ["NO", ">30"]}
+    budget = {"ledger": ledger, "budget": 8.0, "question": "again"}
+    rows = read_table(folder / "private.parquet")
+    model(**budget).fit(rows, "readmitted", X_public=public, entity_ids="patient")
+    with pytest.warns(BudgetContinuedWarning):
+        second = model(classes=others, **budget).fit(rows, "readmitted", X_public=public, entity_ids="patient")
+    assert second.remembered_ == 0
+    assert second.release_.cost > 0
+
+
+@pytest.mark.parametrize(
+    "classes", [{"yes": ["<30", ">30"], "no": "NO"}, {"yes": [], "no": ["NO"]}, {"yes": ["NO"], "no": ["NO"]}]
+)
+def test_a_mapping_that_is_no_partition_of_the_labels_is_refused(classes):
+    with pytest.raises(InvalidParameterError, match="the list of its labels, each label once"):
+        model(classes=classes).resolved()
+
+
+def test_a_label_of_no_class_is_refused_unquoted(folder):
+    with pytest.raises(InvalidDataError, match="not among the declared `classes`") as refused:
+        model(classes={"yes": ["<30"], "no": ["NO"]}).fit(
+            read_table(folder / "private.parquet"),
+            "readmitted",
+            X_public=read_table(folder / "public.csv"),
+            entity_ids="patient",
+        )
+    assert ">30" not in str(refused.value)
