@@ -40,20 +40,23 @@ def _source(settings: RunConfig) -> str:
 def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
     """Return the classifier that a configuration describes, with the parameters that one verb adds."""
     features, private = learn_features(settings, data), settings.private
-    if data.batches is not None:  # whose columns are made numbers while they are read
+    classes: Any = data.classes
+    question = settings.dataset if private is None else private.question
+    if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = FeatureMaps(*(None if one is None else make_pipeline(data.columns, one) for one in features))
+        classes, question = data.batches.section.classes, data.batches.section.label
     described: dict[str, Any] = {
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
         "student": build_student(settings),
         "features": features.teachers,
         "student_features": "rows" if settings.student.sees == "rows" else features.student,
-        "classes": data.classes if private is None or data.batches is None else private.classes,
+        "classes": classes,
         "n_queries": settings.public.queries,
         "selection": None if settings.by_vectors else settings.public.selection,
         "rounds": settings.public.rounds,
         "unit": None if private is None else private.entity,
-        "question": settings.dataset if private is None else private.label if data.batches else private.question,
+        "question": question,
         "delta": settings.privacy.delta,
         "random_state": settings.teachers.seed,
         "n_jobs": settings.teachers.jobs,
@@ -63,10 +66,10 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
     """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
-    pool, private = pool_of(settings, data), settings.private
-    if data.batches is not None:
-        public = data.public_table.take(range(len(pool)))
-        model.fit(data.batches, private.label, X_public=public, entity_ids=private.entity)
+    pool, batches = pool_of(settings, data), data.batches
+    if batches is not None:
+        public, section = batches.public.take(range(len(pool))), batches.section
+        model.fit(batches.rows, section.label, X_public=public, entity_ids=section.entity)
     else:
         model.fit(
             data.X_private,

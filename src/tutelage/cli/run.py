@@ -156,7 +156,7 @@ def _scored(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[
         scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
         return ()
-    rows = data.X_public[scored] if data.batches is None else data.public_table.take(np.flatnonzero(scored))
+    rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
     return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
 
 

@@ -23,6 +23,20 @@ _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsInBatches:
+    """Private rows that are read in batches, what the configuration says of them, and the public rows as read."""
+
+    rows: Batches
+    section: PrivateSection
+    public: Table
+
+    def first(self) -> Table:
+        """Return the first batch of private rows."""
+        return next(self.rows.tables(self.rows.names))
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunData:
     """Rows as a run uses them, and their names, which are public; number columns come first, then categories."""
@@ -40,8 +54,7 @@ class RunData:
     columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
     cells: dict[str, list[str]] = field(default_factory=dict, repr=False)  # every named private column, used or not
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
-    batches: Batches | None = None  # all private rows, where they are read in batches: the others are the first batch
-    public_table: Table | None = None  # the public rows as read
+    batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
 
 
 def load_sources(config: RunConfig) -> RunData:
@@ -106,9 +119,9 @@ def _bundled(name: str) -> RunData:
 def _from_tables(
     private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
 ) -> RunData:
-    batches = read_batches(private_path) if private.batches else None
-    rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
     public_rows = read_table(public_path)
+    batches = RowsInBatches(read_batches(private_path), private, public_rows) if private.batches else None
+    rows = read_table(private_path) if batches is None else batches.first()
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
@@ -137,7 +150,6 @@ def _from_tables(
         cells={name: rows.texts(name) for name in rows.columns},
         whole_rows=rows,
         batches=batches,
-        public_table=public_rows,
     )
 
 

@@ -356,8 +356,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
     def card(
         self,
-        X: npt.ArrayLike | None = None,
-        y: npt.ArrayLike | None = None,
+        X: Any = None,
+        y: Any = None,
         *,
         feature_names: Collection[str] | None = None,
         statements: dict[str, str] | None = None,
@@ -366,7 +366,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
         Parameters
         ----------
-        X, y : array of shape (rows, features), array of shape (rows,), optional
+        X, y : array of shape (rows, features) or rows with named columns, array of shape (rows,), optional
             Public rows with labels, which score the student: best rows that were not asked about.
         feature_names : collection of str, optional
             Names of the columns. Default: those of the frame that was fitted, or the column numbers.
