@@ -31,10 +31,6 @@ class RowsInBatches:
     section: PrivateSection
     public: Table
 
-    def first(self) -> Table:
-        """Return the first batch of private rows."""
-        return next(self.rows.tables(self.rows.names))
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,9 +115,9 @@ def _bundled(name: str) -> RunData:
 def _from_tables(
     private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
 ) -> RunData:
+    batches = read_batches(private_path) if private.batches else None
+    rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
     public_rows = read_table(public_path)
-    batches = RowsInBatches(read_batches(private_path), private, public_rows) if private.batches else None
-    rows = read_table(private_path) if batches is None else batches.first()
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
@@ -149,7 +145,7 @@ def _from_tables(
         columns=columns,
         cells={name: rows.texts(name) for name in rows.columns},
         whole_rows=rows,
-        batches=batches,
+        batches=None if batches is None else RowsInBatches(batches, private, public_rows),
     )
 
 
