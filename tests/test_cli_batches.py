@@ -156,7 +156,14 @@ def test_labels_merged_in_another_way_are_another_question(folder):
 
 
 @pytest.mark.parametrize(
-    "classes", [{"yes": ["<30", ">30"], "no": "NO"}, {"yes": [], "no": ["NO"]}, {"yes": ["NO"], "no": ["NO"]}]
+    "classes",
+    [
+        {"yes": ["<30", ">30"], "no": "NO"},
+        {"yes": [], "no": ["NO"]},
+        {"yes": ["NO"], "no": ["NO"]},
+        {"yes": [["<30"]], "no": ["NO"]},
+        {"yes": ["<30"], 0: ["NO"]},
+    ],
 )
 def test_a_mapping_that_is_no_partition_of_the_labels_is_refused(classes):
     with pytest.raises(InvalidParameterError, match="the list of its labels, each label once"):

@@ -104,10 +104,8 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
     They depend on private rows, and are therefore text and no `Finding`, which a card would take.
     """
     yield from _odd_cells(settings, data)
-    if (
-        data.batches is None
-        and min(np.count_nonzero(data.y_private == value) for value in data.classes) < _FEWEST_ROWS_OF_CLASS
-    ):
+    rarest = min(np.count_nonzero(data.y_private == value) for value in data.classes)
+    if rarest < _FEWEST_ROWS_OF_CLASS and data.batches is None:  # the first batch may have rows of one class only
         yield (
             f"Some class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
             "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."

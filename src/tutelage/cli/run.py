@@ -133,7 +133,7 @@ def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
     release = model.release_
     independent, sanitised = _claims(settings, data, model, proposal)
-    card = card_of(model, _scored(settings, data, model), data.features, {})
+    card = card_of(model, _accuracy(settings, data, model), data.features, {})
     publications = model.open_ledger_.history().publications
     return replace(
         card,
@@ -147,7 +147,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     )
 
 
-def _scored(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
+def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
     """Return how many public labeled rows of each class the student has right, of those not asked about, if any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:

@@ -1,6 +1,6 @@
 """Classes that several labels are merged into."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,20 @@ def class_of(classes: Any) -> dict[Any, Any]:
     Raises
     ------
     InvalidParameterError
-        If a mapping does not give each class a list of labels, each once.
+        If a mapping does not give each class a list of labels, each once, or its classes are of several types.
     """
     if not isinstance(classes, Mapping):
         return {label: label for label in np.asarray(classes).tolist()}
-    lists = [labels for labels in classes.values() if isinstance(labels, list | tuple) and len(labels)]
-    found = {label: name for name, labels in classes.items() for label in labels} if len(lists) == len(classes) else {}
-    if not found or len({str(label) for label in found}) < sum(map(len, lists)):
+    lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
+    merged = [label for labels in lists for label in labels]
+    once = len(set(map(str, merged))) == len(merged) and all(isinstance(label, Hashable) for label in merged)
+    # Numbers beside text would become text, and be found no more.
+    if not (all(lists) and once and len(set(map(type, classes))) == 1):
         raise InvalidParameterError(
-            "`classes`, as a mapping, must give each class the list of its labels, each label once: "
-            "{'yes': ['<30', '>30'], 'no': ['NO']}."
+            "`classes`, as a mapping, must give each class, all text or all numbers, the list of its labels, each "
+            "label once: {'yes': ['<30', '>30'], 'no': ['NO']}."
         )
-    return found
+    return {label: name for name, labels in classes.items() for label in labels}
 
 
 def question_of(question: Any, classes: Any) -> Any:

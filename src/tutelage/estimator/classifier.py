@@ -382,11 +382,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
-        accuracy = (
-            ()
-            if X is None
-            else accuracy_by_class(self.classes_, self.predict(X), np.asarray(self._merged(column_array(y))))
-        )
+        truth = None if y is None else np.asarray(self._merged(column_array(y)))
+        accuracy = () if truth is None else accuracy_by_class(self.classes_, self.predict(X), truth)
         columns = self._named_columns()
         names = range(self.n_features_in_) if columns is None else columns.names
         return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})

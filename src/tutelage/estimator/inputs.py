@@ -221,7 +221,7 @@ class Inputs(Parameters):
 
     def _set_classes(self, y: npt.NDArray[Any]) -> None:
         """Set `classes_`."""
-        self.classes_ = np.unique(y if self.classes is None else list(class_of(self.classes).values()))
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(_names_of(self.classes)))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
 
@@ -252,6 +252,10 @@ class Inputs(Parameters):
             missing = any(map(is_missing, values))
             raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
         return found
+
+
+def _names_of(classes: Any) -> Any:
+    return list(classes) if isinstance(classes, Mapping) else classes
 
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:

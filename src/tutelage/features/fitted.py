@@ -40,7 +40,7 @@ from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, 
 from tutelage.tables import Table, as_table
 
 _MOST_FEATURES = 2**16
-_ROWS_TRIED = 2  # public rows on which a new map must give a matrix
+_ROWS_FOR_WIDTH = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
 _STATELESS, _STATEFUL = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"), "numpy.random"
 _BY_ROW = (
@@ -338,7 +338,7 @@ class PublicEncoder(_Vouched):
 
 def _try(made: PublicTransformer, values: npt.NDArray[Any]) -> None:
     """Refuse a map that does not give numbers, or not those that it promised."""
-    width = made.transform(values[:_ROWS_TRIED]).shape[1]
+    width = made.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
     if width > _MOST_FEATURES:
         raise InvalidDataError(
             f"`transformer` of PublicTransformer.learn must make at most {_MOST_FEATURES} features, for they become "
