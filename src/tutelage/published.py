@@ -58,7 +58,9 @@ def card_of(
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history() if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
-    run = model.resolved()
+    tuning = getattr(model, "tuning_", None)
+    chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
+    run = chosen.resolved()
     by_votes = model.n_teachers_ is not None and isinstance(mechanism, Mechanism)
     return PrivacyCard(
         epsilon=epsilon,
@@ -73,7 +75,7 @@ def card_of(
         classes=tuple(str(value) for value in model.classes_),
         features=tuple(features),
         feature_map=_feature_map(model.student_map_),
-        student=model.student if isinstance(model.student, str) else type(run.student).__name__,
+        student=chosen.student if isinstance(chosen.student, str) else type(run.student).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
         accuracy_by_class=accuracy,
@@ -174,7 +176,11 @@ def _if_added_or_removed(model: Any) -> float | None:
 
 def _selection(model: Any) -> str:
     if isinstance(model.mechanism_, NoisySum):
-        return "all public rows, labeled from noisy sums of bounded ballots"
+        tuning = getattr(model, "tuning_", None)
+        chosen = (
+            "" if tuning is None else f"; chosen among {len(tuning.settings)} settings, paid for by the same budget"
+        )
+        return f"all public rows, labeled from noisy sums of bounded ballots{chosen}"
     rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     rule = "first" if model.selection is None else model.selection
     name = rule if isinstance(rule, str) else type(rule).__name__

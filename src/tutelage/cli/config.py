@@ -19,6 +19,7 @@ from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError
 from tutelage.features import FEATURE_MAPS
 from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
+from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.published import is_formula
@@ -32,6 +33,7 @@ _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
 _KINDS = ("number", "date", "category", "text", "ignore")  # of columns
 _CAPPED = "capped"  # the mechanism of the latter, and of no other teachers here
+_MAPS_OF_IMAGES = ("glyphs", "images")
 _CLOSED_FORM = "closed-form"
 _FIRST = "first"
 
@@ -108,6 +110,44 @@ class StudentSection:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSection:
+    """``[tuning]``: settings of ballots of vectors, one of which is chosen and paid for, and the share that takes."""
+
+    settings: list
+    share: float = DEFAULT_SHARE
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSection:
+    """One of ``settings`` in ``[tuning]``: what it changes of the other sections."""
+
+    quantile: float | None = None
+    landmarks: Annotated[int | None, Whole(1)] = None
+    rounds: Annotated[int | None, Whole(1)] = None
+    map: Annotated[str | None, OneOf(FEATURE_MAPS)] = None
+    components: Annotated[int | None, Whole(1)] = None
+    student: str | None = None
+    parameters: dict = field(default_factory=dict)  # of the student
+
+    def of(self, config: "RunConfig") -> "RunConfig":
+        """Return the configuration with what this setting changes."""
+        changed = {"quantile": self.quantile, "n_landmarks": self.landmarks, "rounds": self.rounds}
+        changed = {name: value for name, value in changed.items() if value is not None}
+        teachers = replace(config.teachers, parameters={**config.teachers.parameters, **changed})
+        features, student = config.features_section, config.student
+        if self.map is not None:
+            shape = features.image_shape if features is not None and self.map in _MAPS_OF_IMAGES else None
+            features = FeaturesSection(map=self.map, image_shape=shape, components=self.components)
+        elif features is not None and self.components is not None:
+            features = replace(features, components=self.components)
+        if self.student is not None:
+            student = replace(student, estimator=self.student, parameters=self.parameters)
+        return replace(config, teachers=teachers, features=features, student=student, tuning=None)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
     """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on."""
 
@@ -157,6 +197,13 @@ class RunConfig:
     privacy: PrivacySection
     output: OutputSection
     published: tuple[PublishedSection, ...]
+    tuning: TuningSection | None = None
+
+    @property
+    def tried(self) -> "list[RunConfig]":
+        """The configuration of each setting in ``[tuning]``."""
+        settings = [] if self.tuning is None else self.tuning.settings
+        return [read_section(TriedSection, setting, "tuning.settings").of(self) for setting in settings]
 
     @property
     def votes(self) -> Mechanism | None:
@@ -205,7 +252,7 @@ def load_config(path: Path) -> RunConfig:
         "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
         "output": OutputSection,
     }  # fmt: skip
-    optional = {"private": PrivateSection, "features": FeaturesSection}
+    optional = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
     refuse_unknown(table, ["dataset", "columns", "mechanism", *sections, *optional, "published"], "the configuration")
     read = {name: read_section(kind, table.get(name, {}), name) for name, kind in sections.items()}
     read |= {name: read_section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
@@ -222,8 +269,9 @@ def load_config(path: Path) -> RunConfig:
     if config.folder.exists() and not config.folder.is_dir():
         raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
     _check_ranges(config)
-    build_teacher(config.teachers)
-    build_student(config)
+    for each in (config, *config.tried):
+        build_teacher(each.teachers)
+        build_student(each)
     return config
 
 
@@ -435,6 +483,8 @@ def _check_ranges(config: RunConfig) -> None:
         )
     if config.by_people:
         _check_people(config)
+    if config.tuning is not None:
+        _check_tuning(config, config.tuning)
     if config.private is not None and config.private.batches:
         _check_batches(config, config.private)
     if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
@@ -458,6 +508,27 @@ def _check_batches(config: RunConfig, private: PrivateSection) -> None:
             f"`batches` in [private] is for a Parquet file and ballots of {_VECTORS}, which can be added up a part of "
             "the rows at a time. Leave it out, or write the rows to a Parquet file and leave out what is about votes."
         )
+
+
+def _check_tuning(config: RunConfig, tuning: TuningSection) -> None:
+    """Refuse to tune what cannot be tuned, and settings that change nothing that they name."""
+    if not config.by_vectors or config.mechanism is not None or (config.private is not None and config.private.batches):
+        raise ConfigError(
+            f"[tuning] is for ballots of {_VECTORS}, and finds the noise by `epsilon` in [privacy] for rows in memory. "
+            "Leave it out, or leave out other teachers, [mechanism] and `batches`."
+        )
+    if not 2 <= len(tuning.settings) <= MOST_SETTINGS:
+        raise ConfigError(
+            f"`settings` in [tuning] must list 2 to {MOST_SETTINGS} settings. Got {len(tuning.settings)}."
+        )
+    if not 0 < tuning.share < 1:
+        raise ConfigError(f"`share` in [tuning] must be between 0 and 1. Got {tuning.share!r}.")
+    for setting in tuning.settings:
+        tried = read_section(TriedSection, setting, "tuning.settings")
+        if tried.parameters and tried.student is None:
+            raise ConfigError(
+                "`parameters` in [tuning.settings] are those of `student`. Name the student in the same setting."
+            )
 
 
 def _check_people(config: RunConfig) -> None:

@@ -45,12 +45,14 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = FeatureMaps(*(None if one is None else make_pipeline(data.columns, one) for one in features))
         classes, question = data.batches.section.classes, data.batches.section.label
+    if settings.tuning is not None:
+        more |= {"tune": _settings(settings, data, features), "tune_share": settings.tuning.share}
     described: dict[str, Any] = {
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
         "student": build_student(settings),
         "features": features.teachers,
-        "student_features": "rows" if settings.student.sees == "rows" else features.student,
+        "student_features": _student_features(settings, features),
         "classes": classes,
         "n_queries": settings.public.queries,
         "selection": None if settings.by_vectors else settings.public.selection,
@@ -62,6 +64,26 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         "n_jobs": settings.teachers.jobs,
     }
     return PATEClassifier(build_teacher(settings.teachers), **described, **more)
+
+
+def _student_features(settings: RunConfig, features: FeatureMaps) -> Any:
+    return "rows" if settings.student.sees == "rows" else features.student
+
+
+def _settings(settings: RunConfig, data: RunData, features: FeatureMaps) -> list[dict[str, Any]]:
+    """Return the parameters of each setting in ``[tuning]``."""
+    found, section = list[dict[str, Any]](), settings.features_section
+    for tried in settings.tried:
+        maps = features if tried.features_section == section else learn_features(tried, data)
+        found.append(
+            {
+                "teacher": build_teacher(tried.teachers),
+                "student": build_student(tried),
+                "features": maps.teachers,
+                "student_features": _student_features(tried, maps),
+            }
+        )
+    return found
 
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:

@@ -135,14 +135,15 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
     independent, sanitised = _claims(settings, data, model, proposal)
     card = card_of(model, _accuracy(settings, data, model), data.features, {})
     publications = model.open_ledger_.history().publications
+    chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
     return replace(
         card,
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *publications)),
-        feature_map=describe_features(settings),
-        student=settings.student_name,
+        feature_map=describe_features(chosen),
+        student=chosen.student_name,
         findings=objections_on_card(settings, data, independent, model.n_teachers_, card.accuracy_by_class),
     )
 
@@ -212,6 +213,13 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
     row("budget (ε)", f"{round_up(card.budget['budget']):.4f}")
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {round_up(spent):.4f}")
+    if settings.tuning is not None:
+        tuning = model.tuning_
+        setting = settings.tuning.settings[tuning.chosen]
+        said = ", ".join(f"{name} = {value}" for name, value in setting.items()) or "as the other sections say"
+        row(f"setting {tuning.chosen + 1} of {len(tuning.settings)} chosen", said)
+        row("its score above the average, noise", f"{tuning.scores[tuning.chosen]:+.2%}, {tuning.noise:.2%}")
+        row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
     row("queries, teachers", f"{card.queries:,}, {_teachers(settings, card.teachers)}")
     row("privacy unit", card.epsilon.unit.name)

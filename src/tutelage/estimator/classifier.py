@@ -3,7 +3,7 @@
 import logging
 import secrets
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +38,7 @@ from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
+from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, unit_of_single_people
@@ -279,7 +280,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             If there is no ledger, and earlier fits in this process had the same rows, entities or estimator: what they
             spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
         """
-        run = self.resolved()
+        runs = self.resolved_settings()
+        run = runs[0]
         of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
         of_student = _integer(student_seed)
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
@@ -289,16 +291,25 @@ class PATEClassifier(ClassifierMixin, Inputs):
         else:
             require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
             X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
-            run, X, X_public, table = self._numbered(run, X, X_public)
+            runs, X, X_public, table = self._numbered(runs, X, X_public)
+            run = runs[0]
             if whole_rows is None and table is not None:
                 whole_rows = table
             data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
-            budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
             seen = data.seen
+            if self.tune is None:
+                budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
+            else:
+                budget, asking = self._prepared_tuned(runs, data)
         kinds = type(run.teacher).__name__, len(self.classes_), len(seen)
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
         _LOGGER.info("Noise chosen: %s.", asking.mechanism)
         made = self._release(run, budget, asking)
+        vars(self).pop("tuning_", None)  # of an earlier fit
+        if isinstance(made, TunedRelease) and isinstance(asking, AskingTuned):
+            self.tuning_ = made.tuning
+            run, seen = runs[made.tuning.chosen], asking.candidates[made.tuning.chosen].seen
+            self.student_map_ = run.student_map
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
             if len(np.unique(self.release_.labels)) == 1:
@@ -472,12 +483,40 @@ class PATEClassifier(ClassifierMixin, Inputs):
         queries = Queries.chosen_by(run.selector, public, data.seen, n_queries, self.rounds, of_student)
         return budget, self._votes(run, budget, rows, queries, shards, of_teachers)
 
+    def _prepared_tuned(self, runs: Sequence[Resolved], data: FitData) -> tuple[FitBudget, AskingTuned]:
+        """Return the budget of these rows, and the settings of which one is about to be chosen."""
+        rows, shards = data.people.rows, self._shards(runs[0], data.people, np.random.SeedSequence(0))
+        budget = self._budget(runs[0], data.people, shards.unit)
+        mapped = dict[tuple[int, bytes], Matrix]()  # private rows through each different map
+
+        def private(feature_map: Any | None, public: Matrix) -> Matrix:
+            if feature_map is None:
+                return rows
+            name = id(feature_map), public.tobytes()
+            if name not in mapped:
+                mapped[name] = features_of_private(feature_map, rows, shards.rows, public.shape[-1])
+            return mapped[name]
+
+        candidates = list[Candidate]()
+        for number, run in enumerate(runs):
+            asked, seen = self._tried(run, data.public, again=True) if number else (data.asked, data.seen)
+            people = PeopleInMemory(private(run.teacher_map, asked), data.targets, shards)
+            rounds = BallotRounds(run.teacher, people, self.classes_, run.noise, self._question(), self.progress)
+            private_seen = private(run.student_map, seen)
+            setting = (self.tune or ())[number]
+            candidates.append(Candidate(setting, rounds, run.student, asked, seen, people, private_seen))
+
+        def asking(noise: float) -> AskingTuned:
+            return AskingTuned(candidates=candidates, share=self.tune_share, mechanism=NoisySum(noise))
+
+        return budget, asking(budget.least_noise(lambda noise: asking(noise).event_of_one(shards.unit)))
+
     def _prepared_batches(
         self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
     ) -> tuple[Matrix, FitBudget, AskingSum]:
         """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
         features = public_features(X_public, label, entity)
-        run, _, X_public, _ = self._numbered(run, features, features)
+        [run], _, X_public, _ = self._numbered([run], features, features)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
                 "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
@@ -572,7 +611,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))
         return AskingSum(ballot_rounds=rounds, mechanism=mechanism, asked=asked)
 
-    def _release(self, run: Resolved, budget: FitBudget, asking: Asking) -> FitRelease:
+    def _release(self, run: Resolved, budget: FitBudget, asking: Asking | AskingTuned) -> FitRelease:
         """Spend, draw and release; set what came out and what it cost, and return it."""
         one = asking.event_of_one(budget.unit)
         most = of_queries(one, asking.n_queries)
@@ -587,7 +626,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self._account(ledger, before, made.reservations, most, repeated)
         return made
 
-    def _keep(self, asking: Asking, made: FitRelease) -> None:
+    def _keep(self, asking: Asking | AskingTuned, made: FitRelease) -> None:
         """Set what was released."""
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers

@@ -1,7 +1,7 @@
 """What a `PATEClassifier` was given to fit on: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -84,6 +84,10 @@ class Inputs(Parameters):
         self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
     ) -> None:
         """Refuse what cannot be done with rows that are read in batches."""
+        if self.tune is not None:
+            raise InvalidParameterError(
+                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
+            )
         if not isinstance(run.teacher, VectorBallots):
             raise InvalidParameterError(
                 f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
@@ -103,21 +107,28 @@ class Inputs(Parameters):
             )
         self._check_unit(entity_ids)
 
-    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
+    def _numbered(
+        self, runs: Sequence[Resolved], X: Any, X_public: Any
+    ) -> tuple[list[Resolved], Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
         self.columns_ = None
-        declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
+        declared, maps = without_columns(*(each for run in runs for each in (run.teacher_map, run.student_map)))
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
-        if rows is not None:
-            self.columns_ = rows.columns
-            by_default = self.features is None or isinstance(self.features, PublicColumns)
-            if by_default and isinstance(run.teacher, SinglePeople):
-                maps = rows.default_maps()
-                teacher_map, student_map = maps.teachers, maps.student if self.student_features is None else student_map
-            run = replace(run, teacher_map=teacher_map, student_map=student_map)
-        self.student_map_ = run.student_map
-        self._allow_nan = self._takes_missing_values(run.teacher_map, run.student_map)
-        return (run, dense_rows(X), X_public, None) if rows is None else (run, rows.private, rows.public, rows.table)
+        found, default = list[Resolved](), None
+        for run, teacher_map, student_map in zip(runs, maps[::2], maps[1::2], strict=True):
+            by_default = run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)
+            if rows is not None and by_default and isinstance(run.teacher, SinglePeople):
+                default = default or rows.default_maps()
+                seen = default.student if run.same_map else student_map
+                found.append(replace(run, teacher_map=default.teachers, student_map=seen))
+            else:
+                found.append(run if rows is None else replace(run, teacher_map=teacher_map, student_map=student_map))
+        self.student_map_ = found[0].student_map
+        self._allow_nan = all(self._takes_missing_values(run.teacher_map, run.student_map) for run in found)
+        if rows is None:
+            return found, dense_rows(X), X_public, None
+        self.columns_ = rows.columns
+        return found, rows.private, rows.public, rows.table
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
@@ -152,10 +163,10 @@ class Inputs(Parameters):
         people = People(rows[keep], labels[keep], entities, owners, whole)
         return FitData(people, targets[keep], public, asked, seen)
 
-    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
+    def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabelled(run.student, self.classes_)
-        if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS:
+        if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS and not again:
             warnings.warn(_few_public_rows(len(public)), FewPublicRowsWarning, stacklevel=4)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:

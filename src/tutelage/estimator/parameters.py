@@ -1,11 +1,12 @@
 """The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     require_public_map,
 )
+from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum
 from tutelage.noise import NoiseSource, known_noise
@@ -33,6 +35,7 @@ from tutelage.teachers import (
     VectorBallots,
 )
 
+_TUNED = ("teacher", "features", "student", "student_features")
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
@@ -55,12 +58,15 @@ class Resolved:
         How votes or ballots are released; None where that follows from the number of shards, or from the budget.
     noise : NoiseSource
         Where noise comes from.
+    same_map : bool
+        Whether the student is to see what the teachers see, whatever that becomes.
     """
 
     teacher: Any
     student: Any
     teacher_map: Any | None
     student_map: Any | None
+    same_map: bool
     selector: QuerySelector
     mechanism: Mechanism | NoisySum | None
     noise: NoiseSource
@@ -103,6 +109,8 @@ class Parameters(BaseEstimator):
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "progress": ["boolean"],
+        "tune": [list, tuple, None],
+        "tune_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
     def __init__(
@@ -131,6 +139,8 @@ class Parameters(BaseEstimator):
         random_state: int | None = None,
         n_jobs: int | None = None,
         progress: bool = False,
+        tune: Sequence[Mapping[str, Any]] | None = None,
+        tune_share: float = DEFAULT_SHARE,
     ) -> None:
         self.teacher = teacher
         self.n_teachers = n_teachers
@@ -155,6 +165,8 @@ class Parameters(BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.progress = progress
+        self.tune = tune
+        self.tune_share = tune_share
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
@@ -181,12 +193,51 @@ class Parameters(BaseEstimator):
             student=student,
             teacher_map=self.features,
             student_map=student_map,
+            same_map=self.student_features is None,
             selector=self._selector(),
             mechanism=self.mechanism,
             noise=known_noise(self.noise, "PATEClassifier"),
         )
         self._check_together(run)
         return run
+
+    def resolved_settings(self) -> list[Resolved]:
+        """Return what each setting of `tune` comes to; without `tune`, what the parameters come to alone.
+
+        Raises
+        ------
+        InvalidParameterError
+            If one is not what it must be, or they do not go together.
+        """
+        run = self.resolved()
+        if self.tune is None:
+            return [run]
+        if not 2 <= len(self.tune) <= MOST_SETTINGS:
+            raise InvalidParameterError(
+                f"`tune` of PATEClassifier must be a list of 2 to {MOST_SETTINGS} settings. Got {len(self.tune)}."
+            )
+        for setting in self.tune:
+            strange = setting if not isinstance(setting, Mapping) else [name for name in setting if name not in _TUNED]
+            if strange or not isinstance(setting, Mapping):
+                raise InvalidParameterError(
+                    f"Each setting in `tune` of PATEClassifier must be a mapping whose names are among "
+                    f"{', '.join(_TUNED)}. Got {shown(strange)}."
+                )
+        if run.mechanism is not None:
+            raise InvalidParameterError(
+                "`tune` of PATEClassifier finds the noise of its sums by `epsilon`. Leave out `mechanism`."
+            )
+        runs = [self.with_setting(setting).resolved() for setting in self.tune]
+        if not all(isinstance(one.teacher, VectorBallots) for one in (run, *runs)):
+            raise InvalidParameterError(
+                "`tune` of PATEClassifier is for ballots of VectorBallots. Leave it out for other teachers, and tune on "
+                "public rows."
+            )
+        return runs
+
+    def with_setting(self, setting: Mapping[str, Any]) -> Self:
+        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`."""
+        return copy(self).set_params(**{**setting, "tune": None})
 
     def _teacher(self) -> Any:
         if self.teacher is not None:

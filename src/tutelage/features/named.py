@@ -3,6 +3,7 @@
 from os import PathLike
 from typing import Any, NamedTuple
 
+import joblib
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy.sparse import issparse
@@ -204,8 +205,8 @@ def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[A
         feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
     ]
     found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
-    if any(columns is not found[0] for columns in found):
-        raise InvalidParameterError("`features` and `student_features` must begin with the same PublicColumns.")
+    if any(columns is not found[0] and joblib.hash(columns) != joblib.hash(found[0]) for columns in found):
+        raise InvalidParameterError("All `features` and `student_features` must begin with the same PublicColumns.")
     rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
     maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
     return (found[0] if found else None), maps

@@ -228,7 +228,6 @@ class Queries(NamedTuple):
         return cls(public, seen, sizes, first, chosen, chosen if rounds == 1 else np.arange(len(public)), seed)
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitRelease:
     """What was released in a fit; public but for votes and ballots."""

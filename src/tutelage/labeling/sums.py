@@ -1,7 +1,7 @@
 """Ballots in, their noisy sum out, and the ledger charged in between."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, exp, floor, inf, log
 from typing import Any, NamedTuple, final
@@ -106,6 +106,16 @@ class ReleasedVectors:
     cost: float
     reservations: frozenset[int]
 
+    def after(self, parts: Sequence["SumRelease | ReleasedVectors"]) -> "ReleasedVectors":
+        """Return the same with what was charged for other parts before it."""
+        parts = [*parts, self]
+        return replace(
+            self,
+            event=Composed(tuple(part.event for part in parts)),
+            cost=sum(part.cost for part in parts),
+            reservations=frozenset[int]().union(*(part.reservations for part in parts)),
+        )
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,13 +147,9 @@ class BallotRounds:
 
     def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what a release is at most, with the noisy number of people where that number is private."""
-        parts = [self._rounds(mechanism, unit)]
-        if self._count_is_private:
-            noise = _of_count(mechanism).noise_multiplier
-            parts.append(NoisySumGaussian(noise, 1, 1, unit or self.people.unit, self.noise.simulated))
-        return Composed(tuple(parts))
+        return Composed((self.of_rounds(mechanism, unit), *self.of_count(mechanism, unit)))
 
-    def _rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
+    def of_rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
         numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.people.unit
         return Composed(
@@ -154,6 +160,13 @@ class BallotRounds:
                 for number in range(self.teacher.rounds)
             )
         )
+
+    def of_count(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> list[Event]:
+        """Return what the noisy number of people is, if that number is private."""
+        if not self._count_is_private:
+            return []
+        noise = _of_count(mechanism).noise_multiplier
+        return [NoisySumGaussian(noise, 1, 1, unit or self.people.unit, self.noise.simulated)]
 
     def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
@@ -172,20 +185,50 @@ class BallotRounds:
         BudgetExceededError
             If what is not remembered of all rounds does not fit; nothing was spent.
         """
-        count = self._count(ledger, mechanism)
-        n_people = self.people.n_people if count is None else max(1, int(count.values[0, 0]))
+        n_people, count = self.counted(ledger, mechanism, self.most(mechanism))
+        found = self.in_rounds(ledger, mechanism, X_public, n_people)
+        return found if count is None else found.after([count])
+
+    def in_rounds(
+        self,
+        ledger: Ledger | None,
+        mechanism: NoisySum,
+        X_public: Matrix,
+        n_people: int,
+        *,
+        trial_for: NoisySum | None = None,
+        known: Moments | None = None,
+        then: Sequence[Event] = (),
+    ) -> ReleasedVectors:
+        """Return the student as `release` does, where it is known how many people there are, or about how many.
+
+        Parameters
+        ----------
+        ledger : Ledger or None
+            As for `release`; None where the rows are public and the noise is simulated, so that nothing is spent.
+        mechanism, X_public
+            As for `release`.
+        n_people : int
+            From `counted`.
+        trial_for : NoisySum, optional
+            These sums are a trial for others that will be released by this mechanism, whose features they have.
+        known : Moments, optional
+            The first mean of such a trial, which is averaged with that of the first round.
+        then : sequence of Event
+            What will be released afterwards, for which there must be room too.
+        """
         features = self.teacher.features(
             X_public,
             n_classes=len(self.classes),
             n_people=n_people,
-            noise_multiplier=mechanism.noise_multiplier,
+            noise_multiplier=(trial_for or mechanism).noise_multiplier,
         )
         vectors_of = require_public_map(features, "BallotRounds")
         check_row_by_row(vectors_of, X_public)
         seen = vectors_of.transform(X_public)
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
-        about = [*self._about, n_people, data_digest(X_public, seen).hex()]
-        rounds, ballots, parts = list[Moments](), list[BallotSum](), [] if count is None else [count]
+        about = [*self.about, n_people, data_digest(X_public, seen).hex(), *(["trial"] if trial_for else [])]
+        rounds, ballots, parts = list[Moments](), list[BallotSum](), list[SumRelease]()
         for number in range(self.teacher.rounds):
             of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
@@ -193,11 +236,12 @@ class BallotRounds:
             ballots.append(self.teacher.cast(self._blocks(number), products_of, radius, self.people.unit))
             # What a later round is about follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
-            if not rounds:
-                self._require_room(ledger, self._rounds(mechanism), of_round, ballots[0], about)
-            parts.append(release_sum(ballots[-1], of_round, ledger, about, self.noise))
+            if not rounds and ledger is not None:
+                self.require_room(ledger, [self.of_rounds(mechanism), *then], of_round, ballots[0], about)
+            parts.append(self._released(ledger, of_round, ballots[-1], about))
             sigma = of_round.event(ballots[-1], simulated=self.noise.simulated).sigma
-            rounds.append(Moments.of_sum(parts[-1].values, sigma, self.teacher.scale(radius) * n_people, radius))
+            found = Moments.of_sum(parts[-1].values, sigma, self.teacher.scale(radius) * n_people, radius)
+            rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=self.classes)
         return ReleasedVectors(
             ballots=tuple(ballots),
@@ -209,6 +253,17 @@ class BallotRounds:
             reservations=frozenset[int]().union(*(part.reservations for part in parts)),
         )
 
+    def _released(
+        self, ledger: Ledger | None, mechanism: NoisySum, ballots: BallotSum, about: Sequence[Any]
+    ) -> SumRelease:
+        """Release a sum through a ledger, or where there is none under simulated noise."""
+        if ledger is not None:
+            return release_sum(ballots, mechanism, ledger, about, self.noise)
+        if not self.noise.simulated:
+            raise InvalidParameterError("Sums that no ledger is charged for must have simulated noise.")
+        drawn = mechanism.release(ballots, self.noise)
+        return SumRelease(drawn.values, drawn.event, 0.0, frozenset())
+
     def _blocks(self, number: int) -> Iterator[PeopleBlock]:
         """Return the private rows of one round, under a progress bar."""
         title = f"Casting ballots, round {number + 1} of {self.teacher.rounds}"
@@ -216,7 +271,8 @@ class BallotRounds:
         return progress_bar(blocks, title, n_people, shown=self.progress, size=lambda one: len(np.unique(one.people)))
 
     @property
-    def _about(self) -> list[Any]:
+    def about(self) -> list[Any]:
+        """What the classes are about, and their values: the beginning of the name of every sum."""
         return [self.question, *(str(value) for value in self.classes.tolist())]
 
     @property
@@ -224,22 +280,23 @@ class BallotRounds:
         """Whether the number of people is private."""
         return self.people.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
 
-    def _count(self, ledger: Ledger, mechanism: NoisySum) -> SumRelease | None:
-        """Release how many people there are, where that is private."""
+    def counted(self, ledger: Ledger, mechanism: NoisySum, whole: Event) -> tuple[int, SumRelease | None]:
+        """Return how many people there are; where that is private, about how many, and the release that says so."""
         if not self._count_is_private:
-            return None
+            return self.people.n_people, None
         ballots = BallotSum(np.array([[self.people.n_people]]), 1, self.people.unit)
-        of_count, about = _of_count(mechanism), [*self._about, "people"]
-        self._require_room(ledger, self.most(mechanism), of_count, ballots, about)
-        return release_sum(ballots, of_count, ledger, about, self.noise)
+        of_count, about = _of_count(mechanism), [*self.about, "people"]
+        self.require_room(ledger, [whole], of_count, ballots, about)
+        count = release_sum(ballots, of_count, ledger, about, self.noise)
+        return max(1, int(count.values[0, 0])), count
 
-    def _require_room(
-        self, ledger: Ledger, whole: Event, first: NoisySum, ballots: BallotSum, about: Sequence[Any]
+    def require_room(
+        self, ledger: Ledger, whole: Sequence[Event], first: NoisySum, ballots: BallotSum, about: Sequence[Any]
     ) -> None:
         """Refuse what does not fit as a whole, before the first of it is spent, unless that was released before."""
         event = first.event(ballots, simulated=self.noise.simulated)
         if not ledger.recall([_query(ledger, first, event, about)]):
-            ledger.require(whole, 1)
+            ledger.require(Composed(tuple(whole)), 1)
 
 
 def _products(vectors_of: FeatureMap, student: NoisySumClassifier, block: PeopleBlock) -> tuple[Matrix, Matrix]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple, Self, final
 
 import numpy as np
@@ -54,6 +55,12 @@ class Moments(NamedTuple):
             Length beyond which the product of one row was shortened.
         """
         return cls(total / scale, sigma / scale, radius)
+
+    def averaged_with(self, other: "Moments") -> "Moments":
+        """Return the mean of two noisy means of the same numbers, each with a weight that leaves the least noise."""
+        share = other.noise**2 / (self.noise**2 + other.noise**2)
+        values = share * self.values + (1 - share) * other.values
+        return Moments(values, self.noise * other.noise / sqrt(self.noise**2 + other.noise**2), self.radius)
 
 
 @final
@@ -141,9 +148,17 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Class index of each row.
         """
         m = len(self.classes_)
-        # What is expected of a row must not depend on the rows beside it, not even in the last bit.
-        expected = projector(np.zeros(len(self.coef_)), self.coef_, 1.0)
-        return np.eye(m)[y] - (expected(np.asarray(X, dtype=np.float64)) + 1 / m)
+        return np.eye(m)[y] - (self.expected(X) + 1 / m)
+
+    def expected(self, X: Matrix) -> FloatArray:
+        """Return the `decision_function` to about six digits, to the last bit whatever rows are beside a row.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            Rows.
+        """
+        return projector(np.zeros(len(self.coef_)), self.coef_, 1.0)(np.asarray(X, dtype=np.float64))
 
     def radius(self, X_public: Matrix) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
