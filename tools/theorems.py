@@ -47,6 +47,7 @@ THEOREMS = {
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "ledger.filter:GaussianFilter"),
         ("A public map that somebody else chose takes each row by itself", "federation.maps:map_of"),
         ("A ballot that is only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
+        ("Length of a ballot about students", "labeling.tuning:score_norm"),
     ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),

@@ -157,6 +157,13 @@ class PATEClassifier(ClassifierMixin, Inputs):
     progress : bool, default=False
         Show a progress bar while the teachers train or cast their ballots: in percent, which counts nobody.
 
+    tune : sequence of mappings, optional
+        2 to 100 settings of `VectorBallots`, of which the private rows choose one, within `epsilon`. Each maps any of
+        the names ``teacher``, ``features``, ``student`` and ``student_features`` to the value that replaces that of the
+        estimator; ``{}`` is the estimator as it stands, which is tried first. See docs/howto/tune.md.
+    tune_share : float, default=0.4
+        Share of the budget that choosing takes, as a share of all 1/σ².
+
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
@@ -189,7 +196,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
     moments_ : tuple of Moments
         With `VectorBallots`: the noisy means that were released, one per round; may be published.
     mechanism_ : Mechanism or NoisySum
-        How votes or ballots were released; may be published.
+        How votes or ballots were released; may be published. With `tune` its noise is that of one sum which costs as
+        much as everything that was released.
+    tuning_ : Tuning
+        With `tune`: the settings, their noisy scores and which was chosen; may be published.
     n_teachers_ : int
         How many teachers voted; may be published. Where every person is one and their number is private, it is the
         noisy count that `VectorBallots` released, and None with `NearestQueries`.
@@ -308,7 +318,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         vars(self).pop("tuning_", None)  # of an earlier fit
         if isinstance(made, TunedRelease) and isinstance(asking, AskingTuned):
             self.tuning_ = made.tuning
-            run, seen = runs[made.tuning.chosen], asking.candidates[made.tuning.chosen].seen
+            run, seen = runs[1 + made.tuning.chosen], asking.candidates[made.tuning.chosen].seen
             self.student_map_ = run.student_map
         if isinstance(run.student, NoisySumClassifier):
             self.student_ = made.student
@@ -503,11 +513,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
             people = PeopleInMemory(private(run.teacher_map, asked), data.targets, shards)
             rounds = BallotRounds(run.teacher, people, self.classes_, run.noise, self._question(), self.progress)
             private_seen = private(run.student_map, seen)
-            setting = (self.tune or ())[number]
+            setting = (self.tune or ())[number - 1] if number else {}
             candidates.append(Candidate(setting, rounds, run.student, asked, seen, people, private_seen))
 
         def asking(noise: float) -> AskingTuned:
-            return AskingTuned(candidates=candidates, share=self.tune_share, mechanism=NoisySum(noise))
+            pilot, *tried = candidates
+            return AskingTuned(pilot=pilot, candidates=tried, share=self.tune_share, mechanism=NoisySum(noise))
 
         return budget, asking(budget.least_noise(lambda noise: asking(noise).event_of_one(shards.unit)))
 
@@ -706,8 +717,8 @@ def _together(spent: Spent, alone: PublicEpsilon) -> str:
     return (
         f"This is fit {spent.fits} without a ledger, in this process, of the same rows or estimator. Together they "
         f"guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
-        f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, or "
-        "tune on public data (docs/pitfalls.md)."
+        f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, "
+        "tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md)."
     )
 
 

@@ -202,7 +202,7 @@ class Parameters(BaseEstimator):
         return run
 
     def resolved_settings(self) -> list[Resolved]:
-        """Return what each setting of `tune` comes to; without `tune`, what the parameters come to alone.
+        """Return what the parameters come to, and after that what each setting of `tune` comes to.
 
         Raises
         ------
@@ -230,10 +230,10 @@ class Parameters(BaseEstimator):
         runs = [self.with_setting(setting).resolved() for setting in self.tune]
         if not all(isinstance(one.teacher, VectorBallots) for one in (run, *runs)):
             raise InvalidParameterError(
-                "`tune` of PATEClassifier is for ballots of VectorBallots. Leave it out for other teachers, and tune on "
-                "public rows."
+                "`tune` of PATEClassifier is for ballots of VectorBallots. For other teachers, tune on public rows "
+                "in place of it."
             )
-        return runs
+        return [run, *runs]
 
     def with_setting(self, setting: Mapping[str, Any]) -> Self:
         """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`."""

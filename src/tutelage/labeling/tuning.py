@@ -1,7 +1,7 @@
 """Choose among declared settings of vector ballots: a trial, a rehearsal in public, a score from each person.
 
-The first setting is tried with a part of the budget. Its student says how likely each class is for each public row, and
-every setting is rehearsed on public rows with labels that were drawn by that, under as much noise as it will have.
+The estimator as it stands is tried with a part of the budget. Its student says how likely each class is for each public
+row. Every setting is rehearsed on public rows with labels that were drawn by that, under as much noise as it will have.
 Then each person says which students of the rehearsal are right, and the best setting gets the rest of the budget.
 Everything that leaves the private rows is a sum of bounded ballots through Gaussian noise, so the cost is that of such
 sums and is known before the first of them. Proof: docs/proofs/ballots.md.
@@ -40,7 +40,7 @@ from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
 MOST_SETTINGS = 100
 DEFAULT_SHARE = 0.4  # of all 1/σ²
 _SCORES = 0.3  # of the share for tuning
-_REHEARSED = 20_000  # rows, about; at least all public rows, and no more than there are people
+_REHEARSED = 10_000  # rows, about; at least all public rows, and no more than there are people
 _STEPS = 2**16  # to which a score of one is rounded
 # What is proved covers any setting: all cost the same but for the rounding of a few floats, which is far below this.
 _A_LITTLE_LESS = 1 - 1e-9
@@ -104,6 +104,7 @@ class Candidate:
 class AskingTuned:
     """The sums of the best of several settings, and before them the sums by which it is chosen."""
 
+    pilot: Candidate  # which is tried first: what the estimator is without any of the settings
     candidates: Sequence[Candidate]
     share: float  # of all 1/σ², for everything but the final sums
     mechanism: NoisySum  # with the noise of one sum which costs as much as everything together
@@ -134,19 +135,19 @@ class AskingTuned:
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
         """Return what everything together is at most."""
-        first = self.candidates[0].rounds
-        count = first.of_count(self._final, unit)
-        return Composed((first.of_rounds(self._trial, unit), *self._after_trial(unit), *count))
+        rounds = self.pilot.rounds
+        trial, count = rounds.of_rounds(self._trial, unit), rounds.of_count(self._final, unit)
+        return Composed((trial, *self._after_trial(unit), *count))
 
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], TunedRelease]:
         """Refuse what a ledger has no room for, of which it remembers nothing; return what releases it."""
         if ledger.state().spent == 0:
-            ledger.require(self.event_of_one(self.candidates[0].people.unit), 1)
+            ledger.require(self.event_of_one(self.pilot.people.unit), 1)
         return self._release
 
     def _release(self, ledger: Ledger) -> TunedRelease:
         """Spend, draw and return the labels that the student of the chosen setting gives."""
-        first, unit = self.candidates[0], self.candidates[0].people.unit
+        first, unit = self.pilot, self.pilot.people.unit
         n_people, count = first.rounds.counted(ledger, self._final, self.event_of_one(unit))
         after = self._after_trial(unit)
         trial = first.rounds.in_rounds(ledger, self._trial, first.asked, n_people, trial_for=self._final, then=after)
@@ -179,7 +180,7 @@ class AskingTuned:
 
     def _rehearsed(self, probabilities: FloatArray, n_people: int) -> list[Any]:
         """Return the student of each setting, from public rows and the probabilities of their classes alone."""
-        n_rows, classes = len(probabilities), self.candidates[0].rounds.classes
+        n_rows, classes = len(probabilities), self.pilot.rounds.classes
         copies = max(1, min(n_people, _REHEARSED) // n_rows)
         drawn = np.random.default_rng(0).random((copies, n_rows, 1))
         up_to = np.cumsum(probabilities, axis=1)
@@ -216,7 +217,7 @@ class AskingTuned:
 
     def _cast(self, students: Sequence[Any]) -> BallotSum:
         """Return the sum of what all people say of the students."""
-        people, classes = self.candidates[0].people, self.candidates[0].rounds.classes
+        people, classes = self.pilot.people, self.pilot.rounds.classes
 
         def cast_by(block: PeopleBlock) -> BallotSum:
             places = block.rows[:, 0]
