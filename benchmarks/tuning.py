@@ -1,6 +1,6 @@
 """Accuracy of a fit that chose among 20 settings, at 1.3·ε in all, and of the best of them, each run by itself at ε.
 
-    python benchmarks/tuning.py [--seeds 3] [--rows 20000] [--data adult digits ...]
+    python benchmarks/tuning.py [--seeds 3] [--rows 10000] [--data adult digits ...]
 
 At 1.3·ε and the default share for tuning, the final sums have about the noise that each setting by itself has at ε. So
 the vectors of all rows are computed once per setting and ε, and both sides use them. All parts are those of a fit, but
@@ -37,7 +37,7 @@ SCORES, REHEARSED, SCORED = 0.3, 10_000, 5_000  # the first two as in the packag
 
 def digits(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  bundled with scikit-learn
     """Return the digits of scikit-learn: 900 private, 500 public and 397 scored rows."""
-    X, y = load_digits(return_X_y=True)
+    X, y = map(np.asarray, load_digits(return_X_y=True))
     order = np.random.default_rng(fold).permutation(len(X))
     private, public, scored = np.split(order, [900, 1400])
     return RivalData(
@@ -145,14 +145,15 @@ class Cell:
         return student, rounds
 
     def predicted(
-        self, place: int, closed: NoisySumClassifier, mapped: tuple[Matrix, ...], seen: Seen
-    ) -> tuple[IntArray, IntArray]:
-        """Return the classes of private and scored rows that the student of a setting gives."""
+        self, place: int, closed: NoisySumClassifier, mapped: tuple[Matrix, ...], seen: Seen, part: int
+    ) -> IntArray:
+        """Return the classes of private rows (part 1) or scored rows (part 2) that the student of a setting gives."""
         student = SETTINGS[place].student
         if student is None:
-            return closed.predict(seen.private), closed.predict(seen.scored)  # type: ignore[return-value]
-        fitted = fit_student(student, mapped[0], closed.predict(seen.public), np.arange(self.m), seed=0)
-        return fitted.predict(mapped[1]), fitted.predict(mapped[2])
+            return closed.predict((seen.public, seen.private, seen.scored)[part])  # type: ignore[return-value]
+        labels: Any = closed.predict(seen.public)
+        fitted = fit_student(student, mapped[0], labels, np.arange(self.m), seed=0)
+        return fitted.predict(mapped[part])
 
     def compare(self, seeds: int) -> tuple[FloatArray, FloatArray]:
         """Return the accuracy of each setting by itself, shape (seeds, settings), and of the tuned fit, in %."""
@@ -169,13 +170,13 @@ class Cell:
                 for noise, result, moments in ((self.alone, alone, None), (self.final, tuned, known)):
                     student, _ = self.learned(teacher, (seen.public, seen.private, y), noise, random, moments)
                     for place in places:
-                        result[seed, place] = self.data.right(self.predicted(place, student, mapped, seen)[1])
+                        result[seed, place] = self.data.right(self.predicted(place, student, mapped, seen, 2))
                 drawn = np.random.default_rng(seed).random((self.copies, len(seen.public), 1))
                 labels = (drawn > np.cumsum(trials[seed][1], axis=1)).sum(axis=2).clip(max=self.m - 1).ravel()
                 rehearsal = seen.public, np.tile(seen.public, (self.copies, 1)), labels
                 student, _ = self.learned(teacher, rehearsal, self.final * len(labels) / self.n, random)
                 for place in places:
-                    scores[seed, place] = np.mean(self.predicted(place, student, mapped, seen)[0] == y)
+                    scores[seed, place] = np.mean(self.predicted(place, student, mapped, seen, 1) == y)
         noise = self.of_score * np.random.default_rng(0).standard_normal((200, *shape))
         chosen = (scores + noise).argmax(axis=2)  # 200 draws of the noise on the scores, of each of the seeds
         return alone, tuned[np.arange(seeds), chosen]
@@ -185,7 +186,7 @@ def main() -> None:
     """Print a table of accuracies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=20_000, help="private rows, at most")
+    parser.add_argument("--rows", type=int, default=10_000, help="private rows, at most")
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of students that see one class

@@ -32,7 +32,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
 )
-from tutelage.features import PublicColumns, PublicPCA, PublicRows, PublicScaling
+from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, PublicScaling
 from tutelage.labeling import tuning
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, score_ballots, score_norm
@@ -97,7 +97,7 @@ def test_the_record_is_public_and_frozen():
     again = pickle.loads(pickle.dumps(model))  # noqa: S301
     assert again.tuning_.scores == found.scores
     assert np.array_equal(again.predict(TEST), model.predict(TEST))
-    copied = clone(model)
+    copied: Any = clone(model)
     assert copied.get_params(deep=False)["tune"] == SETTINGS
     assert not hasattr(copied, "tuning_")
     model.set_params(tune=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
@@ -228,7 +228,7 @@ def test_an_error_of_a_student_quotes_no_private_row():
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_the_proved_epsilon_is_that_of_all_sums_together(epsilon):
-    model = fit(tuned([{}, FEW, {"student": GaussianNB()}], epsilon=epsilon))
+    model: Any = fit(tuned([{}, FEW, {"student": GaussianNB()}], epsilon=epsilon))
     assert epsilon * 0.9998 < model.epsilon_.epsilon <= epsilon
     assert model.ledger_.spent <= model.ledger_.budget == epsilon
     sums = sums_of(model)
@@ -372,7 +372,7 @@ def test_a_fit_that_broke_off_after_the_trial_pays_only_for_the_rest(tmp_path, m
 
 def test_the_number_of_people_is_released_once_and_shared():
     ids = np.repeat(np.arange(500), 3)
-    model = fit(tuned(unit="patient"), entity_ids=ids)
+    model: Any = fit(tuned(unit="patient"), entity_ids=ids)
     assert model.epsilon_.unit == PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     assert 0.999 < model.epsilon_.epsilon <= 1
     sums = sums_of(model)
@@ -387,6 +387,16 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     rounds = BallotRounds(VectorBallots(), people, np.arange(3), PATEClassifier().resolved().noise, "")
     with pytest.raises(InvalidParameterError, match="must have simulated noise"):
         rounds.in_rounds(None, NoisySum(3.0), PUBLIC, len(PRIVATE))
+
+
+def test_a_ledger_for_all_kinds_of_releases_keeps_to_epsilon_too(tmp_path):
+    ledger = tmp_path / "private.ledger"
+    model = fit(tuned(ledger=ledger, noise=None, budget=3.0))
+    assert 0.99 < model.epsilon_.epsilon <= 1.0
+    assert model.ledger_.budget == 3.0
+    assert model.ledger_.spent < 1.6
+    with pytest.warns(BudgetContinuedWarning):
+        assert fit(tuned(ledger=ledger, noise=None, budget=3.0)).release_.cost == 0
 
 
 # What is refused
@@ -417,6 +427,18 @@ def test_what_cannot_be_tuned_is_refused_in_one_sentence(changes, words):
     with pytest.raises(InvalidParameterError, match=words) as caught:
         fit(tuned(**changes))
     assert "\n" not in str(caught.value)
+
+
+class Centered(PublicFeatureMap):
+    """A map that takes the mean of a call from its rows."""
+
+    def transform(self, X):
+        return X - X.mean(axis=0)
+
+
+def test_a_student_map_that_looks_at_other_rows_is_refused():
+    with pytest.raises(InvalidParameterError, match="when other rows are beside it"):
+        fit(tuned([{}, {"student_features": Centered(), "student": GaussianNB()}]))
 
 
 def test_rows_in_batches_are_refused():

@@ -31,6 +31,7 @@ from tutelage.exceptions import (
 )
 from tutelage.features import (
     PublicColumns,
+    check_row_by_row,
     features_of_private,
 )
 from tutelage.features.named import ColumnMap, by_name, public_features, require_same_rows
@@ -504,6 +505,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
                 return rows
             name = id(feature_map), public.tobytes()
             if name not in mapped:
+                check_row_by_row(feature_map, data.public)  # the student's map, too, is applied to private rows here
                 mapped[name] = features_of_private(feature_map, rows, shards.rows, public.shape[-1])
             return mapped[name]
 

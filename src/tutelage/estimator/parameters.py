@@ -236,7 +236,13 @@ class Parameters(BaseEstimator):
         return [run, *runs]
 
     def with_setting(self, setting: Mapping[str, Any]) -> Self:
-        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`."""
+        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`.
+
+        Parameters
+        ----------
+        setting : mapping
+            Names of parameters and their values.
+        """
         return copy(self).set_params(**{**setting, "tune": None})
 
     def _teacher(self) -> Any:

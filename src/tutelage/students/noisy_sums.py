@@ -57,7 +57,13 @@ class Moments(NamedTuple):
         return cls(total / scale, sigma / scale, radius)
 
     def averaged_with(self, other: "Moments") -> "Moments":
-        """Return the mean of two noisy means of the same numbers, each with a weight that leaves the least noise."""
+        """Return the mean of two noisy means, each with the weight that leaves the least noise.
+
+        Parameters
+        ----------
+        other : Moments
+            A mean of the same numbers, with the same radius and noise of its own.
+        """
         share = other.noise**2 / (self.noise**2 + other.noise**2)
         values = share * self.values + (1 - share) * other.values
         return Moments(values, self.noise * other.noise / sqrt(self.noise**2 + other.noise**2), self.radius)
