@@ -1,4 +1,4 @@
-"""Before anything private is touched: how many teachers, which noise, and what to expect of the labels.
+"""Before anything private is touched: which method, and what to expect of the student.
 
 python examples/plan.py
 """
@@ -6,22 +6,15 @@ python examples/plan.py
 from rich.console import Console
 
 from tutelage.datasets import load_digits
-from tutelage.features import PublicRows, glyph_features
-from tutelage.planning import TeacherModel, plan, votes_of_public_teachers
-from tutelage.teachers import ClassMeans
+from tutelage.planning import plan
 
-# What is public: 1,797 small digits with labels. What is private, and not here: 60,000 images of handwriting.
+# What is public: 360 small digits with labels. What is private, and not here: 1,400 more of them.
 digits = load_digits()
-features = glyph_features(PublicRows(digits.X_test, "the last 360 digits"), (8, 8), cell=2, n_components=32)
-proxies = votes_of_public_teachers(
-    ClassMeans(), features.transform(digits.X_train), digits.y_train, sizes=(15, 60), n_classes=10
-)
-
-found = plan(epsilon=0.3, delta=1e-6, rows=60_000, classes=10, model=TeacherModel.from_votes(proxies), queries=50)
+found = plan(1.0, people=1_400, X_public=digits.X_test, y_public=digits.y_test, goal=0.8)
 Console().print(found.as_table())
-print(found.epsilon)
+print(*found.sentences(), sep="\n")
 print(found.as_config())
 
-# Ten hospitals that ask for too much are told so, and what would do.
-hospitals = plan(epsilon=0.3, delta=1e-6, rows=60_000, classes=10, teachers=10, queries=50, label_accuracy=0.85)
-print(hospitals.obstacle)
+# A wish that cannot come true is answered with what would.
+hopeless = plan(0.05, people=200, X_public=digits.X_test, y_public=digits.y_test)
+print(hopeless.obstacle)

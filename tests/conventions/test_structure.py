@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ledger": {"accounting"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "votes"},
     "compat": {"accounting", "votes"},
-    "planning": {"accounting", "mechanisms", "partition", "reporting", "teachers", "votes"},
+    "planning": PIPELINE | {"features", "labeling", "reporting"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": PIPELINE | {"ballots", "features"},
     "published": {"accounting", "ledger", "mechanisms", "noise", "reporting", "students"},

@@ -5,14 +5,25 @@ import gzip
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import numpy as np
+from sklearn import datasets
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage.datasets import ImageSplit, load_adult, load_diabetes, load_fashion_mnist, load_mnist, split_by_patient
+from tutelage.datasets import (
+    ImageSplit,
+    load_adult,
+    load_diabetes,
+    load_fashion_mnist,
+    load_mnist,
+    load_svhn_sample,
+    split_by_patient,
+)
 from tutelage.datasets.adult import NUMBERS
 from tutelage.datasets.diabetes import CATEGORICAL, FEATURES
+from tutelage.datasets.images import SVHN_SHAPE
 from tutelage.datasets.releases import search_folders
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows, PublicSteps, glyph_features, image_features, text_features
@@ -33,7 +44,7 @@ class Sizes(NamedTuple):
 
 
 ADULT_PUBLIC = 4_999
-AG_NEWS, SMS = Sizes(5_000, 1_500), Sizes(3_500, 1_000)
+AG_NEWS, SMS, SVHN = Sizes(5_000, 1_500), Sizes(3_500, 1_000), Sizes(7_000, 1_500)
 
 
 @final
@@ -118,14 +129,14 @@ def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  
     )
 
 
-def diabetes(fold: int = 0, download: bool = False) -> RivalData:
-    """Return readmission within 30 days on UCI Diabetes, balanced, no patient in two parts."""
-    split = split_by_patient(load_diabetes(download=download), key=KEY + bytes(fold), balanced=True)
+def diabetes(fold: int = 0, download: bool = False, *, balanced: bool = True) -> RivalData:
+    """Return readmission within 30 days on UCI Diabetes, balanced or as it is, no patient in two parts."""
+    split = split_by_patient(load_diabetes(download=download), key=KEY + bytes(fold), balanced=balanced)
     is_number = [name not in CATEGORICAL for name in FEATURES]
     columns = _numbers_first(is_number)
     features = steps(split.public.X[:, columns], sum(is_number))
     return RivalData(
-        name="Diabetes",
+        name="Diabetes" if balanced else "Diabetes, unbalanced",
         private=features(split.private.X[:, columns]),
         y_private=split.private.y,
         public=features(split.public.X[:, columns]),
@@ -176,6 +187,60 @@ def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
     return _images("Fashion-MNIST", images, fold, lambda X: features.transform(X).astype(np.float32))
 
 
+def svhn(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
+    """Return 10,000 images of house numbers as principal axes of gradients and intensities."""
+    images = load_svhn_sample()
+    order = np.random.default_rng(_SEED + fold).permutation(len(images.X_test))
+    private, public, scored = np.split(order, np.cumsum(SVHN))[:3]
+    learned = image_features(PublicRows(images.X_test[public], "public house numbers"), SVHN_SHAPE)
+
+    def features(rows: IntArray) -> Matrix:
+        return learned.transform(images.X_test[rows]).astype(np.float32)
+
+    return RivalData(
+        name="SVHN",
+        private=features(private),
+        y_private=images.y_test[private],
+        public=features(public),
+        y_public=images.y_test[public],
+        scored=features(scored),
+        y_scored=images.y_test[scored],
+    )
+
+
+def bundled(name: str, fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  within scikit-learn
+    """Return a small data set of scikit-learn, dealt at random: a quarter is public, and a quarter is scored.
+
+    Parameters
+    ----------
+    name : str
+        One of `BUNDLED`.
+    fold : int
+        Number of the split.
+    download : bool
+        Without effect.
+    """
+    X, y = BUNDLED[name](return_X_y=True)
+    order = np.random.default_rng(_SEED + fold).permutation(len(X))
+    private, public, scored = np.split(order, [len(X) // 2, 3 * len(X) // 4])
+    return RivalData(
+        name=name,
+        private=X[private],
+        y_private=y[private],
+        public=X[public],
+        y_public=y[public],
+        scored=X[scored],
+        y_scored=y[scored],
+    )
+
+
+BUNDLED: dict[str, Callable[..., Any]] = {
+    "Digits": datasets.load_digits,
+    "Breast cancer": datasets.load_breast_cancer,
+    "Wine": datasets.load_wine,
+    "Iris": datasets.load_iris,
+}
+
 SOURCES = (
     Source("Adult", adult),
     Source("Fashion-MNIST", fashion_mnist),
@@ -184,6 +249,15 @@ SOURCES = (
     Source("Diabetes", diabetes),
     Source("MNIST", mnist),
 )
+"""The data sets of the comparison with rivals."""
+
+ALL_SOURCES = (
+    *SOURCES,
+    Source("Diabetes, unbalanced", partial(diabetes, balanced=False)),
+    Source("SVHN", svhn),
+    *(Source(name, partial(bundled, name)) for name in BUNDLED),
+)
+"""These, unbalanced and harder ones, and small ones."""
 
 
 def steps(public: Matrix, n_numbers: int) -> Transform:

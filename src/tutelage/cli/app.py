@@ -24,7 +24,8 @@ _PURPOSES = {
     "Start": {
         "example": "Write a starter configuration.",
         "schema": "Print what the columns of a public table are.",
-        "plan": "Recommend teachers, noise and queries for a budget.",
+        "plan": "Recommend a method for a budget, and say what to expect.",
+        "plan-votes": "Recommend teachers, noise and queries for votes.",
     },
     "Release": {
         "run": "Train teachers, release labels, train a student.",
@@ -107,7 +108,8 @@ class _Verbs(TyperGroup):
 def _load(verb: str) -> Any:
     """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
     if verb != "reproduce":
-        return getattr(import_module(f"tutelage.cli.{verb}"), verb)
+        name = verb.replace("-", "_")
+        return getattr(import_module(f"tutelage.cli.{name}"), name)
     for command in entry_points(group="tutelage.reproductions", name=verb):
         return command.load()
     raise ModuleNotFoundError(

@@ -1,6 +1,7 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 import difflib
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +23,7 @@ from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
+from tutelage.planning.methods import Method
 from tutelage.published import is_formula
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
@@ -41,7 +43,10 @@ _FIRST = "first"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateSection:
-    """``[private]``: the sensitive rows; with `batches` a Parquet file is read a part at a time."""
+    """``[private]``: the sensitive rows; with `batches` a Parquet file is read a part at a time.
+
+    `people` is about how many people they are of, to plan by: it counts as public.
+    """
 
     file: str
     label: str = "y"
@@ -50,6 +55,7 @@ class PrivateSection:
     silo: str | None = None
     ignore: list = field(default_factory=list)
     batches: bool = False
+    people: Annotated[int | None, Whole(2)] = None
 
     @property
     def class_of(self) -> dict[Any, Any]:
@@ -198,6 +204,7 @@ class RunConfig:
     output: OutputSection
     published: tuple[PublishedSection, ...]
     tuning: TuningSection | None = None
+    method_is_open: bool = False  # nothing is named about teachers, mechanism or student, so that a plan may choose
 
     @property
     def tried(self) -> "list[RunConfig]":
@@ -260,6 +267,9 @@ def load_config(path: Path) -> RunConfig:
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
     mechanism, privacy = table.get("mechanism", {}), read["privacy"]
+    teachers = read["teachers"]
+    named = read["tuning"], teachers.estimator, teachers.parameters, read["student"].estimator, mechanism
+    read["method_is_open"] = not (any(named) or _is_about_votes(read, mechanism))
     read["teachers"] = _teachers(read, mechanism)
     by_budget = privacy.epsilon is not None or privacy.budget is not None
     read["mechanism"] = _mechanism_of(read["teachers"].estimator, mechanism, by_budget=by_budget)
@@ -275,11 +285,8 @@ def load_config(path: Path) -> RunConfig:
     return config
 
 
-def _teachers(read: dict[str, Any], mechanism: Any) -> TeachersSection:
-    """Return the teachers: ballots of people, or a forest where a setting is given that is about votes on single rows.
-
-    `PATEClassifier` has the same rule.
-    """
+def _is_about_votes(read: dict[str, Any], mechanism: Any) -> bool:
+    """Return whether a setting is given that is about votes on single rows; `PATEClassifier` has the same rule."""
     teachers, public, private = read["teachers"], read["public"], read["private"]
     settings = (
         teachers.number,
@@ -290,8 +297,21 @@ def _teachers(read: dict[str, Any], mechanism: Any) -> TeachersSection:
         read["privacy"].proposal,
         isinstance(mechanism, dict) and mechanism.get("name", SUM) != SUM,
     )
-    default = _FOREST if any(settings) else _VECTORS
+    return any(map(bool, settings))
+
+
+def _teachers(read: dict[str, Any], mechanism: Any) -> TeachersSection:
+    """Return the teachers: ballots of people, or a forest where a setting is about votes on single rows."""
+    teachers = read["teachers"]
+    default = _FOREST if _is_about_votes(read, mechanism) else _VECTORS
     return replace(teachers, estimator=teachers.estimator or default, number=teachers.number or _TEACHERS)
+
+
+def with_method(config: RunConfig, method: Method) -> RunConfig:
+    """Return the configuration with the teachers, queries and student of a method."""
+    sections = tomllib.loads("\n".join(method.as_config()))
+    chosen = {name: replace(getattr(config, name), **settings) for name, settings in sections.items()}
+    return replace(config, **chosen)
 
 
 def _mechanism_of(teacher: str, table: Any, *, by_budget: bool) -> Mechanism | NoisySum | None:

@@ -1,76 +1,66 @@
-"""``tutelage plan``: recommend teachers, noise and queries for a target (ε, δ)."""
+"""``tutelage plan``: recommend a method for a target (ε, δ), and say what to expect of the student."""
 
 import json
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from tutelage._internal.files import read_arrays
 from tutelage._internal.results import ResultsFolder
-from tutelage._internal.validation import integer_at_least, positive
+from tutelage.cli.config import RunConfig, build_teacher, load_config
 from tutelage.cli.outputs import require_writable
+from tutelage.cli.pipeline import learn_features
+from tutelage.cli.sources import RunData, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console
-from tutelage.exceptions import ConfigError, InvalidParameterError
-from tutelage.planning import Plan, ProxyVotes, TeacherModel
+from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
+from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
-from tutelage.privacy import round_up
 from tutelage.reporting.figures import Figure, Series
+from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.png", "plan.svg")
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Target epsilon of all labels together.", show_default=False)],
-    rows: Annotated[int, typer.Option(help="Approximate number of private rows, or of people.", show_default=False)],
-    classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="Target delta. Keep it below 1 / the number of people.")] = 1e-5,
-    queries: Annotated[
-        int | None, typer.Option(help="Number of queries.  [default: as many as --label-accuracy allows]")
+    epsilon: Annotated[float | None, typer.Option(help="Target epsilon of the whole release.")] = None,
+    people: Annotated[int | None, typer.Option(help="About how many people, or rows, are private.")] = None,
+    public: Annotated[Path | None, typer.Option(help="Table or npz file with the public rows.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of --public (or --stand-in) that holds labels.")] = None,
+    stand_in: Annotated[
+        Path | None, typer.Option(help="Labeled table or npz file of other data that are like the private rows.")
     ] = None,
-    public_rows: Annotated[int | None, typer.Option(help="Number of public rows that you have.")] = None,
-    teachers: Annotated[
-        int | None, typer.Option(help="Number of teachers, if it is fixed, such as one per hospital.")
+    accuracy: Annotated[
+        float | None, typer.Option(help="Accuracy of a model without privacy, if there are no labels.")
     ] = None,
-    teacher_accuracy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="ROWS=SHARE: a teacher trained on ROWS rows labels SHARE of public rows correctly. Can be repeated."
-        ),
-    ] = None,
-    proxy_votes: Annotated[
-        list[Path] | None,
-        typer.Option(help="npz file with votes of teachers trained on PUBLIC data. Can be repeated for other sizes."),
-    ] = None,
-    proxy_rows: Annotated[
-        list[float] | None, typer.Option(help="Rows per teacher of each --proxy-votes, if the file does not state it.")
-    ] = None,
-    label_accuracy: Annotated[
-        float | None,
-        typer.Option(help="Share of labels that must be right.  [default: 2 points below the share without noise]"),
+    goal: Annotated[float | None, typer.Option(help="Accuracy that the student should reach.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
+    public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
+    unit: Annotated[str | None, typer.Option(help="What a person is, if one can have several rows: patient.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Target delta, below 1 / the number of people.  [1e-5]")] = None,
+    configuration: Annotated[
+        Path | None, typer.Option("--for", help="Configuration of tutelage run to check against the plan.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend teachers, noise and queries for a target epsilon. No private row or vote is read."""
+    """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell is used."""
+    wish = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
     try:
-        model = _model(classes, teacher_accuracy or [], proxy_votes or [], proxy_rows or [])
-        results = None if output is None else _results_folder(output, proxy_votes or [])
-        found = make_plan(
-            epsilon,
-            delta,
-            rows=rows,
-            classes=classes,
-            model=model,
-            queries=queries,
-            public_rows=public_rows,
-            teachers=teachers,
-            label_accuracy=label_accuracy,
-            progress=not as_json,
-        )
+        if configuration is not None:
+            _refuse_beside_configuration(public=public, stand_in=stand_in, label=label, classes=classes, unit=unit)
+            settings = load_config(configuration)
+            wish |= _of_configuration(settings, load_sources(settings), wish)
+        else:
+            wish |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
+            wish |= _rows(public, stand_in, label)
+        results = None if output is None else _results_folder(output, [public or stand_in or configuration])
+        found = make_plan(**_complete(wish), progress=not as_json)
     except InvalidParameterError as error:
         raise ConfigError(_by_option(str(error))) from None
     as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
@@ -86,34 +76,114 @@ def plan(
             typer.echo(f"Wrote {results.path / name}", err=True)
 
 
+def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
+    """Return the plan for a configuration that leaves the method open; None where nothing can be tried.
+
+    The number of people must be public: the number of rows, or what `people` in [private] declares.
+    """
+    wish = _of_configuration(settings, data, {})
+    open_to_plan = settings.method_is_open and "y_public" in wish and data.batches is None
+    if not open_to_plan or wish["people"] is None or wish["epsilon"] is None:
+        return None
+    return make_plan(**_complete({**wish, "parameters": None}))
+
+
+def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a configuration says of a wish; of private rows no more than their number, where that is public."""
+    pool, private = pool_of(settings, data), settings.private
+    entity = None if private is None else private.entity
+    declared = given.get("people") or (None if private is None else private.people)
+    wish = {
+        "epsilon": given.get("epsilon") or settings.privacy.epsilon or settings.privacy.budget,
+        "delta": given.get("delta") or settings.privacy.delta,
+        "people": declared or (len(data.y_private) if entity is None and data.batches is None else None),
+        "unit": entity,
+        "classes": len(data.classes),
+        "X_public": pool,
+        "features": learn_features(settings, data).teachers,
+    }
+    if data.y_public is not None:
+        wish["y_public"] = data.y_public[: len(pool)]
+    if not settings.method_is_open:
+        described = {"teacher": build_teacher(settings.teachers), "mechanism": settings.mechanism}
+        wish["parameters"] = described | {
+            "n_teachers": settings.teachers.number,
+            "n_queries": settings.public.queries,
+        }
+    return wish
+
+
+def _refuse_beside_configuration(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is in the configuration already. Leave it out with --for.")
+
+
+def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict[str, Any]:
+    """Return the rows that files hold, and their labels."""
+    if stand_in is not None:
+        if label is None or public is not None:
+            raise ConfigError("--stand-in needs the column of its labels in --label, and takes the place of --public.")
+        return {"stand_in": _read(stand_in, label)}
+    if public is None:
+        if label is not None:
+            raise ConfigError("--label names a column of --public or --stand-in. Name one of these files.")
+        return {}
+    rows, labels = _read(public, label)
+    return {"X_public": rows} if labels is None else {"X_public": rows, "y_public": labels}
+
+
+def _read(path: Path, label: str | None) -> tuple[Any, Any]:
+    """Return the rows of a file without its labels, and the labels, if a column is named."""
+    if path.name.lower().endswith(TABLE_FILES):
+        table = read_table(path)
+        return (table, None) if label is None else (table.without([label]), table.column(label))
+    arrays = read_arrays(path)
+    for name in filter(None, ("X", label)):
+        if name not in arrays:
+            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+    return arrays["X"], None if label is None else arrays[label]
+
+
+def _complete(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `plan` that are known; refuse a wish without ε or people."""
+    for name, why in (("epsilon", "what the release may cost"), ("people", "about how many people there are")):
+        if wish.get(name) is None:
+            raise ConfigError(f"--{name} is missing: {why}.")
+    return {name: value for name, value in wish.items() if value is not None}
+
+
 def figure_of(found: Plan) -> Figure:
-    """Return the expected share of right labels against ε, one curve per number of teachers, and the target."""
-    numbers = sorted({point.teachers for point in found.frontier})
-    series = []
-    for number in numbers:
-        x, y = zip(*((p.epsilon, 100 * p.right) for p in found.frontier if p.teachers == number), strict=True)
-        series.append(Series(name=f"{number:,} teachers", x=x, y=y))
-    best = found.recommended
-    label = f"{best.teachers:,} teachers, {best.in_short()}"
-    series.append(
-        Series(name="recommended", x=(found.epsilon.epsilon,), y=(100 * best.right,), labels=(label,), colour=6)
+    """Return the expected accuracy against ε, the recommended option with its interval, and the majority class."""
+    best = found.recommended or found.options[0]
+    x, y = zip(*((point.epsilon, 100 * point.expected) for point in found.curve), strict=True)
+    here = Series(
+        name=best.method.title,
+        x=(found.wish.epsilon,),
+        y=(100 * best.expected,),
+        interval=((100 * best.low,), (100 * best.high,)),
+        labels=(f"{best.expected:.1%}",),
+        colour=1,
     )
+    series = [Series(name="expected", x=x, y=y), here]
+    if found.majority is not None:
+        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, colour=6))
     return Figure(
-        title=f"{round(best.answers):,} labels: expected to be right, by ε at δ = {found.epsilon.delta:g}",
+        title=f"Expected accuracy of the student, δ = {found.wish.delta:g}",
         x_label="worst-case ε",
-        y_label="labels right (curves: gnmax), %",
+        y_label="rows right, %",
         series=tuple(series),
         logarithmic=True,
         y_range=(0, 105),
     )
 
 
-def _results_folder(output: Path, inputs: list[Path]) -> ResultsFolder:
+def _results_folder(output: Path, inputs: list[Path | None]) -> ResultsFolder:
     """Make the folder, and say before the planning if there will be no figure in it."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
     results = ResultsFolder(output, "name another folder with --output")
-    results.check(_FILES, inputs)
+    results.check(_FILES, [path for path in inputs if path is not None])
     output.mkdir(parents=True, exist_ok=True)
     require_writable(output)
     if not _can_draw():
@@ -127,57 +197,19 @@ def _can_draw() -> bool:
 
 def _by_option(sentence: str) -> str:
     """Return a refusal of the library with its parameters called as on the command line."""
-    sentence = sentence.replace("`points` of TeacherModel.from_accuracies", "--teacher-accuracy")
     return re.sub(r"`(\w+)` of plan\b", lambda found: "--" + found[1].replace("_", "-"), sentence)
-
-
-def _model(
-    classes: int, accuracies: list[str], files: list[Path], rows_per_teacher: list[float]
-) -> TeacherModel | None:
-    integer_at_least(classes, 2, "--classes", "plan")
-    if accuracies and files:
-        raise ConfigError("--teacher-accuracy and --proxy-votes say the same. Give one of them.")
-    if rows_per_teacher and len(rows_per_teacher) != len(files):
-        raise ConfigError(
-            f"--proxy-rows must be given once per --proxy-votes. Got {len(rows_per_teacher)} and {len(files)}."
-        )
-    if files:
-        sizes = [positive(size, "--proxy-rows", "plan") for size in rows_per_teacher] or [None] * len(files)
-        proxies = [ProxyVotes.load(path, rows_per_teacher=size) for path, size in zip(files, sizes, strict=True)]
-        for path, proxy in zip(files, proxies, strict=True):
-            if proxy.votes.n_classes != classes:
-                raise ConfigError(f"--proxy-votes must be on {classes} classes. Got {proxy.votes.n_classes} in {path}.")
-        return TeacherModel.from_votes(proxies)
-    if accuracies:
-        return TeacherModel.from_accuracies(dict(map(_point, accuracies)), classes)
-    return None
-
-
-def _point(text: str) -> tuple[float, float]:
-    rows, _, accuracy = text.partition("=")
-    try:
-        return float(rows), float(accuracy)
-    except ValueError:
-        raise ConfigError(f"--teacher-accuracy must be ROWS=SHARE, such as 240=0.83. Got {text!r}.") from None
 
 
 def _print(found: Plan) -> None:
     console = plain_console()
     console.print(found.as_table())
-    if found.obstacle is not None:
-        console.print(f"Infeasible: {found.obstacle}", style="bold red", highlight=False)
-    best, head = found.recommended, "Recommended" if found.possible else "Closest option"
-    console.print(
-        f"{head}: {best.teachers:,} teachers, {best.in_short()}, {best.queries:,} queries. The proved "
-        f"worst-case ε is {round_up(found.epsilon.epsilon)} and may be published. Expected: {best.answers:,.0f} "
-        f"labels, {best.right:.1%} of them right. If the votes are as expected, the vote-dependent ε is "
-        f"{round_up(found.private_epsilon)}, for the data set owner only.",
-        highlight=False,
-    )
+    sentences = found.sentences()
+    if not found.possible:
+        console.print(f"Infeasible: {sentences[0]}", style="bold red", highlight=False)
+    for sentence in sentences[0 if found.possible else 1 :]:
+        console.print(sentence, highlight=False)
     for finding in found.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
-    console.print("Assumptions, which are not part of the guarantee:", highlight=False)
-    for sentence in found.assumptions:
-        console.print(f"  {sentence}", highlight=False)
-    console.print("For the configuration of tutelage run:", highlight=False)
-    typer.echo("\n" + found.as_config())
+    if found.recommended is not None:
+        console.print("For the configuration of tutelage run:", highlight=False)
+        typer.echo("\n" + found.as_config())

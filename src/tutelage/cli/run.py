@@ -13,9 +13,10 @@ from tutelage._internal.results import ResultsFolder, is_read
 from tutelage.accounting import pate2017
 from tutelage.ballots import save_sums
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
-from tutelage.cli.config import PublishedSection, RunConfig, load_config
+from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
 from tutelage.cli.outputs import require_writable
 from tutelage.cli.pipeline import build_classifier, describe_features, fit
+from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark
@@ -57,6 +58,7 @@ def run(
     results = _results_folder(settings, config, overwrite=overwrite)
     data = load_sources(settings)
     check_public_rows(settings, data)
+    settings = _planned(settings, data)
     say(objections_before(settings, data))
     for warning in private_warnings(settings, data):
         remark(f"warning: {warning}")
@@ -94,6 +96,20 @@ def run(
         print_json(card.as_dict(), ascii_only=False)
     else:
         _print_summary(settings, model, card, reveal_private)
+
+
+def _planned(settings: RunConfig, data: RunData) -> RunConfig:
+    """Return the configuration with the method that a plan recommends, where it leaves the method open."""
+    found = plan_for(settings, data)
+    if found is None:
+        return settings
+    if found.recommended is None:
+        raise ConfigError(
+            f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
+            '"tutelage.teachers.VectorBallots".'
+        )
+    remark(f"plan: {found.sentences()[0]}")
+    return with_method(settings, found.recommended.method)
 
 
 def _say_unused(model: PATEClassifier) -> None:

@@ -79,6 +79,24 @@ def release_sum(
     return SumRelease(values, drawn.event, settled.share, frozenset([reservation.number]))
 
 
+def event_of_rounds(
+    teacher: VectorBallots, mechanism: NoisySum, n_classes: int, unit: PrivacyUnit, *, simulated: bool
+) -> Event:
+    """Return what all rounds of ballots release at most."""
+    numbers, noise = teacher.most_numbers(n_classes), mechanism.noise_multiplier
+    rounds = (
+        teacher.event_of_round(noise, number, numbers, unit, simulated=simulated) for number in range(teacher.rounds)
+    )
+    return Composed(tuple(rounds))
+
+
+def event_of_count(mechanism: NoisySum, unit: PrivacyUnit, *, simulated: bool) -> list[Event]:
+    """Return what the noisy number of people is, if that number is private."""
+    if unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW:
+        return []
+    return [NoisySumGaussian(_of_count(mechanism).noise_multiplier, 1, 1, unit, simulated)]
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedVectors:
@@ -151,22 +169,12 @@ class BallotRounds:
 
     def of_rounds(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
         """Return what all rounds are at most."""
-        numbers, unit = self.teacher.most_numbers(len(self.classes)), unit or self.people.unit
-        return Composed(
-            tuple(
-                self.teacher.event_of_round(
-                    mechanism.noise_multiplier, number, numbers, unit, simulated=self.noise.simulated
-                )
-                for number in range(self.teacher.rounds)
-            )
-        )
+        unit, simulated = unit or self.people.unit, self.noise.simulated
+        return event_of_rounds(self.teacher, mechanism, len(self.classes), unit, simulated=simulated)
 
     def of_count(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
-        if not self._count_is_private:
-            return []
-        noise = _of_count(mechanism).noise_multiplier
-        return [NoisySumGaussian(noise, 1, 1, unit or self.people.unit, self.noise.simulated)]
+        return event_of_count(mechanism, unit or self.people.unit, simulated=self.noise.simulated)
 
     def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix) -> ReleasedVectors:
         """Return the student of noisy sums of what all people cast.
@@ -278,7 +286,7 @@ class BallotRounds:
     @property
     def _count_is_private(self) -> bool:
         """Whether the number of people is private."""
-        return self.people.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
+        return bool(self.of_count(NoisySum(1.0)))
 
     def counted(self, ledger: Ledger, mechanism: NoisySum, whole: Event) -> tuple[int, SumRelease | None]:
         """Return how many people there are; where that is private, about how many, and the release that says so."""

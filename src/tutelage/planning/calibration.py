@@ -70,7 +70,7 @@ def _factor(sketch: Sketch, epsilon: float, delta: float) -> float:
     low, high = (log(end / max(sketch.noise)) for end in _NOISE)
     if excess(low) <= 0 or excess(high) >= 0:
         raise InvalidParameterError(
-            f"`epsilon` of plan must be one that noise of {_NOISE[0]:g} to {_NOISE[1]:g} votes can give "
+            f"`epsilon` of plan_votes must be one that noise of {_NOISE[0]:g} to {_NOISE[1]:g} votes can give "
             f"{sketch.queries:,} queries at that δ. Got {epsilon:g}."
         )
     return exp(float(optimize.brentq(excess, low, high, xtol=1e-3)))  # type: ignore[arg-type]

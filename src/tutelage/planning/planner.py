@@ -1,379 +1,322 @@
-"""Find teachers, noise and queries for a target (ε, δ), from public knowledge alone."""
+"""Find the method and its settings for an ε, and what to expect of the student, from public knowledge alone."""
 
-from collections.abc import Callable
-from math import ceil, floor
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
-from tutelage.accounting import data_independent
-from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.rdp import search_epsilon
-from tutelage.events import ConfidenceCheck, Repeated
-from tutelage.exceptions import InvalidParameterError
-from tutelage.mechanisms import ConfidentGNMax, ExponentialMax, GNMax, LNMax
-from tutelage.planning.calibration import Planned, Sketch, calibrated, roughly_calibrated
-from tutelage.planning.options import Option, Plan, PlanPoint
-from tutelage.planning.teacher_model import (
-    TeacherModel,
-    TypicalVotes,
-    expected_labels,
-    expected_without_noise,
-    typical_counts,
-    typical_votes,
-)
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit
-from tutelage.reporting.lints import Finding, lint
-from tutelage.votes import VoteHistogram
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features import FeatureMap, require_public_map
+from tutelage.features.named import numbered_rows, public_features
+from tutelage.partition import unit_of_single_people
+from tutelage.planning.methods import Method, PeopleBallots, Wish, ballots_for, method_of, methods_for, proved
+from tutelage.planning.plan import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
+from tutelage.planning.references import Guess, guessed
+from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
+from tutelage.reporting.lints import lint
+from tutelage.tables import as_table, column_array
 
-_BELOW_NOISELESS = 0.02  # the goal where none is named, and
-_AS_GOOD = 0.01  # what more answers may cost where no number of them reaches it: shares of right labels
-_QUERIES = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # tried where none are named
-_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # of the numbers of teachers, in every power of ten
-_FEWEST = 5
-_WORTH = 0.03  # GNMax is kept unless another is better by this much: a check prefers queries that teach less
-_MARGIN = 1.25  # noise at which the number of teachers is chosen, so as not to stand at an edge
-_THRESHOLDS, _CHECK_SHARES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9), (0.1, 0.25, 0.5)
-_MOST_ASKED, _TRIES = 5, 6
-_LARGEST_EPSILON, _MOST_FACTOR = 1e3, 1e6
-_FRONTIER: FloatArray = np.geomspace(0.1, 10, 13)  # times the target ε
-_ON_FRONTIER = 5
+_QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # of a first look at all methods
+_FEW_ROWS = 1_000  # up to which a first look takes all folds
+_CLOSE = 0.02  # behind vector ballots at first sight, and still tried in full
+_WORTH = 0.01  # what another method must promise beyond vector ballots to be taken, and a student beyond the majority
+_MODEL = 0.015  # standard deviation of what trials foretell, beyond that of a run: docs/planning.md
+_OTHER_DATA = 0.08  # the same for trials on other data
+_NORMAL = 1.645  # nine of ten runs
+_CURVE = (0.5, 2.0, 4.0)  # times ε
 
 
 def plan(
     epsilon: float,
-    delta: float,
     *,
-    rows: int,
-    classes: int,
-    model: TeacherModel | None = None,
-    queries: int | None = None,
+    people: int,
+    X_public: Any = None,
+    y_public: Any = None,
+    features: FeatureMap | None = None,
+    stand_in: tuple[Any, Any] | None = None,
     public_rows: int | None = None,
-    teachers: int | None = None,
-    label_accuracy: float | None = None,
-    unit: PrivacyUnit = ONE_TEACHER,
+    classes: int | None = None,
+    accuracy: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    goal: float | None = None,
+    delta: float = 1e-5,
+    unit: str | None = None,
     progress: bool = False,
 ) -> Plan:
-    """Recommend how many teachers, which noise and how many queries, for a target (ε, δ).
+    """Recommend a method and its settings for a target ε, with the accuracy to expect of the student.
 
-    It reads no private vote: teachers are what `model` says, which comes from public data or from an assumption. The ε
-    is data-independent, so the guarantee does not rest on the model; only what to expect of the labels does.
+    Nothing private is read. The ε of every option is proved for any private rows, so only the accuracy rests on what is
+    known: labels of public rows, on which whole runs are tried; those of a stand-in; the accuracy of a model without
+    privacy; or nothing but sizes, and then the interval is wide.
 
     Parameters
     ----------
-    epsilon, delta : float
-        Target guarantee for all answers together.
-    rows : int
-        Number of private rows (of entities, where one entity has about one row).
-    classes : int
-        Number of classes.
-    model : TeacherModel, optional
-        How teachers vote, by their number of rows. Default: an assumption, which the plan states.
-    queries : int, optional
-        How many labels are wanted. Default: as many as keep `label_accuracy`.
+    epsilon : float
+        What the whole release may cost.
+    people : int
+        About how many people, or rows, are private.
+    X_public : array of shape (public rows, features), images, texts, or rows with named columns, optional
+        The public rows.
+    y_public : array of shape (public rows,) or str, optional
+        Their labels, or the name of the column that holds them.
+    features : public feature map, optional
+        What rows are seen through. Default: as in `PATEClassifier`.
+    stand_in : tuple of rows and labels, optional
+        Labeled rows of another data set that is like the private one, in place of labels of the public rows.
     public_rows : int, optional
-        How many public rows there are to ask about.
-    teachers : int, optional
-        Number of teachers, where it is given: ten hospitals are ten teachers.
-    label_accuracy : float, optional
-        Share of the released labels that should be right; a student by label propagation stands a tenth of them wrong.
-        Default: two points below what such teachers would get right without noise.
-    unit : PrivacyUnit
-        Whom the guarantee is for.
+        How many public rows there are, where they are not at hand.
+    classes : int, optional
+        How many classes there are. Default: those among the labels.
+    accuracy : float, optional
+        What a model without privacy would have right, where there are no labels.
+    parameters : mapping, optional
+        Parameters of `PATEClassifier` to try, too: `teacher` (`VectorBallots`, `NearestQueries`, `ClassMeans` or
+        another closed form), with its `n_teachers` and `n_queries`, and a `mechanism`.
+    goal : float, optional
+        The accuracy that the student should reach.
+    delta : float
+        δ of the guarantee.
+    unit : str, optional
+        What a person is, where one can have several rows: ``"patient"``. Default: one row.
     progress : bool
-        Show a progress bar; a plan takes seconds.
+        Show a progress bar over the trial runs, which take seconds.
 
     Raises
     ------
-    InvalidParameterError
-        If a number is out of range, or the model is none or of another number of classes.
+    InvalidParameterError, InvalidDataError
+        If something is not what it must be.
     """
-    target = _Target(
-        model=_checked_model(model, classes),
+    known = _known(X_public, y_public, features, stand_in, public_rows)
+    n_public = _counted(public_rows, X_public, known)
+    n_classes = classes if known is None else max(known.n_classes, classes or 0)
+    if n_classes is None:
+        raise InvalidParameterError("`classes` of plan must say how many classes there are, where no labels are given.")
+    wish = Wish(
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
-        rows=integer_at_least(rows, 2, "rows", "plan"),
-        answers=_count(queries, "queries") or 1,
-        teachers=_count(teachers, "teachers"),
-        public_rows=_count(public_rows, "public_rows"),
+        unit=unit_of_single_people(unit or "entity", named=unit is not None),
+        people=integer_at_least(people, 2, "people", "plan"),
+        public_rows=n_public,
+        classes=integer_at_least(n_classes, 2, "classes", "plan"),
     )
-    _check_sizes(target, queries)
-    goal = _checked_goal(label_accuracy, target)
-    target = target if queries is not None else _with_answers(target, goal)
-    options, recommended = _settled(target, *_compared(target, goal), progress=progress)
-    one = recommended.mechanism.event_of_one(classes, unit, simulated=False)
-    proved = data_independent.epsilon(Repeated(one, recommended.queries), target.delta)
-    return Plan(
-        target_epsilon=epsilon,
-        label_accuracy=goal,
-        recommended=recommended,
-        options=options,
-        epsilon=proved,
-        private_epsilon=_by_expected_votes(target, recommended, unit),
-        frontier=_frontier(target, recommended.teachers),
-        assumptions=target.model.assumptions,
-        obstacle=None if recommended.right >= goal else _obstacle(target, recommended, goal),
-        findings=_findings(target, recommended, proved.epsilon),
-    )
+    if goal is not None:
+        number_between(goal, 0, 1, "goal", "plan")
+    asked = None if parameters is None else method_of(parameters, wish)
+    if known is None:
+        return _by_references(wish, _declared(accuracy, wish), goal)
+    return _by_trials(wish, replace(known, n_classes=n_classes), asked, goal, progress=progress)
 
 
-class _Target(NamedTuple):
-    """What is asked for, and what is known of the teachers; unchecked, so that a search can vary it."""
-
-    epsilon: float
-    delta: float
-    rows: int
-    answers: int
-    teachers: int | None
-    public_rows: int | None
-    model: TeacherModel
-
-    def numbers(self) -> list[int]:
-        """Return the numbers of teachers to consider: round ones that leave each at least a row per class."""
-        if self.teachers is not None:
-            return [self.teachers]
-        most = max(1, floor(self.rows / self.model.classes))
-        numbers = {int(step * 10**power) for power in range(len(str(most)) + 1) for step in _STEPS}
-        return sorted(number for number in numbers if _FEWEST <= number <= most) or [most]
-
-    def votes(self, n: int) -> TypicalVotes:
-        """Return the votes to expect of n teachers."""
-        return typical_votes(self.model, n, self.rows / n)
-
-    def sketch(self, kind: type[Planned]) -> Sketch:
-        """Return a mechanism that answers every query, its noise by estimate."""
-        return roughly_calibrated(Sketch(kind, (1.0,), self.answers), self.epsilon, self.delta)
-
-    def right(self, sketch: Sketch, n: int) -> float:
-        """Return the expected share of right labels of n teachers."""
-        return expected_labels(sketch, self.votes(n)).right
-
-    def best_right(self, **changed: float) -> float:
-        """Return the largest expected share of right labels over the numbers of teachers, with Gaussian noise."""
-        target = self._replace(**changed)
-        plain = target.sketch(GNMax)
-        return max(target.right(plain, n) for n in target.numbers())
-
-    def right_without_noise(self) -> float:
-        """Return the largest expected share of right labels if there were no noise."""
-        return max(expected_without_noise(self.votes(n)) for n in self.numbers())
-
-
-def _checked_model(model: TeacherModel | None, classes: int) -> TeacherModel:
-    integer_at_least(classes, 2, "classes", "plan")
-    if model is None:
-        return TeacherModel.assumed(classes)
-    if not isinstance(model, TeacherModel):
-        raise InvalidParameterError(f"`model` of plan must be a TeacherModel. Got {type(model).__name__}.")
-    if model.classes != classes:
-        raise InvalidParameterError(f"`model` of plan is about {model.classes} classes. Got classes={classes}.")
-    return model
-
-
-def _count(value: int | None, name: str) -> int | None:
-    return None if value is None else integer_at_least(value, 1, name, "plan")
-
-
-def _check_sizes(target: _Target, queries: int | None) -> None:
-    rows, classes, public_rows = target.rows, target.model.classes, target.public_rows
-    if rows < classes:
-        raise InvalidParameterError(f"`rows` of plan must be at least one for each of {classes:,} classes. Got {rows}.")
-    if target.teachers is not None and target.teachers > rows // classes:
-        raise InvalidParameterError(
-            f"`teachers` of plan must be at most {rows // classes:,}, so that {rows:,} rows give each one row of every "
-            f"class. Got {target.teachers}."
-        )
-    if queries is not None and public_rows is not None and queries > public_rows:
-        raise InvalidParameterError(f"`queries` of plan must be at most the {public_rows} public rows. Got {queries}.")
-
-
-def _checked_goal(label_accuracy: float | None, target: _Target) -> float:
-    chance = 1 / target.model.classes
-    if label_accuracy is not None:
-        return number_between(label_accuracy, chance, 1, "label_accuracy", "plan")
-    return max(chance, target.right_without_noise() - _BELOW_NOISELESS)
-
-
-def _with_answers(target: _Target, goal: float) -> _Target:
-    """Return the target with the most answers that keep the goal, or with the most that are about as good as any."""
-    most = target.public_rows
-    tried = [k for k in _QUERIES if most is None or k <= most] or [most or 1]
-    right = {k: target.best_right(answers=k) for k in tried}
-    best = max(right.values())
-    least = goal if best >= goal else best - _AS_GOOD
-    return target._replace(answers=max(k for k in tried if right[k] >= least))
-
-
-def _compared(target: _Target, goal: float) -> tuple[list[tuple[Sketch, int]], tuple[Sketch, int]]:
-    """Return mechanisms to compare, each with a number of teachers, and the pair to recommend."""
-    numbers, plain = target.numbers(), target.sketch(GNMax)
-    best = max(numbers, key=lambda n: target.right(plain.scaled(_MARGIN), n))
-    rivals = [target.sketch(ExponentialMax), target.sketch(LNMax), *_with_check(target, best)]
-    better = max(rivals, key=lambda rival: target.right(rival, best))
-    right, more = target.right(plain, best), target.right(better, best)
-    keeps = (right >= goal or more < goal) and more <= right + _WORTH
-    return [*((plain, n) for n in numbers), *((rival, best) for rival in rivals)], (plain if keeps else better, best)
-
-
-def _with_check(target: _Target, n: int) -> list[Sketch]:
-    """Return the best Confident-GNMax that is expected to give as many answers, if there is one."""
-    votes = target.votes(n)
-    thresholds = [round(share * n) for share in _THRESHOLDS if round(share * n) * target.model.classes > n]
-    tried = (_enough_asked(target, votes, threshold, share) for threshold in thresholds for share in _CHECK_SHARES)
-    found = [sketch for sketch in tried if sketch is not None]
-    return [max(found, key=lambda sketch: expected_labels(sketch, votes).right)] if found else []
-
-
-def _enough_asked(target: _Target, votes: TypicalVotes, threshold: int, share: float) -> Sketch | None:
-    """Return Confident-GNMax that spends a share of the cost on checks, asking until the answers are there."""
-    most = _MOST_ASKED * target.answers if target.public_rows is None else target.public_rows
-    ratio = ((1 - share) / (2 * share)) ** 0.5  # σ₁/σ₂, for a check costs λ/2σ₁² and an answer λ/σ₂²
-    asked = target.answers
-    for _ in range(_TRIES):
-        sketch = Sketch(ConfidentGNMax, (ratio, 1.0), asked, threshold)
-        sketch = roughly_calibrated(sketch, target.epsilon, target.delta)
-        needed = ceil(target.answers / max(expected_labels(sketch, votes).answered, 1e-9) - 1e-9)
-        if needed > most:
-            return None
-        if needed <= asked:
-            return sketch
-        asked = min(most, ceil(1.02 * needed))
-    return None
-
-
-def _settled(
-    target: _Target, compared: list[tuple[Sketch, int]], taken: tuple[Sketch, int], *, progress: bool
-) -> tuple[tuple[Option, ...], Option]:
-    """Return the options with proved noise, and the one that is taken."""
-    sketches = list(dict.fromkeys(sketch for sketch, _ in compared))
-    bar = progress_bar(sketches, "Noise", len(sketches), shown=progress)
-    settled = {sketch: calibrated(sketch, target.epsilon, target.delta) for sketch in bar}
-    options = tuple(_option(target, settled[sketch], n) for sketch, n in compared)
-    return options, options[compared.index(taken)]
-
-
-def _option(target: _Target, sketch: Sketch, n: int) -> Option:
-    votes, size = target.votes(n), target.rows / n
-    expected = expected_labels(sketch, votes)
-    return Option(
-        teachers=n,
-        rows_per_teacher=size,
-        mechanism=sketch.mechanism(),
-        queries=sketch.queries,
-        answers=expected.answered * sketch.queries,
-        teacher_accuracy=target.model.accuracy(size),
-        right_without_noise=expected_without_noise(votes),
-        right=expected.right,
-    )
-
-
-def _by_expected_votes(target: _Target, option: Option, unit: PrivacyUnit) -> float:
-    votes = VoteHistogram(typical_counts(target.votes(option.teachers)), option.teachers, unit)
-    middles = np.arange(votes.n_queries + 1) - 0.5
-    parts = []
-    for part in option.mechanism.event_of_one(votes.n_classes, unit, simulated=False).flatten():
-        times = option.queries if isinstance(part.event, ConfidenceCheck) else max(1.0, option.answers)
-        # Of all queries, each typical one stands for those around it; a check lets the easiest through.
-        edges = np.clip(middles / (votes.n_queries - 1), 1 - times / option.queries, 1)
-        parts.append((option.queries * np.diff(edges), ExactCosts(part.event, votes)))
-
-    def total(orders: FloatArray) -> FloatArray:
-        return np.sum([times @ costs.per_query(orders) for times, costs in parts], axis=0)
-
-    return search_epsilon(total, target.delta).epsilon
-
-
-def _frontier(target: _Target, best: int) -> tuple[PlanPoint, ...]:
-    """Return points of a few numbers of teachers around the best, at a tenth to ten times the target."""
-    numbers = target.numbers()
-    middle, step = numbers.index(best), max(1, len(numbers) // (2 * _ON_FRONTIER))
-    reach = step * (_ON_FRONTIER // 2)
-    places = [place for place in range(middle - reach, middle + reach + 1, step) if 0 <= place < len(numbers)]
-    epsilons = (target.epsilon * _FRONTIER).tolist()
-    sketches = {epsilon: target._replace(epsilon=epsilon).sketch(GNMax) for epsilon in epsilons}
-    return tuple(
-        PlanPoint(numbers[place], epsilon, target.right(sketch, numbers[place]))
-        for place in places
-        for epsilon, sketch in sketches.items()
-    )
-
-
-def _findings(target: _Target, option: Option, epsilon: float) -> tuple[Finding, ...]:
-    return lint(
-        epsilon=epsilon,
-        delta=target.delta,
-        entities=target.rows,
-        teachers=option.teachers,
-        classes=target.model.classes,
-        threshold=option.mechanism.threshold if isinstance(option.mechanism, ConfidentGNMax) else None,
-        stopping="fixed",
-        tuned_on="public",
-        mechanism=option.entry.name,
-    )
-
-
-def _obstacle(target: _Target, option: Option, goal: float) -> str:
-    without = target.right_without_noise()
-    if without < goal:
-        return (
-            f"Even without noise such teachers would get at most {without:.1%} of the labels right, so {goal:.0%} is "
-            "out of reach at any ε; it takes teachers that learn more from a row, by better public features, or a "
-            "lower goal."
-        )
-    needed = "; or ".join(_what_would_help(target, goal)) or "better teachers"
-    return (
-        f"{target.answers:,} answers at ε = {target.epsilon:g} take so much noise ({option.in_short()}) that "
-        f"{option.teachers:,} teachers of {option.rows_per_teacher:,.4g} rows get {option.right:.1%} of the labels "
-        f"right and not {goal:.0%}; it would take {needed}."
-    )
-
-
-def _what_would_help(target: _Target, goal: float) -> list[str]:
-    """Return changes of the target that reach the goal, each by itself."""
-
-    def reaches(**changed: float) -> bool:
-        return target.best_right(**changed) >= goal
-
-    def larger(factor: float) -> dict[str, int]:
-        """Return `factor` times the rows, or as many more teachers of the same size if their number is fixed."""
-        if target.teachers is None:
-            return {"rows": ceil(target.rows * factor)}
-        teachers = ceil(target.teachers * factor)
-        return {"rows": ceil(target.rows * teachers / target.teachers), "teachers": teachers}
-
-    found = []
-    if answers := _largest(lambda k: reaches(answers=k), target.answers):
-        found.append(f"at most {answers:,} {'queries' if answers > 1 else 'query'}")
-    most = max(1.0, _LARGEST_EPSILON / target.epsilon)
-    if factor := _smallest(lambda x: reaches(epsilon=target.epsilon * x), most):
-        found.append(f"ε of at least {target.epsilon * factor:.3g}")
-    if factor := _smallest(lambda x: reaches(**larger(x)), _MOST_FACTOR):
-        wanted = larger(factor)
-        rows, teachers = f"{wanted['rows']:,} rows", f"{wanted.get('teachers', 0):,} teachers of as many rows each"
-        found.append(f"at least {rows if target.teachers is None else teachers}")
-    return found
-
-
-def _largest(holds: Callable[[int], bool], below: int) -> int:
-    """Return the largest number from 1 to `below` that holds, 0 where 1 does not, for what holds less and less."""
-    low, high = 0, below
-    while high - low > max(1, low // 50):
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
-def _smallest(holds: Callable[[float], bool], most: float) -> float | None:
-    """Return about the smallest factor from 1 to `most` that holds, for what holds more and more; None if none does."""
-    low, high = 1.0, 2.0
-    while high <= most and not holds(high):
-        low, high = high, 2 * high
-    if high > most:
+def _known(
+    X_public: Any, y_public: Any, features: FeatureMap | None, stand_in: Any, public_rows: int | None
+) -> PublicLabels | None:
+    """Return the labeled rows that trials run on, as numbers; None where there are none."""
+    if y_public is None and stand_in is None:
         return None
-    while high / low > 1.02:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    if y_public is not None and X_public is None:
+        raise InvalidParameterError("`y_public` of plan needs the public rows in `X_public`. Pass both.")
+    own = y_public is not None
+    rows, labels = _numbers(X_public, y_public, features) if own else _numbers(*_pair(stand_in), features)
+    found, classes = np.unique(labels, return_inverse=True)
+    if len(found) < 2 or len(rows) != len(classes):
+        raise InvalidDataError(
+            f"The labels of plan must be one for each row and of at least two classes. Got {len(classes)} for "
+            f"{len(rows)} rows, of {len(found)} classes."
+        )
+    public = rows if own or public_rows is None else rows[np.random.default_rng(0).permutation(len(rows))[:public_rows]]
+    return PublicLabels(public, rows, classes.astype(np.int64), len(found), own)
+
+
+def _pair(stand_in: Any) -> tuple[Any, Any]:
+    if not isinstance(stand_in, tuple) or len(stand_in) != 2:
+        raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
+    return stand_in
+
+
+def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.NDArray[Any]]:
+    """Return rows as people's ballots see them, and their labels."""
+    labels = _column(X, y) if isinstance(y, str) else y
+    X = public_features(X, y, None) if isinstance(y, str) else X
+    named = numbered_rows(X, X, None)
+    rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.public, dtype=np.float64)
+    if features is not None:
+        rows = _through(require_public_map(features, "plan"), rows)
+    elif named is not None:
+        rows = _through(named.default_maps().teachers, rows)
+    if rows.ndim != 2 or not np.isfinite(rows).all():
+        raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
+    return rows, np.asarray(column_array(labels))
+
+
+def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None) -> int:
+    if public_rows is not None:
+        return integer_at_least(public_rows, 1, "public_rows", "plan")
+    if known is not None:
+        return len(known.rows)
+    if X_public is None:
+        raise InvalidParameterError("`public_rows` of plan must say how many public rows there are.")
+    return len(X_public)
+
+
+def _through(features: Any, rows: Matrix) -> Matrix:
+    return np.asarray(features.transform(rows))
+
+
+def _column(rows: Any, name: str) -> Any:
+    table = as_table(rows)
+    if table is None:
+        raise InvalidParameterError("`y_public` of plan may be the name of a column only if `X_public` has such names.")
+    return table.column(name)
+
+
+def _declared(accuracy: float | None, wish: Wish) -> float | None:
+    return None if accuracy is None else number_between(accuracy, 1 / wish.classes, 1, "accuracy", "plan")
+
+
+def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: float | None, *, progress: bool) -> Plan:
+    """Return the plan by trial runs on labeled rows."""
+    methods = methods_for(wish)
+    if asked is not None and asked not in methods:
+        methods.append(asked)
+    ballots = methods[0]
+    # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
+    looked = known.fewer(min(1.0, _QUICK_ROWS / len(known.rows)))
+    few = len(looked.rows) <= _FEW_ROWS
+    bar = progress_bar(methods, "Methods", len(methods), shown=progress)
+    first = {method: tried(method, looked, wish.people, folds=None if few else _FEW_FOLDS, deals=1) for method in bar}
+    # A first look at few rows is off by points, so that more methods get a second one.
+    enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
+    close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
+    again = {method: tried(method, looked, wish.people) for method in ([ballots, *close] if close else [])}
+    whole = tried(ballots, known, wish.people)
+    shift = whole.expected - (again or first)[ballots].expected
+    trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
+    best = max(trials, key=lambda method: trials[method].expected - _WORTH * (method != ballots))
+    options = [_option(method, wish, _interval(trial, known)) for method, trial in trials.items()]
+    others = [method for method in methods if method not in trials]
+    options += [_option(method, wish, Guess(first[method].moved(shift).expected, 0, 1)) for method in others]
+    changes = _Changes(best, trials[best].expected, looked, wish)
+    points = progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress)
+    curve = {1.0: trials[best].expected, **{factor: changes.at(factor) for factor in points}}
+    return _plan(
+        wish,
+        evidence=OWN_LABELS if known.own else STAND_IN,
+        majority=known.majority,
+        options=options,
+        recommended=[*trials].index(best),
+        asked=None if asked is None else [*trials].index(asked),
+        error=trials[best].error,
+        curve=_rising(curve, wish.epsilon),
+        advice=(
+            Advice("public rows", changes.with_more_rows()),
+            Advice("ε, or people", max(curve[2.0], curve[1.0])),
+        ),
+        goal=goal,
+    )
+
+
+class _Changes:
+    """Trials of a few folds with one thing changed, compared with those without the change."""
+
+    def __init__(self, method: Method, expected: float, known: PublicLabels, wish: Wish) -> None:
+        self._method, self._expected, self._known, self._people = method, expected, known, wish.people
+        self._here = self._tried(method, known)
+
+    def _tried(self, method: Method, known: PublicLabels) -> float:
+        return tried(method, known, self._people, folds=_FEW_FOLDS, deals=1).expected
+
+    def _from(self, change: float) -> float:
+        return float(np.clip(self._expected + change, 0, 1))
+
+    def at(self, factor: float) -> float:
+        """Return what to expect at a multiple of ε, to which the noise is about inversely proportional."""
+        changed = replace(self._method, noise=self._method.noise / factor)
+        return self._from(self._tried(changed, self._known) - self._here)
+
+    def with_more_rows(self) -> float:
+        """Return what to expect of twice the public rows: half of what the last doubling brought."""
+        ballots = isinstance(self._method, PeopleBallots)
+        half = self._known.with_fewer_rows(0.5) if ballots else self._known.fewer(0.5)
+        return self._from(STILL_TO_COME * max(self._here - self._tried(self._method, half), 0.0))
+
+
+def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
+    """Return the curve by ε; chance apart, it rises."""
+    factors = sorted(curve)
+    shares = np.maximum.accumulate([curve[factor] for factor in factors])
+    return [PlanPoint(epsilon * factor, float(share)) for factor, share in zip(factors, shares, strict=True)]
+
+
+def _interval(trial: Trial, known: PublicLabels) -> Guess:
+    """Return what to expect of a student, and where nine of ten runs are expected to end."""
+    reach = _NORMAL * sqrt(trial.spread**2 + (_MODEL if known.own else _OTHER_DATA) ** 2)
+    return Guess(trial.expected, max(0.0, trial.expected - reach), min(1.0, trial.expected + reach))
+
+
+def _by_references(wish: Wish, accuracy: float | None, goal: float | None) -> Plan:
+    """Return the plan where no run can be tried: vector ballots, and what they reached on other data sets."""
+    majority = 1 / wish.classes
+
+    def expected(**changed: float) -> float:
+        return guessed(replace(wish, **changed), majority, accuracy).expected
+
+    curve = [PlanPoint(wish.epsilon * factor, expected(epsilon=wish.epsilon * factor)) for factor in (*_CURVE, 1.0)]
+    return _plan(
+        wish,
+        evidence=NOTHING if accuracy is None else DECLARED,
+        majority=None,
+        options=[_option(ballots_for(wish), wish, guessed(wish, majority, accuracy))],
+        recommended=0,
+        asked=None,
+        error=0.0,
+        curve=sorted(curve, key=lambda point: point.epsilon),
+        advice=(Advice("ε, or people", expected(epsilon=2 * wish.epsilon)),),
+        goal=goal,
+    )
+
+
+def _option(method: Method, wish: Wish, guess: Guess) -> Option:
+    return Option(method, proved(method, wish), guess.expected, guess.low, guess.high)
+
+
+def _plan(
+    wish: Wish,
+    *,
+    evidence: str,
+    majority: float | None,
+    options: Sequence[Option],
+    recommended: int,
+    asked: int | None,
+    error: float,
+    curve: Sequence[PlanPoint],
+    advice: tuple[Advice, ...],
+    goal: float | None,
+) -> Plan:
+    best = options[recommended]
+    found = lint(
+        epsilon=best.epsilon.epsilon,
+        delta=wish.delta,
+        unit=wish.unit,
+        entities=wish.people,
+        classes=wish.classes,
+        tuned_on="public",
+    )
+    useless = majority is not None and best.expected - error < majority + _WORTH
+    return Plan(
+        wish=wish,
+        evidence=evidence,
+        majority=majority,
+        options=tuple(sorted(options, key=lambda option: -option.expected)),
+        recommended=None if useless else best,
+        asked=None if asked is None else options[asked],
+        curve=tuple(curve),
+        advice=tuple(sorted(advice, key=lambda one: -one.expected)),
+        goal=goal,
+        findings=found,
+    )

@@ -19,7 +19,7 @@ _SHOWN = 11
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class VotesOption:
     """One number of teachers with the noise that keeps the target; all of it is public.
 
     Parameters
@@ -70,7 +70,7 @@ class Option:
 
 @final
 @dataclass(frozen=True, slots=True)
-class PlanPoint:
+class VotesPoint:
     """Expected share of right labels for a number of teachers, at an ε that is estimated to a few percent."""
 
     teachers: int
@@ -80,23 +80,23 @@ class PlanPoint:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class VotesPlan:
     """A recommendation for a target (ε, δ), with alternatives and the expected accuracy of the labels.
 
     Parameters
     ----------
     target_epsilon, label_accuracy : float
         Target ε and share of right labels.
-    recommended : Option
+    recommended : VotesOption
         The option to take.
-    options : tuple of Option
+    options : tuple of VotesOption
         Other numbers of teachers, and the mechanisms that were compared, at the same ε and number of answers.
     epsilon : PublicEpsilon
         Proved ε of the recommended option, whatever the votes turn out to be.
     private_epsilon : float
         What the exact ε by the votes would be if the votes were as expected. It is computed from public assumptions;
         the same number of real votes must not be published.
-    frontier : tuple of PlanPoint
+    frontier : tuple of VotesPoint
         Accuracy against ε for several numbers of teachers.
     assumptions : tuple of str
         What the expectations rest on.
@@ -108,11 +108,11 @@ class Plan:
 
     target_epsilon: float
     label_accuracy: float
-    recommended: Option
-    options: tuple[Option, ...]
+    recommended: VotesOption
+    options: tuple[VotesOption, ...]
     epsilon: PublicEpsilon
     private_epsilon: float
-    frontier: tuple[PlanPoint, ...]
+    frontier: tuple[VotesPoint, ...]
     assumptions: tuple[str, ...]
     obstacle: str | None
     findings: tuple[Finding, ...]
@@ -172,7 +172,7 @@ class Plan:
         )
 
 
-def _shown(options: tuple[Option, ...], recommended: Option) -> list[Option]:
+def _shown(options: tuple[VotesOption, ...], recommended: VotesOption) -> list[VotesOption]:
     """Return the options of plain Gaussian noise whose teachers are about as many as recommended, and all others."""
     near = sorted(options, key=lambda option: abs(np.log(option.teachers / recommended.teachers)))[:_SHOWN]
     return [option for option in options if option in near or not isinstance(option.mechanism, GNMax)]

@@ -10,7 +10,7 @@ import pytest
 from test_cli import configure, refusal, write_people, write_rows
 from tutelage.datasets import load_digits
 
-WISH = ("plan", "--epsilon", 3, "--delta", 1e-6, "--rows", 5000, "--classes", 3, "--queries", 20)
+WISH = ("plan-votes", "--epsilon", 3, "--delta", 1e-6, "--rows", 5000, "--classes", 3, "--queries", 20)
 
 
 def test_a_plan_is_a_table_a_recommendation_and_its_assumptions(called):
@@ -45,7 +45,20 @@ def test_public_votes_are_read_from_files(called, tmp_path):
     found = json.loads(called(*WISH, *files, "--proxy-rows", 20, "--proxy-rows", 100, "--json").stdout)
     assert "50 teachers of 20 rows" in found["assumptions"][0]
     assert "--proxy-rows" in refusal(called(*WISH, *files), 1)
-    of_two = ("plan", "--epsilon", 3, "--rows", 5000, "--classes", 2, *files, "--proxy-rows", 20, "--proxy-rows", 100)
+    of_two = (
+        "plan-votes",
+        "--epsilon",
+        3,
+        "--rows",
+        5000,
+        "--classes",
+        2,
+        *files,
+        "--proxy-rows",
+        20,
+        "--proxy-rows",
+        100,
+    )
     assert "--proxy-votes must be on 2 classes" in refusal(called(*of_two), 2)
     assert "`--proxy-rows`" in refusal(called(*WISH, *files, "--proxy-rows", 20, "--proxy-rows", 0), 2)
     assert "once per --proxy-votes" in refusal(called(*WISH, *files, "--proxy-rows", 20), 2)
@@ -62,7 +75,7 @@ def test_the_frontier_is_a_figure(called, tmp_path):
 
 
 def test_without_matplotlib_the_plan_is_written_and_the_figure_missed(called, tmp_path, monkeypatch):
-    monkeypatch.setattr("tutelage.cli.plan.find_spec", lambda name: None)
+    monkeypatch.setattr("tutelage.cli.plan_votes.find_spec", lambda name: None)
     printed = called(*WISH, "--output", tmp_path / "out", "--json")
     assert printed.returncode == 0, printed.stderr
     assert "tutelage[report]" in printed.stderr
@@ -70,13 +83,13 @@ def test_without_matplotlib_the_plan_is_written_and_the_figure_missed(called, tm
 
 
 def test_an_output_that_is_no_folder_is_refused_before_planning(called, tmp_path, monkeypatch):
-    monkeypatch.setattr("tutelage.cli.plan.make_plan", None)
+    monkeypatch.setattr("tutelage.cli.plan_votes.make_plan", None)
     (tmp_path / "out").touch()
     assert "--output must be a folder" in refusal(called(*WISH, "--output", tmp_path / "out"), 2)
 
 
 def test_an_impossible_wish_says_why_and_what_would_do(called):
-    hospitals = ("plan", "--epsilon", 1, "--rows", 2000, "--classes", 2, "--teachers", 10, "--queries", 50)
+    hospitals = ("plan-votes", "--epsilon", 1, "--rows", 2000, "--classes", 2, "--teachers", 10, "--queries", 50)
     printed = called(*hospitals, "--teacher-accuracy", "200=0.95")
     text = " ".join(printed.stdout.split())
     assert "Infeasible: 50 answers at ε = 1 take so much noise" in text
@@ -110,12 +123,12 @@ def test_a_run_with_the_planned_settings_keeps_the_planned_epsilon(called, tmp_p
     np.savez(tmp_path / "public.npz", X=digits.X_test)
     found = json.loads(
         called(
-            "plan", "--epsilon", 2, "--rows", len(digits.X_train), "--classes", 10, "--queries", 15, "--json",
+            "plan-votes", "--epsilon", 2, "--rows", len(digits.X_train), "--classes", 10, "--queries", 15, "--json",
             "--teacher-accuracy", "30=0.7", "--teacher-accuracy", "120=0.83",
         ).stdout
     )  # fmt: skip
     printed = called(
-        "plan", "--epsilon", 2, "--rows", len(digits.X_train), "--classes", 10, "--queries", 15,
+        "plan-votes", "--epsilon", 2, "--rows", len(digits.X_train), "--classes", 10, "--queries", 15,
         "--teacher-accuracy", "30=0.7", "--teacher-accuracy", "120=0.83",
     ).stdout  # fmt: skip
     sections = printed[printed.index("[teachers]") :]

@@ -1,0 +1,239 @@
+"""The result of planning, as plain values, a table, sentences and a configuration."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from tutelage.exceptions import InvalidParameterError
+from tutelage.planning.methods import Method, Wish
+from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.reporting.lints import Finding
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+OWN_LABELS, STAND_IN, DECLARED, NOTHING = "public-labels", "stand-in", "declared-accuracy", "nothing"
+_EVIDENCE = {
+    OWN_LABELS: "Whole runs were tried on the labeled public rows. The interval assumes that private rows are similar.",
+    STAND_IN: "Whole runs were tried on the stand-in. How much the private rows differ from it is unknown.",
+    DECLARED: "No labels were given. The accuracy follows from the one that was declared and from other data sets.",
+    NOTHING: (
+        "Nothing is known about the data. The interval spans what other data sets reached with as much noise per "
+        "class, and classes are assumed to be equally frequent. Pass labeled public rows or a stand-in for a real "
+        "prediction."
+    ),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One method with the noise that keeps the target ε, and the accuracy to expect; public.
+
+    Parameters
+    ----------
+    method : Method
+        The method and its noise.
+    epsilon : PublicEpsilon
+        The proved guarantee, whatever the private rows are.
+    expected, low, high : float
+        Share of rows like the public ones that the student is expected to predict right, and the bounds between which
+        nine of ten runs are expected to lie.
+    """
+
+    method: Method
+    epsilon: PublicEpsilon
+    expected: float
+    low: float
+    high: float
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of `PATEClassifier` besides ε and δ."""
+        return self.method.parameters()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the option as plain values, for JSON."""
+        return {
+            "method": self.method.title,
+            "settings": {name: repr(value) if not isinstance(value, str | int) else value
+                         for name, value in self.parameters.items()},
+            "noise": self.method.noise,
+            "epsilon": self.epsilon.epsilon,
+            "expected_accuracy": self.expected,
+            "interval": [self.low, self.high],
+        }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlanPoint:
+    """The expected accuracy at another ε."""
+
+    epsilon: float
+    expected: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The expected accuracy with twice as much of something: public rows, people, or ε."""
+
+    doubled: str
+    expected: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A recommended method for a target ε, with the expected accuracy of the student.
+
+    Parameters
+    ----------
+    wish : Wish
+        The target and the sizes.
+    evidence : str
+        What the prediction rests on: ``"public-labels"``, ``"stand-in"``, ``"declared-accuracy"`` or ``"nothing"``.
+    majority : float or None
+        Share of the most frequent class, if it is known.
+    options : tuple of Option
+        All methods that were compared, the most accurate one first.
+    recommended : Option or None
+        The option to use. None if no method is expected to beat the majority class by a point.
+    asked : Option or None
+        The option with the settings that the caller asked about, if any.
+    curve : tuple of PlanPoint
+        Expected accuracy of the best option against ε.
+    advice : tuple of Advice
+        What would help, most helpful first.
+    goal : float or None
+        The accuracy that was asked for.
+    findings : tuple of Finding
+        What a privacy officer would object to.
+    """
+
+    wish: Wish
+    evidence: str
+    majority: float | None
+    options: tuple[Option, ...]
+    recommended: Option | None
+    asked: Option | None
+    curve: tuple[PlanPoint, ...]
+    advice: tuple[Advice, ...]
+    goal: float | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def possible(self) -> bool:
+        """Whether the recommended option is expected to be useful, and to reach the goal if there is one."""
+        return self.obstacle is None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the wish is not expected to come true and what would help, in one sentence; None if it is."""
+        best = self.recommended or self.options[0]
+        with_epsilon = f"With ε = {self.wish.epsilon:g} and {self.wish.people:,} people"
+        if self.recommended is None:
+            return (
+                f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}): the best "
+                f"student is expected to be right on {best.expected:.1%}. Release nothing, or change the wish: "
+                f"{self._what_would_help()}."
+            )
+        if self.goal is not None and best.expected < self.goal:
+            return (
+                f"{with_epsilon}, the student is expected to be right on {best.expected:.1%} and not on "
+                f"{self.goal:.1%}; {self._what_would_reach(self.goal)}."
+            )
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `PATEClassifier` for the recommended option, ε and δ included.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no method is expected to beat the majority class.
+        """
+        if self.recommended is None:
+            raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
+        return {**self.recommended.parameters, "epsilon": self.wish.epsilon, "delta": self.wish.delta}
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the recommendation, what it rests on, and what would help, in a few sentences."""
+        best = self.recommended
+        said = [] if self.obstacle is None else [self.obstacle]
+        if best is not None:
+            said.append(
+                f"Use {best.method.title}. The student is expected to be right on {best.expected:.1%} of rows like the "
+                f"public ones ({best.low:.0%} to {best.high:.0%} in nine of ten runs)"
+                + ("." if self.majority is None else f"; the majority class is right on {self.majority:.1%}.")
+            )
+            if self.asked is not None and self.asked != best:
+                said.append(
+                    f"With the settings that you named ({self.asked.method.title}), it is expected to be right on "
+                    f"{self.asked.expected:.1%}."
+                )
+            said.append(f"The proved worst-case ε is {round_up(best.epsilon.epsilon):g} at δ = {self.wish.delta:g}.")
+        said.append(_EVIDENCE[self.evidence])
+        if best is not None:
+            said.append(f"Twice as much of one thing: {self._what_would_help()}.")
+        return tuple(said)
+
+    def _what_would_help(self) -> str:
+        return ", ".join(f"{one.doubled} {one.expected:.1%}" for one in self.advice)
+
+    def _what_would_reach(self, goal: float) -> str:
+        """Return the ε of the curve that reaches the goal, or that none does."""
+        reached = [point.epsilon for point in self.curve if point.expected >= goal]
+        if reached:
+            return f"an ε of about {min(reached):g} would do"
+        most = self.curve[-1]
+        return f"even at ε = {most.epsilon:g} it is {most.expected:.1%}: better features would help, or a lower goal"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON."""
+        return {
+            "version": 2,
+            "possible": self.possible,
+            "obstacle": self.obstacle,
+            "target_epsilon": self.wish.epsilon,
+            "delta": self.wish.delta,
+            "people": self.wish.people,
+            "public_rows": self.wish.public_rows,
+            "classes": self.wish.classes,
+            "evidence": self.evidence,
+            "majority": self.majority,
+            "goal": self.goal,
+            "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "asked": None if self.asked is None else self.asked.as_dict(),
+            "options": [option.as_dict() for option in self.options],
+            "curve": [asdict(point) for point in self.curve],
+            "twice_as_much": [asdict(one) for one in self.advice],
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+    def as_table(self) -> "Table":
+        """Return the options as a rich table, the recommended one in bold."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
+        title = f"ε = {self.wish.epsilon:g} at δ = {self.wish.delta:g}, worst case"
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+        table.padding, table.pad_edge = (0, 1, 0, 0), False
+        for heading in ("method", "settings", "expected", "nine of ten runs"):
+            table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
+        for option in self.options:
+            interval = f"{option.low:.0%} to {option.high:.0%}" if option.high - option.low < 1 else "not tried in full"
+            shown = ", ".join(f"{name} {value}" for name, value in option.method.settings.items())
+            style = "bold" if option == self.recommended else None
+            table.add_row(option.method.title, shown, f"{option.expected:.1%}", interval, style=style)
+        if self.majority is not None:
+            table.add_row("majority class", "no release", f"{self.majority:.1%}", "")
+        return table
+
+    def as_config(self) -> str:
+        """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
+        if self.recommended is None:
+            return ""
+        sections = [*self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.wish.epsilon}\n"
+                    f"delta = {self.wish.delta}\n"]  # fmt: skip
+        return "\n".join(sections)

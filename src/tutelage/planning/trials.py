@@ -1,0 +1,231 @@
+"""Runs on public rows with labels in the place of the private ones, each person with as much noise as in the real run.
+
+All public rows take part without labels, as they will. Four fifths of the labels cast ballots in the place of the
+private rows, and the student is scored on the other fifth; five times, so that every label is scored once. Fewer people
+with as much less noise are like the real ones but for what a label by itself tells, which the gain of the last doubling
+of their number stands for.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import numpy as np
+
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage.exceptions import OneClassWarning
+from tutelage.noise import NoiseSource, SimulationNoise
+from tutelage.partition import Shards
+from tutelage.planning.methods import DenseVotes, FewVotesOfPeople, Method, PeopleBallots
+from tutelage.privacy import ONE_ENTITY
+from tutelage.students import LabelPropagationStudent, Moments, NoisySumClassifier, fit_student
+from tutelage.students.selection import Medoids, PublicKnowledge
+from tutelage.teachers import HeadTeachers, NearestTeachers
+from tutelage.teachers.blocks import PeopleInMemory
+from tutelage.votes import tally
+
+_FOLDS = 5
+_DEALS = 3
+_SMALL, _MOST_LABELED = 1_000, 5_000  # rows
+_KEY = b"shards of trial runs on public rows"
+STILL_TO_COME = 0.5  # of the gain of the last doubling: what the real number of people adds to a trial
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicLabels:
+    """Public rows as the teachers see them, and the classes of some; all of it public.
+
+    Parameters
+    ----------
+    rows : array of shape (public rows, features)
+        All public rows.
+    labeled : array of shape (labeled rows, features)
+        Rows with labels: public rows, or those of a stand-in.
+    classes : integer array of shape (labeled rows,)
+        Their class index.
+    n_classes : int
+        How many classes there are.
+    own : bool
+        Whether the labeled rows are the public rows, in their order.
+    """
+
+    rows: Matrix = field(repr=False)
+    labeled: Matrix = field(repr=False)
+    classes: IntArray = field(repr=False)
+    n_classes: int
+    own: bool
+
+    @property
+    def majority(self) -> float:
+        """Share of the most frequent class."""
+        return float(np.bincount(self.classes, minlength=self.n_classes).max() / len(self.classes))
+
+    def fewer(self, share: float) -> "PublicLabels":
+        """Return a random share of the public rows; of the labels, too, where they are those of the public rows."""
+        kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
+        if self.own:
+            return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True)
+        return PublicLabels(self.rows[kept], self.labeled, self.classes, self.n_classes, False)
+
+    def with_fewer_rows(self, share: float) -> "PublicLabels":
+        """Return as many labels, with a random share of the public rows."""
+        return PublicLabels(self.fewer(share).rows, self.labeled, self.classes, self.n_classes, False)
+
+
+class Trial(NamedTuple):
+    """How often students of trial runs were right.
+
+    Parameters
+    ----------
+    shares, halves : tuple of float
+        Share of the held-out rows that each run had right, and that it had with half of the rows taking part.
+    still_to_come : float
+        What the real number of people adds to a trial, in gains of its last doubling.
+    """
+
+    shares: tuple[float, ...]
+    halves: tuple[float, ...]
+    still_to_come: float
+
+    @property
+    def expected(self) -> float:
+        """Share of rows that a student of the real number of people is expected to predict right."""
+        share = float(np.mean(self.shares))
+        return min(1.0, share + self.still_to_come * max(share - float(np.mean(self.halves)), 0.0))
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation from one run to another, over folds and draws of the noise."""
+        return float(np.std(self.shares))
+
+    @property
+    def error(self) -> float:
+        """Standard error of what is expected."""
+        return self.spread / len(self.shares) ** 0.5
+
+    def moved(self, by: float) -> "Trial":
+        """Return the trial with so much added to every share."""
+        shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
+        return Trial(shares, halves, self.still_to_come)
+
+
+Student = Callable[[IntArray, NoiseSource], IntArray]
+"""From the places of labeled rows that take part, and noise, to the predicted class of every labeled row."""
+
+
+def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
+    """Return how students of a method do on labeled public rows.
+
+    Parameters
+    ----------
+    method : Method
+        A method with its noise.
+    known : PublicLabels
+        The rows.
+    people : int
+        How many people the noise is for.
+    folds : int, optional
+        How many fifths of the labels are scored. Default: all.
+    deals : int
+        How often few labels are dealt into fifths; many are dealt once.
+    """
+    rng, noise = np.random.default_rng(0), SimulationNoise(0)  # nothing here needs protection
+    student = _STUDENTS[type(method)](method, known, people)
+    shares, halves = list[float](), list[float]()
+    # Fewer labels are dealt into fifths several times.
+    for _ in range(deals if len(known.classes) < _SMALL else 1):
+        order = rng.permutation(len(known.classes))[:_MOST_LABELED]
+        for held_out in np.array_split(order, min(_FOLDS, len(order)))[:folds]:
+            cast_by = rng.permutation(np.setdiff1d(order, held_out))[:people]
+            shares.append(_right(student(cast_by, noise), known, held_out))
+            halves.append(_right(student(cast_by[: max(1, len(cast_by) // 2)], noise), known, held_out))
+    taught = min(len(known.classes), _MOST_LABELED) * (_FOLDS - 1) // _FOLDS
+    return Trial(tuple(shares), tuple(halves), STILL_TO_COME if people > taught else 0.0)
+
+
+def _right(predicted: IntArray, known: PublicLabels, places: IntArray) -> float:
+    return float(np.mean(predicted[places] == known.classes[places]))
+
+
+def _by_ballots(method: PeopleBallots, known: PublicLabels, people: int) -> Student:
+    """Return students of a noisy sum, as `BallotRounds` makes them, over features for the noise of the real run."""
+    teacher, classes = method.teacher, np.arange(known.n_classes)
+    features = teacher.features(known.rows, n_classes=known.n_classes, n_people=people, noise_multiplier=method.noise)
+    public, vectors = features.transform(known.rows), features.transform(known.labeled)
+    scores = NoisySumClassifier().fit_moments(public, [], n_rows=people, classes=classes)
+
+    def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+        found, rounds = scores, list[Moments]()
+        shards = Shards.of_single_people(len(taught))
+        cast_by = PeopleInMemory(vectors[taught], known.classes[taught], shards)
+        for number in range(teacher.rounds):
+            radius = found.radius(public)
+            total = teacher.cast(
+                cast_by.blocks(), lambda block, by=found: (block.rows, by.residuals(block.rows, block.labels)),
+                radius, ONE_ENTITY,
+            ).totals  # fmt: skip
+            scale = teacher.scale(radius) * len(taught)
+            sigma = teacher.noise_of_round(method.noise, number) * teacher.norm * len(taught) / people
+            rounds.append(Moments.of_sum(total + noise.discrete_gaussian(sigma, total.shape), sigma, scale, radius))
+            found = NoisySumClassifier().fit_moments(public, rounds, n_rows=len(taught), classes=classes)
+        return found.predict(vectors).astype(np.int64)
+
+    return student
+
+
+def _by_few_votes(method: FewVotesOfPeople, known: PublicLabels, people: int) -> Student:
+    """Return students of labels that people vote on near their own rows, but not on a row that is their own."""
+    shards = Shards.of_single_people(len(known.labeled))
+    ballots = NearestTeachers(
+        method.cap + known.own, known.labeled, known.classes, shards, n_classes=known.n_classes
+    ).few_votes(known.rows)
+    votes = (ballots.at(ballots.queries != ballots.teachers) if known.own else ballots).first(method.cap)
+
+    def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+        takes_part = np.zeros(len(known.labeled), dtype=bool)
+        takes_part[taught] = True
+        cast = votes.at(takes_part[votes.teachers])
+        counts = np.zeros((len(known.rows), known.n_classes), dtype=np.int64)
+        np.add.at(counts, (cast.queries, cast.labels), 1)
+        return _taught_by(counts, np.arange(len(known.rows)), method.noise * len(taught) / people, known, noise)
+
+    return student
+
+
+def _by_dense_votes(method: DenseVotes, known: PublicLabels, people: int) -> Student:
+    """Return students of labels that every teacher votes on, but not on a row that it learned from."""
+    queries = Medoids().select(PublicKnowledge.before(known.rows), min(method.queries, len(known.rows)), seed=0)
+    teachers = HeadTeachers(method.teacher, n_classes=known.n_classes)
+
+    def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+        number = max(2, round(method.teachers * len(taught) / people))
+        shards = Shards.of_rows(len(taught), number, key=_KEY)
+        ballots = teachers.fit_ballots(known.labeled[taught], known.classes[taught], shards, known.rows[queries])
+        if known.own:
+            place = np.full(len(known.labeled), -1)
+            place[taught] = shards.assignment
+            own = place[queries]
+            ballots[own[own >= 0], np.flatnonzero(own >= 0)] = ABSTAIN
+        counts = tally(ballots, known.n_classes, shards.unit).counts
+        return _taught_by(counts, queries, method.noise * number / method.teachers, known, noise)
+
+    return student
+
+
+def _taught_by(counts: IntArray, queries: IntArray, sigma: float, known: PublicLabels, noise: NoiseSource) -> IntArray:
+    """Return what a student by label propagation predicts for the labeled rows, from noisy counts of votes."""
+    labels = np.full(len(known.rows), ABSTAIN)
+    labels[queries] = (counts + noise.discrete_gaussian(sigma, counts.shape)).argmax(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
+        student = fit_student(LabelPropagationStudent(), known.rows, labels, np.arange(known.n_classes), seed=0)
+    return np.asarray(student.predict(known.labeled), dtype=np.int64)
+
+
+_STUDENTS: dict[type, Callable[..., Student]] = {
+    PeopleBallots: _by_ballots,
+    FewVotesOfPeople: _by_few_votes,
+    DenseVotes: _by_dense_votes,
+}
