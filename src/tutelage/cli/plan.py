@@ -23,6 +23,7 @@ from tutelage.reporting.figures import Figure, Series
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.png", "plan.svg")
+_INFEASIBLE = 3  # exit code, as of `tutelage audit`: the wish is not expected to come true
 
 
 def plan(
@@ -49,7 +50,10 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell is used."""
+    """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell is used.
+
+    The exit code is 3 if the wish is not expected to come true.
+    """
     wish = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
     try:
         if configuration is not None:
@@ -74,6 +78,8 @@ def plan(
             drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
         for name in (_FILES[0], *(path.name for path in drawn)):
             typer.echo(f"Wrote {results.path / name}", err=True)
+    if not found.possible:
+        raise typer.Exit(_INFEASIBLE)
 
 
 def plan_for(settings: RunConfig, data: RunData) -> Plan | None:

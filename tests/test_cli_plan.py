@@ -1,0 +1,153 @@
+"""``tutelage plan`` as a user meets it, and as ``tutelage run`` uses it."""
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from test_cli import refusal
+
+COLUMNS = [f"f{number}" for number in range(6)]
+
+
+def write(path, n, seed=0, noise=1.0, label="kind", entity=False):
+    """Write a table of two classes that differ in their first column."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 6)) * noise
+    X[:, 0] += 3 * y
+    patients = np.arange(n) // 2
+    lines = [",".join([*COLUMNS, label, *(["patient"] if entity else [])])]
+    for row, kind, patient in zip(X.tolist(), y.tolist(), patients.tolist(), strict=True):
+        lines.append(",".join([*map(str, row), ("no", "yes")[kind], *([f"p{patient}"] if entity else [])]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def configuration(folder, more="", private="", noise=1.0):
+    write(folder / "private.csv", 600, 1, noise, entity=True)
+    write(folder / "public.csv", 300, 2, noise)
+    config = folder / "run.toml"
+    config.write_text(
+        f'[private]\nfile = "private.csv"\nlabel = "kind"\nclasses = ["no", "yes"]\n{private}ignore = ["patient"]\n'
+        '[public]\nfile = "public.csv"\nlabel = "kind"\nevaluate_last = 60\n'
+        f'[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n{more}'
+    )
+    return config
+
+
+def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
+    public = write(tmp_path / "public.csv", 200)
+    printed = called("plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind")
+    assert printed.returncode == 0, printed.stderr
+    text = " ".join(printed.stdout.split())
+    assert "Use vector ballots. The student is expected to be right on" in text
+    assert "in nine of ten runs" in text
+    assert "majority class no release" in text
+    assert max(map(len, printed.stdout.splitlines())) <= 80
+    toml = printed.stdout[printed.stdout.index("[teachers]") :]
+    assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
+
+
+def test_a_hopeless_wish_says_so_and_ends_with_another_code(called, tmp_path):
+    public = write(tmp_path / "public.csv", 200, noise=300.0)
+    wish = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
+    printed = called(*wish)
+    assert printed.returncode == 3
+    assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in " ".join(printed.stdout.split())
+    assert "[teachers]" not in printed.stdout
+
+
+def test_json_figure_and_file_are_one_plan(called, tmp_path):
+    pytest.importorskip("matplotlib")
+    public = write(tmp_path / "public.csv", 200)
+    wish = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
+    printed = called(*wish, "--output", tmp_path / "out", "--json")
+    found = json.loads(printed.stdout)
+    assert json.loads((tmp_path / "out" / "plan.json").read_text()) == found
+    assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
+    assert found["evidence"] == "public-labels"
+    assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
+
+
+def test_less_knowledge_is_said(called, tmp_path):
+    sizes = "--epsilon", 1, "--people", 2000, "--public-rows", 300
+    stand_in = write(tmp_path / "other.csv", 200)
+    told = called("plan", *sizes, "--stand-in", stand_in, "--label", "kind", "--json")
+    assert json.loads(told.stdout)["evidence"] == "stand-in"
+    declared = called("plan", *sizes, "--classes", 2, "--accuracy", 0.9, "--json")
+    assert json.loads(declared.stdout)["evidence"] == "declared-accuracy"
+    nothing = " ".join(called("plan", *sizes, "--classes", 2).stdout.split())
+    assert "Nothing is known about the data." in nothing
+
+
+def test_arrays_of_an_npz_file_are_public_rows(called, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 150)
+    np.savez(tmp_path / "public.npz", X=rng.normal(size=(150, 3)) + 2 * y[:, np.newaxis], y=y)
+    wish = "plan", "--epsilon", 1, "--people", 900, "--public", tmp_path / "public.npz", "--label"
+    assert json.loads(called(*wish, "y", "--json").stdout)["classes"] == 2
+    assert "has no array 'z'" in refusal(called(*wish, "z"), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--people", 10), "--epsilon is missing"),
+        (("--epsilon", 1, "--classes", 2, "--public-rows", 9), "--people is missing"),
+        (("--epsilon", 1, "--people", 10, "--public-rows", 9), "--classes"),
+        (("--epsilon", 1, "--people", 10, "--classes", 2), "--public-rows"),
+        (("--epsilon", 0, "--people", 10, "--classes", 2, "--public-rows", 9), "--epsilon must be"),
+        (("--epsilon", 1, "--people", 10, "--label", "y"), "--label names a column"),
+        (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs the column"),
+    ],
+)
+def test_what_is_missing_is_named(called, options, said):
+    assert said in refusal(called("plan", *options), 2)
+
+
+def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
+    config = configuration(
+        tmp_path, '[teachers]\nestimator = "tutelage.teachers.NearestQueries"\nparameters = { cap = 3 }\n'
+    )
+    printed = called("plan", "--for", config)
+    assert printed.returncode == 0, printed.stderr
+    text = " ".join(printed.stdout.split())
+    assert "With the settings that you named (few votes per person), it is expected to be right on" in text
+    assert "is in the configuration already" in refusal(called("plan", "--for", config, "--classes", 2), 2)
+
+
+def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
+    config = configuration(tmp_path)
+    printed = called("run", config)
+    assert printed.returncode == 0, printed.stderr
+    assert "plan: Use " in " ".join(printed.stderr.split())
+    (tmp_path / "private.csv.ledger").unlink()
+    named = called(
+        "run", configuration(tmp_path, '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n'), "--overwrite"
+    )
+    assert named.returncode == 0, named.stderr
+    assert "plan:" not in named.stderr
+
+
+def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_path):
+    config = configuration(tmp_path, noise=300.0)
+    printed = called("run", config)
+    text = refusal(printed, 2)
+    assert "no method is expected to beat the majority class" in text
+    assert "Nothing was spent" in text
+    assert not list(tmp_path.glob("*.ledger"))
+    named = configuration(tmp_path, '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n', noise=300.0)
+    assert called("run", named).returncode == 0
+
+
+def test_a_private_number_of_people_is_not_planned_by(called, tmp_path):
+    config = configuration(tmp_path, private='entity = "patient"\n')
+    printed = called("run", config)
+    assert printed.returncode == 0, printed.stderr
+    assert "plan:" not in printed.stderr
+    assert "--people is missing" in refusal(called("plan", "--for", config), 2)
+    config.write_text(config.read_text().replace('entity = "patient"\n', 'entity = "patient"\npeople = 300\n'))
+    again = called("run", config, "--overwrite")
+    assert "plan: Use" in " ".join(again.stderr.split())

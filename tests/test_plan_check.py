@@ -1,0 +1,58 @@
+"""The reproduction of plans: predictions beside runs, on small data sets."""
+
+import numpy as np
+import pytest
+
+from tutelage_reproductions import plan_check, rivals_data
+from tutelage_reproductions.plan_check import _Foretold
+from tutelage_reproductions.rivals_data import RivalData, Source
+
+
+def made_up(fold, download):
+    rng = np.random.default_rng(fold)
+    y = rng.integers(0, 2, 500)
+    X = np.column_stack([3 * y + rng.normal(size=500), rng.normal(size=500)])
+    parts = slice(0, 250), slice(250, 380), slice(380, 500)
+    private, public, scored = ((X[part], y[part]) for part in parts)
+    return RivalData(
+        name="Wine", private=private[0], y_private=private[1], public=public[0], y_public=public[1], scored=scored[0],
+        y_scored=scored[1],
+    )  # fmt: skip
+
+
+def test_the_record_compares_predictions_choices_and_bounds(monkeypatch):
+    monkeypatch.setattr(plan_check, "ALL_SOURCES", (Source("Wine", made_up), Source("Iris", made_up)))
+    monkeypatch.setattr(plan_check, "_QUICK_SOURCES", ("Wine",))
+    record = plan_check.reproduce(quick=True, download=False, progress=False)
+    rows = {row.name: row for row in record.rows}
+    foretold = rows["Wine, ε = 1: student of ballots, %"]
+    assert foretold.published is not None
+    assert foretold.published == pytest.approx(foretold.ours, abs=5)
+    assert foretold.at_least == pytest.approx(foretold.published - 3)
+    (proved,) = (row for name, row in rows.items() if name.endswith(": proved ε"))
+    assert proved.ours <= 1 == proved.at_most
+    assert "Wine, ε = 1: told Iris as a stand-in, expected, %" in rows
+    assert rows["largest miss of a prediction, points"].ours == pytest.approx(abs(foretold.published - foretold.ours))
+
+
+def test_what_is_still_to_come_is_fitted_without_the_data_set_that_is_foretold():
+    def cell(name, gain, missing):
+        return _Foretold(name, 1.0, 100, 0.5, gain, 0.5 + missing, 0.0, 1)
+
+    cells = [cell("A", 0.1, 0.05), cell("B", 0.1, 0.02), cell("C", -0.1, 0.3)]
+    assert plan_check._fitted([one for one in cells if one.name != "A"]) == pytest.approx(0.2)
+    assert plan_check._fitted([one for one in cells if one.name != "B"]) == pytest.approx(0.5)
+
+
+def test_the_grid_has_fifty_settings_that_differ():
+    grid = plan_check._grid()
+    assert len(grid) == len({name for name, _ in grid}) == 50
+
+
+@pytest.mark.parametrize("name", rivals_data.BUNDLED)
+def test_small_data_sets_are_dealt_into_parts_that_share_no_row(name):
+    parts = rivals_data.bundled(name, fold=1)
+    rows = len(parts.private) + len(parts.public) + len(parts.scored)
+    assert rows == len(rivals_data.BUNDLED[name]().data)
+    assert abs(len(parts.public) - rows / 4) <= 1
+    assert set(parts.y_public) == set(parts.y_private)
