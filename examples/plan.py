@@ -16,5 +16,5 @@ print(*found.sentences(), sep="\n")
 print(found.as_config())
 
 # A wish that cannot come true is answered with what would.
-hopeless = plan(0.05, people=200, X_public=digits.X_test, y_public=digits.y_test)
+hopeless = plan(0.02, people=200, X_public=digits.X_test, y_public=digits.y_test)
 print(hopeless.obstacle)

@@ -188,7 +188,7 @@ SHOWN = {
     "frame.py": ("ε = 1.0 at δ = 1e-05", "of 8,281 public rows it has not seen"),
     "images.py": ("60 networks answered 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
     "own_votes.py": ("ε = 2 affords 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),
-    "plan.py": ("worst case", "at δ = 1e-06", "[teachers]", "it would take ε of at least"),
+    "plan.py": ("worst case", "at δ = 1e-05", "[teachers]", "no method is expected to beat"),
     "prompts.py": ("150 prompts of 8 examples", "affords 75 answers", "40 messages labelled", "ε = 1.0 at δ = 1e-05"),
     "rounds.py": ("of 180 queries have an answer", "that were not asked", "guarantees ε = 20.0 at δ = 1e-05"),
     "text.py": ("ε = 1.0 at δ = 1e-05", "of 300 notes it has not seen"),

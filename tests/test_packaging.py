@@ -247,7 +247,7 @@ def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_
 
 
 def test_a_plan_is_written_without_its_figure_where_nothing_can_draw(installed, tmp_path):
-    wish = ("--epsilon", "1", "--rows", "600", "--classes", "2", "--queries", "5")
+    wish = ("--epsilon", "1", "--people", "600", "--classes", "2", "--public-rows", "50")
     planned = call(installed, tmp_path, "plan", *wish, "--output", "plan", without=OF_AN_EXTRA)
     assert planned.returncode == 0
     assert "pip install 'tutelage[report]'" in planned.stderr

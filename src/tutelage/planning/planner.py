@@ -16,7 +16,7 @@ from tutelage.features import FeatureMap, require_public_map
 from tutelage.features.named import numbered_rows, public_features
 from tutelage.partition import unit_of_single_people
 from tutelage.planning.methods import Method, PeopleBallots, Wish, ballots_for, method_of, methods_for, proved
-from tutelage.planning.plan import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
+from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.reporting.lints import lint
