@@ -115,7 +115,7 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     assert printed.returncode == 0, printed.stderr
     text = " ".join(printed.stdout.split())
     assert "With the settings that you named (few votes per person), it is expected to be right on" in text
-    assert "is in the configuration already" in refusal(called("plan", "--for", config, "--classes", 2), 2)
+    assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 
 def test_a_run_without_a_method_uses_the_plan(called, tmp_path):

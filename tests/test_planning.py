@@ -256,7 +256,7 @@ def test_frames_are_planned_for_as_they_are_fitted():
         ({"X_public": None}, "needs the public rows"),
         ({"y_public": "label"}, "only if `X_public` has such names"),
         ({"y_public": None, "stand_in": 3}, "`stand_in` of plan must be a pair"),
-        ({"parameters": {"teacher": 3}}, "`parameters` of plan must have a `teacher`"),
+        ({"parameters": {"teacher": 3}}, "A plan can try VectorBallots, NearestQueries"),
         ({"y_public": None, "classes": 2, "accuracy": 0.2}, "`accuracy` of plan"),
     ],
 )
@@ -293,3 +293,39 @@ def test_the_documented_plan_works(capsys):
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(example, {})  # noqa: S102  our own documentation
     assert "Use vector ballots." in capsys.readouterr().out
+
+
+def test_named_noise_that_breaks_epsilon_is_never_recommended():
+    X, y = clusters(240)
+    found = plan(0.5, people=300, X_public=X, y_public=y, parameters={"mechanism": NoisySum(0.05)})
+    assert found.asked is not None
+    assert found.asked.epsilon.epsilon > 100
+    assert best(found).epsilon.epsilon <= 0.5
+    assert any("they cost ε = " in sentence for sentence in found.sentences())
+
+
+def test_mechanisms_of_other_teachers_are_refused():
+    for parameters in ({"mechanism": GNMax(5.0)}, {"teacher": NearestQueries(3), "mechanism": GNMax(5.0)}):
+        with pytest.raises(InvalidParameterError, match="leave it out for the least noise"):
+            method_of(parameters, wish_of())
+
+
+def test_missing_labels_and_numbers_are_no_classes():
+    X, y = clusters(60)
+    with pytest.raises(InvalidDataError, match="20 of 60 are missing"):
+        plan(1.0, people=100, X_public=X, y_public=np.where(np.arange(60) % 3, y.astype(float), np.nan))
+    with pytest.raises(InvalidDataError, match="must be classes"):
+        plan(1.0, people=100, X_public=X, y_public=X[:, 0])
+
+
+def test_public_rows_without_labels_are_counted():
+    frame = pd.DataFrame({"a": range(70), "b": range(70)})
+    assert plan(1.0, people=100, X_public=frame, classes=2).wish.public_rows == 70
+
+
+def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
+    """Labels that are pure chance cannot be foretold from the row itself."""
+    X, _ = clusters(400)
+    y = np.random.default_rng(1).integers(0, 2, 400)
+    found = plan(8.0, people=400, stand_in=(X, y))
+    assert max(option.expected for option in found.options) < 0.62

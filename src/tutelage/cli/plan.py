@@ -28,16 +28,19 @@ _INFEASIBLE = 3  # exit code, as of `tutelage audit`: the wish is not expected t
 
 def plan(
     epsilon: Annotated[float | None, typer.Option(help="Target epsilon of the whole release.")] = None,
-    people: Annotated[int | None, typer.Option(help="About how many people, or rows, are private.")] = None,
+    people: Annotated[int | None, typer.Option(help="Approximate number of private people, or rows.")] = None,
     public: Annotated[Path | None, typer.Option(help="Table or npz file with the public rows.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of --public (or --stand-in) that holds labels.")] = None,
     stand_in: Annotated[
         Path | None, typer.Option(help="Labeled table or npz file of other data that are like the private rows.")
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Accuracy of a model without privacy, if there are no labels.")
+        float | None,
+        typer.Option(help="Share of rows that a model without privacy has right, such as 0.9, if there are no labels."),
     ] = None,
-    goal: Annotated[float | None, typer.Option(help="Accuracy that the student should reach.")] = None,
+    goal: Annotated[
+        float | None, typer.Option(help="Share of rows that the student should have right, such as 0.9.")
+    ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
     public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
     unit: Annotated[str | None, typer.Option(help="What a person is, if one can have several rows: patient.")] = None,
@@ -52,12 +55,15 @@ def plan(
 ) -> None:
     """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell is used.
 
-    The exit code is 3 if the wish is not expected to come true.
+    The exit code is 3 if the target is not expected to be reached.
     """
     wish = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
     try:
         if configuration is not None:
-            _refuse_beside_configuration(public=public, stand_in=stand_in, label=label, classes=classes, unit=unit)
+            _refuse_beside_configuration(
+                public=public, stand_in=stand_in, label=label, classes=classes, unit=unit, accuracy=accuracy,
+                public_rows=public_rows,
+            )  # fmt: skip
             settings = load_config(configuration)
             wish |= _of_configuration(settings, load_sources(settings), wish)
         else:
@@ -98,10 +104,10 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     """Return what a configuration says of a wish; of private rows no more than their number, where that is public."""
     pool, private = pool_of(settings, data), settings.private
     entity = None if private is None else private.entity
-    declared = given.get("people") or (None if private is None else private.people)
+    declared = _first(given.get("people"), None if private is None else private.people)
     wish = {
-        "epsilon": given.get("epsilon") or settings.privacy.epsilon or settings.privacy.budget,
-        "delta": given.get("delta") or settings.privacy.delta,
+        "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
+        "delta": _first(given.get("delta"), settings.privacy.delta),
         "people": declared or (len(data.y_private) if entity is None and data.batches is None else None),
         "unit": entity,
         "classes": len(data.classes),
@@ -119,10 +125,16 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     return wish
 
 
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
 def _refuse_beside_configuration(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} is in the configuration already. Leave it out with --for.")
+            raise ConfigError(
+                f"--{name.replace('_', '-')} cannot be combined with --for: the configuration describes the data."
+            )
 
 
 def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict[str, Any]:
@@ -153,9 +165,12 @@ def _read(path: Path, label: str | None) -> tuple[Any, Any]:
 
 def _complete(wish: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of `plan` that are known; refuse a wish without ε or people."""
-    for name, why in (("epsilon", "what the release may cost"), ("people", "about how many people there are")):
+    for name, why in (
+        ("epsilon", "It is the budget of the whole release."),
+        ("people", "Give the approximate number of people."),
+    ):
         if wish.get(name) is None:
-            raise ConfigError(f"--{name} is missing: {why}.")
+            raise ConfigError(f"--{name} is missing. {why}")
     return {name: value for name, value in wish.items() if value is not None}
 
 

@@ -1,7 +1,7 @@
 """The methods that a plan chooses among, each with the least noise that is proved to keep an ε."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, final
 
 from tutelage.accounting import data_independent
@@ -60,11 +60,18 @@ class PeopleBallots:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings, as a table shows them."""
-        return {"quantile": self.teacher.quantile, "rounds": self.teacher.rounds}
+        return {"quantile": self.teacher.quantile, "rounds": self.teacher.rounds, "landmarks": self.teacher.n_landmarks}
 
     def as_config(self) -> tuple[str, ...]:
         """Return the sections of a configuration."""
-        return ('[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n',)
+        how = {
+            f.name: getattr(self.teacher, f.name)
+            for f in fields(self.teacher)
+            if getattr(self.teacher, f.name) != f.default
+        }
+        settings = ", ".join(f"{name} = {value}" for name, value in how.items())
+        parameters = f"parameters = {{ {settings} }}\n" if how else ""
+        return (f'[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n{parameters}',)
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `PATEClassifier` besides ε."""
@@ -173,14 +180,21 @@ def method_of(parameters: Mapping[str, Any], wish: Wish) -> Method:
         If it is none that can be tried on public rows.
     """
     teacher, mechanism = parameters.get("teacher") or VectorBallots(), parameters.get("mechanism")
+    kinds: dict[type, type] = {VectorBallots: NoisySum, NearestQueries: CappedGNMax}
+    kind = kinds.get(type(teacher), GNMax)
+    if mechanism is not None and not isinstance(mechanism, kind):
+        raise InvalidParameterError(
+            f"`mechanism` in `parameters` of plan must be a {kind.__name__} for {type(teacher).__name__}. Got "
+            f"{type(mechanism).__name__}; leave it out for the least noise."
+        )
     if isinstance(teacher, VectorBallots):
         return PeopleBallots(teacher, mechanism.noise_multiplier) if mechanism else ballots_for(wish, teacher)
     if isinstance(teacher, NearestQueries):
         return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(teacher.cap, wish))
-    if not isinstance(teacher, ClosedForm) or not isinstance(mechanism, GNMax | None):
+    if not isinstance(teacher, ClosedForm):
         raise InvalidParameterError(
-            "`parameters` of plan must have a `teacher` of tutelage.teachers and, for trained teachers, no mechanism "
-            f"or a GNMax. Got {type(teacher).__name__}; for other teachers see plan_votes."
+            "A plan can try VectorBallots, NearestQueries and the closed forms of tutelage.teachers. Got "
+            f"{type(teacher).__name__}; see plan_votes for other teachers."
         )
     queries = parameters.get("n_queries") or wish.public_rows
     noise = mechanism.sigma if mechanism else _plain_noise(queries, wish)

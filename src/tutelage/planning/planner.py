@@ -20,7 +20,7 @@ from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAN
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.reporting.lints import lint
-from tutelage.tables import as_table, column_array
+from tutelage.tables import as_table, column_array, is_missing
 
 _QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # of a first look at all methods
 _FEW_ROWS = 1_000  # up to which a first look takes all folds
@@ -123,14 +123,28 @@ def _known(
         raise InvalidParameterError("`y_public` of plan needs the public rows in `X_public`. Pass both.")
     own = y_public is not None
     rows, labels = _numbers(X_public, y_public, features) if own else _numbers(*_pair(stand_in), features)
+    if missing := sum(map(is_missing, labels.tolist())):
+        raise InvalidDataError(
+            f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
+        )
     found, classes = np.unique(labels, return_inverse=True)
+    if len(found) > max(2, len(classes) // 2):
+        raise InvalidDataError(
+            f"The labels of plan must be classes. Got {len(found):,} different values in {len(classes):,} rows; name "
+            "the column of the classes."
+        )
     if len(found) < 2 or len(rows) != len(classes):
         raise InvalidDataError(
             f"The labels of plan must be one for each row and of at least two classes. Got {len(classes)} for "
             f"{len(rows)} rows, of {len(found)} classes."
         )
-    public = rows if own or public_rows is None else rows[np.random.default_rng(0).permutation(len(rows))[:public_rows]]
-    return PublicLabels(public, rows, classes.astype(np.int64), len(found), own)
+    codes = classes.astype(np.int64)
+    if own:
+        return PublicLabels(rows, rows, codes, len(found), own)
+    # Rows of a stand-in are public rows or labeled rows, never both: a vote on one's own row would give its label away.
+    order = np.random.default_rng(0).permutation(len(rows))
+    public, labeled = np.split(order, [min(public_rows or len(rows), len(rows) // 2)])
+    return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
 
 
 def _pair(stand_in: Any) -> tuple[Any, Any]:
@@ -155,13 +169,14 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.N
 
 
 def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None) -> int:
+    if known is not None and (known.own or public_rows is None):
+        return len(known.rows)
     if public_rows is not None:
         return integer_at_least(public_rows, 1, "public_rows", "plan")
-    if known is not None:
-        return len(known.rows)
     if X_public is None:
         raise InvalidParameterError("`public_rows` of plan must say how many public rows there are.")
-    return len(X_public)
+    table = as_table(X_public)
+    return len(X_public) if table is None else table.n_rows
 
 
 def _through(features: Any, rows: Matrix) -> Matrix:
@@ -197,8 +212,11 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
     whole = tried(ballots, known, wish.people)
     shift = whole.expected - (again or first)[ballots].expected
     trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
-    best = max(trials, key=lambda method: trials[method].expected - _WORTH * (method != ballots))
-    options = [_option(method, wish, _interval(trial, known)) for method, trial in trials.items()]
+    kept = [
+        method for method in trials if proved(method, wish).epsilon <= wish.epsilon
+    ]  # named noise may not be enough
+    best = max(kept, key=lambda method: trials[method].expected - _WORTH * (method != ballots))
+    options = [_option(method, wish, _interval(trial, known), in_full=True) for method, trial in trials.items()]
     others = [method for method in methods if method not in trials]
     options += [_option(method, wish, Guess(first[method].moved(shift).expected, 0, 1)) for method in others]
     changes = _Changes(best, trials[best].expected, looked, wish)
@@ -215,7 +233,7 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
         curve=_rising(curve, wish.epsilon),
         advice=(
             Advice("public rows", changes.with_more_rows()),
-            Advice("ε, or people", max(curve[2.0], curve[1.0])),
+            Advice("ε or people", max(curve[2.0], curve[1.0])),
         ),
         goal=goal,
     )
@@ -271,18 +289,18 @@ def _by_references(wish: Wish, accuracy: float | None, goal: float | None) -> Pl
         wish,
         evidence=NOTHING if accuracy is None else DECLARED,
         majority=None,
-        options=[_option(ballots_for(wish), wish, guessed(wish, majority, accuracy))],
+        options=[_option(ballots_for(wish), wish, guessed(wish, majority, accuracy), in_full=True)],
         recommended=0,
         asked=None,
         error=0.0,
         curve=sorted(curve, key=lambda point: point.epsilon),
-        advice=(Advice("ε, or people", expected(epsilon=2 * wish.epsilon)),),
+        advice=(Advice("ε or people", expected(epsilon=2 * wish.epsilon)),),
         goal=goal,
     )
 
 
-def _option(method: Method, wish: Wish, guess: Guess) -> Option:
-    return Option(method, proved(method, wish), guess.expected, guess.low, guess.high)
+def _option(method: Method, wish: Wish, guess: Guess, *, in_full: bool = False) -> Option:
+    return Option(method, proved(method, wish), guess.expected, guess.low, guess.high, in_full)
 
 
 def _plan(

@@ -38,6 +38,8 @@ class Option:
     expected, low, high : float
         Share of rows like the public ones that the student is expected to predict right, and the bounds between which
         nine of ten runs are expected to lie.
+    in_full : bool
+        Whether the bounds mean anything: other methods had a short trial only.
     """
 
     method: Method
@@ -45,6 +47,7 @@ class Option:
     expected: float
     low: float
     high: float
+    in_full: bool
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -60,7 +63,7 @@ class Option:
             "noise": self.method.noise,
             "epsilon": self.epsilon.epsilon,
             "expected_accuracy": self.expected,
-            "interval": [self.low, self.high],
+            "interval": [self.low, self.high] if self.in_full else None,
         }  # fmt: skip
 
 
@@ -134,9 +137,9 @@ class Plan:
         with_epsilon = f"With ε = {self.wish.epsilon:g} and {self.wish.people:,} people"
         if self.recommended is None:
             return (
-                f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}): the best "
-                f"student is expected to be right on {best.expected:.1%}. Release nothing, or change the wish: "
-                f"{self._what_would_help()}."
+                f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}) by a "
+                f"point: the best student is expected to be right on {best.expected:.1%}. Release nothing, or ask for "
+                f"more. Expected if doubled: {self._what_would_help()}."
             )
         if self.goal is not None and best.expected < self.goal:
             return (
@@ -170,12 +173,12 @@ class Plan:
             if self.asked is not None and self.asked != best:
                 said.append(
                     f"With the settings that you named ({self.asked.method.title}), it is expected to be right on "
-                    f"{self.asked.expected:.1%}."
+                    f"{self.asked.expected:.1%}; they cost ε = {round_up(self.asked.epsilon.epsilon):g}."
                 )
             said.append(f"The proved worst-case ε is {round_up(best.epsilon.epsilon):g} at δ = {self.wish.delta:g}.")
         said.append(_EVIDENCE[self.evidence])
         if best is not None:
-            said.append(f"Twice as much of one thing: {self._what_would_help()}.")
+            said.append(f"Expected if doubled: {self._what_would_help()}.")
         return tuple(said)
 
     def _what_would_help(self) -> str:
@@ -222,7 +225,7 @@ class Plan:
         for heading in ("method", "settings", "expected", "nine of ten runs"):
             table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
         for option in self.options:
-            interval = f"{option.low:.0%} to {option.high:.0%}" if option.high - option.low < 1 else "not tried in full"
+            interval = f"{option.low:.0%} to {option.high:.0%}" if option.in_full else "not tried in full"
             shown = ", ".join(f"{name} {value}" for name, value in option.method.settings.items())
             style = "bold" if option == self.recommended else None
             table.add_row(option.method.title, shown, f"{option.expected:.1%}", interval, style=style)
