@@ -310,6 +310,15 @@ def test_mechanisms_of_other_teachers_are_refused():
             method_of(parameters, wish_of())
 
 
+def test_what_a_named_mechanism_is_charged_for_is_planned():
+    X, y = clusters(400)
+    named = {"teacher": NearestQueries(5), "mechanism": CappedGNMax(20.0, 20)}
+    model = PATEClassifier(**named, noise=SimulationNoise(0), random_state=0)
+    model.fit(X[:300], y[:300], X_public=X[300:])
+    wish = wish_of(people=300, public_rows=100)
+    assert proved(method_of(named, wish), wish).epsilon == pytest.approx(model.epsilon_.epsilon, rel=1e-6)
+
+
 def test_missing_labels_and_numbers_are_no_classes():
     X, y = clusters(60)
     with pytest.raises(InvalidDataError, match="20 of 60 are missing"):

@@ -168,10 +168,20 @@ class Crowded(ClassifierMixin):
 
     def __init__(self, student):
         self.student = student
-        self.most = 0
+        self.seen = self._Seen()
+
+    class _Seen(list[int]):
+        """Numbers of rows that all copies of a student saw."""
+
+        def __deepcopy__(self, memo):
+            return self
+
+    @property
+    def most(self):
+        return max(self.seen)
 
     def predict(self, X):
-        self.most = max(self.most, len(X))
+        self.seen.append(len(X))
         return self.student.predict(X) if len(X) == 1 else np.full(len(X), 2)
 
 
@@ -512,3 +522,17 @@ def test_a_configuration_is_checked_before_anything_private_is_read(tmp_path, mo
     privacy = "" if "mechanism" in more else "epsilon = 2.0"
     configure(tmp_path, more=more, privacy=privacy)  # there are no files to read
     assert words in refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
+
+
+def test_a_student_that_draws_while_it_predicts_cannot_carry_one_person_to_the_next():
+    """A random state inside of a student moves with every row it predicts; the next person must not notice."""
+    from sklearn.dummy import DummyClassifier
+
+    from tutelage.labeling.tuning import _fresh
+
+    student = DummyClassifier(strategy="uniform", random_state=np.random.RandomState(0))
+    student.fit(np.zeros((4, 1)), [0, 1, 0, 1])
+    rows = np.zeros((50, 1))
+    first = _fresh(student).predict(rows)
+    _fresh(student).predict(rows[:7])
+    np.testing.assert_array_equal(_fresh(student).predict(rows), first)

@@ -121,6 +121,7 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         wish["parameters"] = described | {
             "n_teachers": settings.teachers.number,
             "n_queries": settings.public.queries,
+            "rounds": settings.public.rounds,
         }
     return wish
 

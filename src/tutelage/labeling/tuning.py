@@ -9,6 +9,7 @@ sums and is known before the first of them. Proof: docs/proofs/ballots.md.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
@@ -18,6 +19,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from tutelage._internal.quiet import QUIET
 from tutelage._internal.threads import on_all_cores
@@ -41,6 +45,8 @@ MOST_SETTINGS = 100
 DEFAULT_SHARE = 0.4  # of all 1/σ²
 _SCORES = 0.3  # of the share for tuning
 _REHEARSED = 10_000  # rows, about; at least all public rows, and no more than there are people
+# Students whose `predict` changes nothing: others are copied for every person, for a random state would carry over.
+_KEEP_NOTHING = (LogisticRegression, DecisionTreeClassifier, RandomForestClassifier)
 _STEPS = 2**16  # to which a score of one is rounded
 # What is proved covers any setting: all cost the same but for the rounding of a few floats, which is far below this.
 _A_LITTLE_LESS = 1 - 1e-9
@@ -263,6 +269,11 @@ def score_ballots(right: npt.NDArray[np.bool_], people: IntArray, unit: PrivacyU
     return sum_of_products(ones, whole, np.arange(len(whole)), norm=score_norm(k), unit=unit)
 
 
+def _fresh(student: Any) -> Any:
+    """Return a student that has seen no private row: a copy, unless its `predict` is known to keep nothing."""
+    return student if type(student) in _KEEP_NOTHING else deepcopy(student)
+
+
 def _predicted(
     one: Candidate, student: Any, places: IntArray, people: IntArray, classes: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
@@ -275,13 +286,19 @@ def _predicted(
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
         rows = one.people.rows[places]
         return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
-    kind, found = "", []
+    kind, interrupted, found = "", False, []
     of_people = np.split(one.private_seen[places], np.flatnonzero(np.diff(people)) + 1)
     try:
         with QUIET, config_context(skip_parameter_validation=True):
-            found = [np.searchsorted(classes, student.predict(rows.copy())) for rows in of_people]
-    except Exception as error:
+            found = [np.searchsorted(classes, _fresh(student).predict(rows.copy())) for rows in of_people]
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException as error:  # compiled extensions panic with exceptions of their own
         kind = type(error).__name__
+    if interrupted:
+        raise KeyboardInterrupt
+    if any(np.shape(one) != (len(rows),) for one, rows in zip(found, of_people, strict=False)):
+        raise InvalidDataError("`predict` of a student must return one class for each row. Choose another student.")
     if kind:  # out here: raised while it is handled, the error would be carried along
         raise InvalidDataError(
             f"A student raised {kind} on private rows. Its message may quote them and is withheld; let the student "

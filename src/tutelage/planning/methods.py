@@ -89,6 +89,7 @@ class FewVotesOfPeople:
 
     cap: int
     noise: float  # σ, in votes
+    charged: int | None = None  # votes of a person that are charged for; None for as many as are cast
 
     title: ClassVar[str] = "few votes per person"
 
@@ -110,7 +111,7 @@ class FewVotesOfPeople:
 
     def event(self, wish: Wish) -> Event:
         """Return all that is released."""
-        return _of_capped(self.cap, self.noise, wish)
+        return _of_capped(self.charged or self.cap, self.noise, wish)
 
 
 @final
@@ -190,7 +191,9 @@ def method_of(parameters: Mapping[str, Any], wish: Wish) -> Method:
     if isinstance(teacher, VectorBallots):
         return PeopleBallots(teacher, mechanism.noise_multiplier) if mechanism else ballots_for(wish, teacher)
     if isinstance(teacher, NearestQueries):
-        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(teacher.cap, wish))
+        rounds = parameters.get("rounds") or 1
+        cap = mechanism.cap if mechanism else teacher.cap * rounds  # what all rounds are charged for
+        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, wish), cap)
     if not isinstance(teacher, ClosedForm):
         raise InvalidParameterError(
             "A plan can try VectorBallots, NearestQueries and the closed forms of tutelage.teachers. Got "

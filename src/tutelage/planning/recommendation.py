@@ -133,7 +133,7 @@ class Plan:
     @property
     def obstacle(self) -> str | None:
         """Why the wish is not expected to come true and what would help, in one sentence; None if it is."""
-        best = self.recommended or self.options[0]
+        best = self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.wish.epsilon)
         with_epsilon = f"With ε = {self.wish.epsilon:g} and {self.wish.people:,} people"
         if self.recommended is None:
             return (
