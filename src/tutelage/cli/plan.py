@@ -53,7 +53,7 @@ def plan(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell is used.
+    """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell enters the plan.
 
     The exit code is 3 if the target is not expected to be reached.
     """

@@ -157,7 +157,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Teachers trained at once, as in joblib.
     progress : bool, default=False
         Show a progress bar while the teachers train or cast their ballots: in percent, which counts nobody.
-
     tune : sequence of mappings, optional
         2 to 100 settings of `VectorBallots`, of which the private rows choose one, within `epsilon`. Each maps any of
         the names ``teacher``, ``features``, ``student`` and ``student_features`` to the value that replaces that of the

@@ -18,18 +18,17 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import config_context
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage._internal.quiet import QUIET
 from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import Composed, Event, NoisySumGaussian
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private
+from tutelage.features.base import quietly
 from tutelage.labeling.fits import FitRelease
 from tutelage.labeling.rounds import AskedRounds
 from tutelage.labeling.sums import BallotRounds, ReleasedVectors, release_sum
@@ -86,7 +85,7 @@ class TunedRelease(FitRelease):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """What one setting comes to."""
+    """One setting with its ballots, its student and the rows as both see them."""
 
     setting: Mapping[str, Any]
     rounds: BallotRounds  # who casts which ballots
@@ -286,22 +285,8 @@ def _predicted(
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
         rows = one.people.rows[places]
         return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
-    kind, interrupted, found = "", False, []
     of_people = np.split(one.private_seen[places], np.flatnonzero(np.diff(people)) + 1)
-    try:
-        with QUIET, config_context(skip_parameter_validation=True):
-            found = [np.searchsorted(classes, _fresh(student).predict(rows.copy())) for rows in of_people]
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException as error:  # compiled extensions panic with exceptions of their own
-        kind = type(error).__name__
-    if interrupted:
-        raise KeyboardInterrupt
-    if any(np.shape(one) != (len(rows),) for one, rows in zip(found, of_people, strict=False)):
+    found = quietly(lambda: [_fresh(student).predict(rows.copy()) for rows in of_people], ("A student", "apply it"))
+    if any(np.shape(each) != (len(rows),) for each, rows in zip(found, of_people, strict=True)):
         raise InvalidDataError("`predict` of a student must return one class for each row. Choose another student.")
-    if kind:  # out here: raised while it is handled, the error would be carried along
-        raise InvalidDataError(
-            f"A student raised {kind} on private rows. Its message may quote them and is withheld; let the student "
-            "predict public rows to read it."
-        )
-    return np.concatenate(found)
+    return np.searchsorted(classes, np.concatenate(found))

@@ -196,10 +196,9 @@ def _declared(accuracy: float | None, wish: Wish) -> float | None:
 
 def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: float | None, *, progress: bool) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    methods = methods_for(wish)
-    if asked is not None and asked not in methods:
-        methods.append(asked)
-    ballots = methods[0]
+    own = methods_for(wish)
+    methods = own if asked is None or asked in own else [*own, asked]
+    ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
     looked = known.fewer(min(1.0, _QUICK_ROWS / len(known.rows)))
     few = len(looked.rows) <= _FEW_ROWS
@@ -212,13 +211,15 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
     whole = tried(ballots, known, wish.people)
     shift = whole.expected - (again or first)[ballots].expected
     trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
-    kept = [
-        method for method in trials if proved(method, wish).epsilon <= wish.epsilon
-    ]  # named noise may not be enough
-    best = max(kept, key=lambda method: trials[method].expected - _WORTH * (method != ballots))
-    options = [_option(method, wish, _interval(trial, known), in_full=True) for method, trial in trials.items()]
-    others = [method for method in methods if method not in trials]
-    options += [_option(method, wish, Guess(first[method].moved(shift).expected, 0, 1)) for method in others]
+    # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
+    best = max(
+        (method for method in trials if method in own),
+        key=lambda method: trials[method].expected - _WORTH * (method != ballots),
+    )
+    options = {method: _option(method, wish, _interval(trial, known), in_full=True) for method, trial in trials.items()}
+    for method in methods:
+        short = Guess(first[method].moved(shift).expected, 0, 1)
+        options.setdefault(method, _option(method, wish, short))
     changes = _Changes(best, trials[best].expected, looked, wish)
     points = progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress)
     curve = {1.0: trials[best].expected, **{factor: changes.at(factor) for factor in points}}
@@ -226,9 +227,9 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
         wish,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=known.majority,
-        options=options,
-        recommended=[*trials].index(best),
-        asked=None if asked is None else [*trials].index(asked),
+        options=[*options.values()],
+        best=options[best],
+        asked=None if asked is None else options[asked],
         error=trials[best].error,
         curve=_rising(curve, wish.epsilon),
         advice=(
@@ -285,12 +286,13 @@ def _by_references(wish: Wish, accuracy: float | None, goal: float | None) -> Pl
         return guessed(replace(wish, **changed), majority, accuracy).expected
 
     curve = [PlanPoint(wish.epsilon * factor, expected(epsilon=wish.epsilon * factor)) for factor in (*_CURVE, 1.0)]
+    best = _option(ballots_for(wish), wish, guessed(wish, majority, accuracy), in_full=True)
     return _plan(
         wish,
         evidence=NOTHING if accuracy is None else DECLARED,
         majority=None,
-        options=[_option(ballots_for(wish), wish, guessed(wish, majority, accuracy), in_full=True)],
-        recommended=0,
+        options=[best],
+        best=best,
         asked=None,
         error=0.0,
         curve=sorted(curve, key=lambda point: point.epsilon),
@@ -309,14 +311,13 @@ def _plan(
     evidence: str,
     majority: float | None,
     options: Sequence[Option],
-    recommended: int,
-    asked: int | None,
+    best: Option,
+    asked: Option | None,
     error: float,
     curve: Sequence[PlanPoint],
     advice: tuple[Advice, ...],
     goal: float | None,
 ) -> Plan:
-    best = options[recommended]
     found = lint(
         epsilon=best.epsilon.epsilon,
         delta=wish.delta,
@@ -332,7 +333,7 @@ def _plan(
         majority=majority,
         options=tuple(sorted(options, key=lambda option: -option.expected)),
         recommended=None if useless else best,
-        asked=None if asked is None else options[asked],
+        asked=asked,
         curve=tuple(curve),
         advice=tuple(sorted(advice, key=lambda one: -one.expected)),
         goal=goal,

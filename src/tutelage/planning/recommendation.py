@@ -103,7 +103,7 @@ class Plan:
     recommended : Option or None
         The option to use. None if no method is expected to beat the majority class by a point.
     asked : Option or None
-        The option with the settings that the caller asked about, if any.
+        The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
         Expected accuracy of the best option against ε.
     advice : tuple of Advice
