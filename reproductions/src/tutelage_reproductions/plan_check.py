@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Wish, ballots_for
+from tutelage.planning.methods import Target, ballots_for
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
@@ -135,8 +135,8 @@ def _foretold(source: Source, epsilons: Sequence[float], download: bool, *, quic
             return []
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
-            wish = _wish(data, epsilon)
-            trial = tried(ballots_for(wish), known, wish.people)
+            target = _wish(data, epsilon)
+            trial = tried(ballots_for(target), known, target.people)
             share = float(np.mean(trial.shares))
             shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, {}, epsilon, fold)))
     return [_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]
@@ -152,8 +152,8 @@ def _labeled(rows: Matrix, data: RivalData) -> PublicLabels:
     return PublicLabels(X, X, data.y_public, data.n_classes, own=True)
 
 
-def _wish(data: RivalData, epsilon: float) -> Wish:
-    return Wish(
+def _wish(data: RivalData, epsilon: float) -> Target:
+    return Target(
         epsilon=epsilon, delta=_DELTA, unit=_ROW, people=len(data.private), public_rows=len(data.public),
         classes=data.n_classes,
     )  # fmt: skip
@@ -263,15 +263,15 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     stand_in = _loaded(other, 0, download)
     if data is None or stand_in is None:
         return []
-    wish, head = _wish(data, epsilon), f"{source.name}, ε = {epsilon:g}"
+    target, head = _wish(data, epsilon), f"{source.name}, ε = {epsilon:g}"
     cut = _cut(stand_in, 0)
     found = plan(
-        epsilon, people=wish.people, stand_in=(cut.public, cut.y_public), public_rows=min(wish.public_rows, _PUBLIC),
-        delta=_DELTA,
+        epsilon, people=target.people, stand_in=(cut.public, cut.y_public),
+        public_rows=min(target.public_rows, _PUBLIC), delta=_DELTA,
     )  # fmt: skip
     best = found.recommended or found.options[0]
     others = [one for one in REFERENCES if one.name != source.name]
-    nothing = guessed(wish, 1 / wish.classes, None, others)
+    nothing = guessed(target, 1 / target.classes, None, others)
     return [
         _told(f"{head}: told {other.name} as a stand-in, expected, %", best.expected, (best.low, best.high)),
         _told(f"{head}: told nothing, expected, %", nothing.expected, (nothing.low, nothing.high)),

@@ -20,7 +20,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.planning.calibration import Sketch, calibrated
+from tutelage.planning.methods import Target, method_of
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import ClassMeans, HeadTeachers, NearestQueries, Ridge, VectorBallots
@@ -117,10 +117,14 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
     asked = recipe.selector.select(PublicKnowledge.before(pool), recipe.n_queries, seed)
     teachers = HeadTeachers(recipe.head, n_classes=data.n_classes)
     ballots = teachers.fit_ballots(data.private, data.y_private, shards, data.public[asked])
-    noise = calibrated(Sketch(GNMax, (1.0,), recipe.n_queries), epsilon, _DELTA).noise
+    target = Target(
+        epsilon=epsilon, delta=_DELTA, unit=shards.unit, people=len(data.private), public_rows=len(pool),
+        classes=data.n_classes,
+    )  # fmt: skip
+    planned = method_of({"teacher": recipe.head, "n_queries": recipe.n_queries}, target)
     votes = tally(ballots, data.n_classes, shards.unit)
     released = np.full(len(pool), ABSTAIN)
-    released[asked] = GNMax(*noise).release(votes, SimulationNoise(seed)).labels
+    released[asked] = GNMax(planned.noise).release(votes, SimulationNoise(seed)).labels
     student = fit_student(recipe.student, pool, released, np.arange(data.n_classes), seed=seed)
     return data.right(student.predict(scored))
 
