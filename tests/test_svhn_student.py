@@ -10,7 +10,7 @@ from tutelage_reproductions import svhn_student
 
 @pytest.fixture
 def a_little_svhn(monkeypatch):
-    """Colour images of the classes that golden votes have, as if they were SVHN's."""
+    """Color images of the classes that golden votes have, as if they were SVHN's."""
     votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100")
     truth = np.concatenate([votes.counts.argmax(axis=1), np.arange(20) % 10])
     generator = np.random.default_rng(0)

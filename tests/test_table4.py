@@ -1,4 +1,4 @@
-"""The reproduction of PATE 2017's Figure 4, on a few digits and on colours in place of SVHN."""
+"""The reproduction of PATE 2017's Figure 4, on a few digits and on colors in place of SVHN."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def votes_on(truth):
 
 @pytest.fixture
 def a_little_of_both(monkeypatch, tmp_path):
-    """Scikit-learn's digits as large as MNIST's, images of one colour per class, and votes on both."""
+    """Scikit-learn's digits as large as MNIST's, images of one color per class, and votes on both."""
     digits = load_digits()
     images = digits.X_train[: POOL + HELD_OUT].reshape(-1, 8, 8) * 15
     large = np.pad(images.repeat(3, axis=1).repeat(3, axis=2), ((0, 0), (2, 2), (2, 2)))
@@ -31,9 +31,9 @@ def a_little_of_both(monkeypatch, tmp_path):
     )  # fmt: skip
     generator = np.random.default_rng(0)
     truth = np.arange(150) % 10
-    colours = generator.integers(0, 60, (150, 32, 32, 3))
-    colours[np.arange(150), 3 * truth] += 180
-    X = colours.reshape(150, -1).astype(np.uint8)
+    colors = generator.integers(0, 60, (150, 32, 32, 3))
+    colors[np.arange(150), 3 * truth] += 180
+    X = colors.reshape(150, -1).astype(np.uint8)
     svhn = ImageSplit(X[:1], truth[:1], X, truth, (32, 32, 3), DIGIT_NAMES, "little")
     np.savez(
         tmp_path / "votes.npz",

@@ -91,19 +91,19 @@ def test_a_student_is_scored_by_the_labels_of_images_that_were_held_out(monkeypa
     assert low < 75 < high < 100
 
 
-def test_colour_images_get_a_network_as_student(less_mnist):
-    coloured = replace(
+def test_color_images_get_a_network_as_student(less_mnist):
+    colored = replace(
         less_mnist,
         X_train=np.repeat(less_mnist.X_train, 3, axis=1),
         X_test=np.repeat(less_mnist.X_test, 3, axis=1),
         image_shape=(16, 16, 3),
     )
-    right_way = tutorial._right_way(coloured, SIZE)
+    right_way = tutorial._right_way(colored, SIZE)
     assert type(right_way.student).__name__ == "ConsistencyStudent"
     assert right_way.seen.shape == (200, 768)
     weights = TutorialNetwork((32, 32, 3))(10).state_dict()
     assert (50, 5 * 5 * 20) in [tuple(weight.shape) for weight in weights.values()]  # as the tutorial has it
-    assert tutorial._ballots(coloured, SIZE._replace(epochs=1), progress=False).shape == (10, 200)
+    assert tutorial._ballots(colored, SIZE._replace(epochs=1), progress=False).shape == (10, 200)
 
 
 def test_svhn_is_taken_where_all_of_it_is_found(monkeypatch, tmp_path):

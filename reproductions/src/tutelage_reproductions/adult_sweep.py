@@ -117,7 +117,7 @@ def _figure(found: dict[_Choice, list[_Found]]) -> Figure:
     """Return the accuracy of the forest over the ε for any votes, a curve per number of labels."""
     series = [_curve(labels, found) for labels in dict.fromkeys(labels for labels, _ in found)]
     papers = Series(
-        name="PATE 2017, ε by the votes", x=(_PAPERS_EPSILON,), y=(_PAPERS_ACCURACY,), labels=("",), colour=_BLACK
+        name="PATE 2017, ε by the votes", x=(_PAPERS_EPSILON,), y=(_PAPERS_ACCURACY,), labels=("",), color=_BLACK
     )
     scales = ", ".join(f"{scale:g}" for scale in sorted({scale for _, scale in found}, reverse=True))
     return Figure(

@@ -28,7 +28,7 @@ from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.publishing.proposal import Proposal
-from tutelage.reporting.figures import COLOURS, blank, save
+from tutelage.reporting.figures import COLORS, blank, save
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
 from tutelage_reproductions.protocol import published_votes
@@ -334,7 +334,7 @@ class DotChart:
             axes.plot([min(found), max(found)], [-line, -line], color="0.85", linewidth=2, zorder=1)
         _draw(axes, self.reference, "|", "black", _BAR)
         for number, dots in enumerate(self.methods):
-            _draw(axes, dots, _MARKERS[number % len(_MARKERS)], COLOURS[number % len(COLOURS)], _SIZE)
+            _draw(axes, dots, _MARKERS[number % len(_MARKERS)], COLORS[number % len(COLORS)], _SIZE)
         axes.set(title=self.title, xlabel=self.x_label, xscale="log", ylim=(0.6 - len(self.cases), 0.6))
         axes.minorticks_off()
         axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
@@ -344,7 +344,7 @@ class DotChart:
         return save(canvas, folder, name)
 
 
-def _draw(axes: "Axes", dots: Dots, marker: str, colour: str, size: float) -> None:
+def _draw(axes: "Axes", dots: Dots, marker: str, color: str, size: float) -> None:
     places = [(value, -line) for line, value in enumerate(dots.values) if value is not None]
     x, y = zip(*places, strict=True) if places else ((), ())
-    axes.plot(x, y, marker, color=colour, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2)
+    axes.plot(x, y, marker, color=color, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2)

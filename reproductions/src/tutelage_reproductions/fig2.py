@@ -36,8 +36,8 @@ _QUICK = (Networks(10, 1), Networks(50, 3))
 _SVHN_EPOCHS = 15
 _DRAWS = 10
 _SLACK = 0.3  # points by which a mean over draws may fall by chance
-_COLOURS = {n: place for place, n in enumerate((10, 100, 250))}
-_PUBLISHED_COLOURS = {"MNIST": 4, "SVHN": 3}
+_COLORS = {n: place for place, n in enumerate((10, 100, 250))}
+_PUBLISHED_COLORS = {"MNIST": 4, "SVHN": 3}
 _PUBLISHED_GAMMA, _PUBLISHED = 0.05, {"MNIST": 93.18, "SVHN": 87.79}
 _MEAN_TEACHER = {"MNIST": 83.86, "SVHN": 83.18}
 _OTHER_TEACHERS = "The paper's average is not that of these votes; yet with noise they are right as often as it prints."
@@ -216,7 +216,7 @@ def _figure(curves: list[_Curve], points: list[_Points]) -> Figure:
                 tuple(low for low, _ in found.intervals),
                 tuple(high for _, high in found.intervals),
             ),
-            colour=_PUBLISHED_COLOURS[curve.images] if curve.published else _COLOURS.get(curve.votes.n_teachers, 5),
+            color=_PUBLISHED_COLORS[curve.images] if curve.published else _COLORS.get(curve.votes.n_teachers, 5),
             dashes=(curve.images == "SVHN") + 2 * curve.published,
         )
         for curve, found in zip(curves, points, strict=True)
@@ -227,7 +227,7 @@ def _figure(curves: list[_Curve], points: list[_Points]) -> Figure:
             x=(_PUBLISHED_GAMMA,) * len(_PUBLISHED),
             y=tuple(_PUBLISHED.values()),
             labels=tuple(f"{images} {right:g}" for images, right in _PUBLISHED.items()),
-            colour=-1,
+            color=-1,
         )
     )
     return Figure(

@@ -111,11 +111,11 @@ def _figure(gaps: list[_Gap]) -> Figure:
                 x=tuple(float(gap.n_teachers) for gap in mine),
                 y=tuple(gap.mean for gap in mine),
                 interval=(tuple(gap.interval[0] for gap in mine), tuple(gap.interval[1] for gap in mine)),
-                colour=place,
+                color=place,
             )
         )
     ends = (float(min(gap.n_teachers for gap in gaps)), float(max(gap.n_teachers for gap in gaps)))
-    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, colour=-1, dashes=1))
+    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=-1, dashes=1))
     return Figure(
         title="Lead of the first class over the second",
         x_label="number of teachers",

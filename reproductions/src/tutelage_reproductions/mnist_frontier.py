@@ -189,20 +189,20 @@ def _row_of(point: _Point) -> Row:
 
 
 def _figure(points: list[_Point]) -> Figure:
-    series = [Series(name=f"{n:,} teachers", x=(), y=(), colour=place) for place, n in enumerate(_TEACHERS)]
-    series += [Series(name=f"{k} answers", x=(), y=(), colour=_GREY, dashes=place) for place, k in enumerate(_QUERIES)]
-    for colour, n_teachers in enumerate(_TEACHERS):
+    series = [Series(name=f"{n:,} teachers", x=(), y=(), color=place) for place, n in enumerate(_TEACHERS)]
+    series += [Series(name=f"{k} answers", x=(), y=(), color=_GREY, dashes=place) for place, k in enumerate(_QUERIES)]
+    for color, n_teachers in enumerate(_TEACHERS):
         for dashes, n_queries in enumerate(_QUERIES):
             mine = sorted(point[2:] for point in points if point[:2] == (n_teachers, n_queries))
             x, y = zip(*((epsilon, float(np.mean(accuracies))) for epsilon, accuracies in mine), strict=True)
-            series.append(Series(name="", x=x, y=y, colour=colour, dashes=dashes))
+            series.append(Series(name="", x=x, y=y, color=color, dashes=dashes))
     series.append(
         Series(
             name="published",
             x=tuple(epsilon for _, epsilon, _ in _PUBLISHED),
             y=tuple(accuracy for _, _, accuracy in _PUBLISHED),
             labels=tuple(name for name, _, _ in _PUBLISHED),
-            colour=_GREY,
+            color=_GREY,
         )
     )
     return Figure(

@@ -53,7 +53,7 @@ class _Size(NamedTuple):
 
     epochs: int
     pool: int  # public images, all of which are asked about
-    steps: int  # of the student of colour images
+    steps: int  # of the student of color images
 
 
 _FULL, _QUICK = _Size(10, 9_000, 2500), _Size(5, 2_000, 100)
@@ -307,11 +307,11 @@ class TutorialNetwork:
 
         from tutelage.networks import ImageInput
 
-        height, width, colours = (*self.image_shape, 1)[:3]
+        height, width, colors = (*self.image_shape, 1)[:3]
         inner = (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
         return nn.Sequential(
             ImageInput(self.image_shape),
-            *(nn.Conv2d(colours, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
+            *(nn.Conv2d(colors, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
             *(nn.Conv2d(10, 20, 5), nn.Dropout2d(), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
             *(nn.Linear(20 * inner, 50), nn.ReLU(), nn.Dropout(), nn.Linear(50, n_classes)),
         )

@@ -40,7 +40,7 @@ _EPSILONS = (0.5, 1.0, 2.0, 4.0)
 _DELTA = 1e-5
 _QUERIES, _QUICK_QUERIES, _AT_ONCE = 40_000, 2_000, 1_000
 _RESPONSES, _SMALL = 100, 0.1
-_DRAWN_AS = {  # how each curve looks: colour and dashes
+_DRAWN_AS = {  # how each curve looks: color and dashes
     "k-RR, plurality": (0, 0),
     "local Gaussian, sum": (2, 0),
     "truncated geometric, likelihood": (1, 0),
@@ -166,9 +166,9 @@ def _as_printed(value: float) -> TruncatedGeometricAsPrinted:
 
 def _figure(right: dict[_Cell, IntArray]) -> Figure:
     curves = []
-    for name, (colour, dashes) in _DRAWN_AS.items():
+    for name, (color, dashes) in _DRAWN_AS.items():
         accuracy = tuple(100 * float(np.mean(right[name, value])) for value in _EPSILONS)
-        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, colour=colour, dashes=dashes))
+        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, color=color, dashes=dashes))
     return Figure(
         title=f"{_ENTITIES} entities of {100 * _AGREEMENT:g} % agreement",
         x_label="ε of one label, for an entity's whole data",

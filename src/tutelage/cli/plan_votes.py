@@ -96,7 +96,7 @@ def figure_of(found: VotesPlan) -> Figure:
     best = found.recommended
     label = f"{best.teachers:,} teachers, {best.in_short()}"
     series.append(
-        Series(name="recommended", x=(found.epsilon.epsilon,), y=(100 * best.right,), labels=(label,), colour=6)
+        Series(name="recommended", x=(found.epsilon.epsilon,), y=(100 * best.right,), labels=(label,), color=6)
     )
     return Figure(
         title=f"{round(best.answers):,} labels: expected to be right, by ε at δ = {found.epsilon.delta:g}",
