@@ -57,7 +57,7 @@ def test_the_whole_row_of_every_setting_is_one_table(a_little_of_both):
     for name, published in (("MNIST, 60 queries", 2.04), ("SVHN, 80 queries", 5.04)):
         own, exact, any_votes = (
             rows[f"{name}: {kind}"].ours
-            for kind in ("ε by the paper's method (private)", "exact ε (private)", "ε for any votes (publishable)")
+            for kind in ("ε by the paper's method (private)", "exact ε (private)", "worst-case ε (publishable)")
         )
         assert exact < own
         assert exact < any_votes
@@ -77,7 +77,7 @@ def test_to_balance_by_label_costs_all_queries(a_little_of_both):
     mnist, votes = table4.load_mnist(), table4.VoteHistogram.load(table4.published_votes(), array="mnist_250_teachers")
     rows = {row.name: row for row in table4._mnist_rows(mnist, votes, 1, progress=False)}
     whole = "MNIST, all 400 queries, to balance by label"
-    for kind in ("exact ε (private)", "ε for any votes (publishable)"):
+    for kind in ("exact ε (private)", "worst-case ε (publishable)"):
         assert rows[f"{whole}: {kind}"].ours > rows[f"MNIST, 200 queries: {kind}"].ours
     assert rows[f"{whole}: labels right, %"].ours > 90
 

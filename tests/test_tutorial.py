@@ -65,13 +65,13 @@ def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist,
     printed = rows["ε that the tutorial prints, labels taken for indices"]
     assert printed.published == 59.47392676433782
     assert printed.why is not None
-    for how in ("by the votes", "for any votes"):
-        exact = rows["ε of 200 answers " + (f"{how}, exact" if how == "by the votes" else how)].ours
-        by_moments = rows[f"ε of 200 answers {how}, the tutorial's moments"].ours
+    for how in ("vote-dependent", "worst-case"):
+        exact = rows[f"{how} ε of 200 queries" + (", exact" if how == "vote-dependent" else "")].ours
+        by_moments = rows[f"{how} ε of 200 queries, the tutorial's moments"].ours
         assert exact < by_moments
         assert by_moments != pytest.approx(printed.ours, rel=1e-3)
-    assert rows["ε = 2 affords, by GNMax(sigma=25.0), answers"].ours == 105
-    assert rows["40 answers by GNMax(sigma=25.0): ε for any votes"].ours < 2
+    assert rows["queries within ε = 2, GNMax(sigma=25.0)"].ours == 105
+    assert rows["40 queries by GNMax(sigma=25.0): worst-case ε"].ours < 2
     students = [row for row in record.rows if "student" in row.name]
     assert len(students) == 2
     for row in students:
