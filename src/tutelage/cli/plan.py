@@ -190,11 +190,11 @@ def figure_of(found: Plan) -> Figure:
         y=(100 * best.expected,),
         interval=((100 * best.low,), (100 * best.high,)),
         labels=(f"{best.expected:.1%}",),
-        colour=1,
+        color=1,
     )
     series = [Series(name="expected", x=x, y=y), here]
     if found.majority is not None:
-        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, colour=6))
+        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, color=6))
     return Figure(
         title=f"Expected accuracy of the student, δ = {found.target.delta:g}",
         x_label="worst-case ε",
