@@ -416,12 +416,12 @@ def test_the_text_on_diabetes_has_the_numbers_of_its_reproduction(records):
         ]
         for label in ("readmission", "diabetesMed")
     }
-    gain = r"(\S+)(?: points)? \((\S+) to (\S+)\)"
+    gain = r"by (\S+)(?: points)? \((\S+) to (\S+)\)"
     for pattern, values in (
         (r"The table holds (\S+) such stays", [row_of(diabetes, "stays with readmitted within 30 days")]),
         (r"46,806/2 = (\S+) stays with", [row_of(diabetes, "stays with diabetesMed = No")]),
         (r"a change is recorded\" is right for (\S+) %, and for (\S+) %", [rule, longer]),
-        (rf"gain, for readmission, the forest {gain} and the student {gain};", leaks["readmission"]),
+        (rf"for readmission, the forest {gain} and the student {gain};", leaks["readmission"]),
         (rf"; for `diabetesMed`, {gain} and {gain}\.", leaks["diabetesMed"]),
         (r"cost the patient ε = (\S+) for any votes",
             [row_of(diabetes, "500 queries, LNMax 20: worst-case ε for one patient")]),

@@ -264,29 +264,63 @@ def test_long_names_in_tables_break_between_their_parts():
     assert tool("site").breakable("tests/test_of_what_it_is.py") == "tests/<wbr>test_of_what_it_is.py"
 
 
+def converted(text: str) -> str:
+    """Return a page as the site's build makes it, as far as formulas are concerned."""
+    pytest.importorskip("latex2mathml")
+    extensions = ["pymdownx.arithmatex", "pymdownx.superfences", "tables"]
+    options = {"pymdownx.arithmatex": {"generic": True}}
+    made = pytest.importorskip("markdown").markdown(text, extensions=extensions, extension_configs=options)
+    return tool("formulas").on_page_content(made, page=page_of("local.md"))
+
+
 @pytest.mark.parametrize(
     "literal",
     [
-        "`votes_i` and `e^{−x}`", "``a_b `c_d` ``", "```\nvotes_i `` e^{x}\n```", "## The σ_s of it",
-        "[a page](docs/a_b.md)", "<!-- σ_s -->", "https://example.org/a_b^c",
+        "`votes_i` and `$x^2$`",
+        "``a^b `c_d` ``",
+        "```\nvotes_i `` e^{x} $y$\n```",
+        "<!-- σ^s -->",
+        "https://a.org/a_b^c",
     ],
-)  # fmt: skip
+)
 def test_formulas_are_set_and_code_is_not(literal):
-    formulas = tool("formulas")
-    text = f"Noise σ_s\n{literal}\nand e^{{−x}}."
-    assert formulas.on_page_markdown(text, page=page_of("local.md")) == (
-        f"Noise σ<sub>s</sub>\n{literal}\nand e<sup>−x</sup>."
-    )
-    assert formulas.on_page_markdown(text, page=page_of("reference/votes.md")) == text
+    page = converted(f"Noise e^ε and $x_i < y$\n\n{literal}\n\n$$\ne^{{-x}} \\tag{{7}}\n$$\n")
+    noise, *rest = page.split("</math>")
+    assert noise.startswith("<p>Noise e<sup>ε</sup> and <math")
+    assert "<msub><mi>x</mi><mi>i</mi></msub><mo>&#x0003C;</mo>" in noise
+    assert page.count("<math") == 2
+    assert rest[-1] == "<span>(7)</span></div>"
+    assert "<sup>" not in rest[0]
+    assert "$" not in rest[0] or "<code>" in rest[0]
 
 
-def test_what_follows_underscores_and_carets_is_set():
-    typeset = tool("formulas").typeset
-    assert typeset("e^{−x_{i}²} P_o(K), σ_s√k") == "e<sup>−x<sub>i</sub>²</sup> P<sub>o</sub>(K), σ<sub>s</sub>√k"
-    assert typeset("o_{<t} v_iτ_i") == "o<sub>&lt;t</sub> v<sub>i</sub>τ<sub>i</sub>"
-    assert typeset("_emphasis_ stays") == "_emphasis_ stays"
-    with pytest.raises(ValueError, match="not closed"):
-        typeset("e^{−x")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("$x^{$", "cannot be converted"),
+        (r"$\unheard x$", "does not know"),
+        (r"$\{x\}$", "Markdown changes"),
+        (f"${'x + ' * 30}x$", "too wide"),
+        ("see:\n$$\nx\n", "outside of dollars"),
+        (r"the sum \sum_i", "outside of dollars"),
+    ],
+)
+def test_a_formula_that_cannot_be_set_fails_the_build(text, message):
+    with pytest.raises(pytest.importorskip("mkdocs.exceptions").PluginError, match=f"^local.md: .*{message}"):
+        converted(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_equations_are_numbered_in_order_and_references_lead_to_one(page):
+    text = page.read_text()
+    equations = re.findall(r"^\$\$\n(.*?)\n\$\$$", text, re.MULTILINE | re.DOTALL)
+    numbers = [re.findall(r"\\tag\{(\d+)\}", equation) for equation in equations]
+    assert numbers == [[str(number)] for number in range(1, len(equations) + 1)]
+    if page.parent.name == "proofs":
+        prose = re.sub(
+            r"^\$\$.*?^\$\$|\$[^$\n]*\$|`[^`]*`|[Ee]quations? \(\d\).*", "", text, flags=re.MULTILINE | re.DOTALL
+        )
+        assert set(re.findall(r"(?<![\w\]])\((\d+)\)", prose)) <= {number for (number,) in numbers}
 
 
 # Links between pages

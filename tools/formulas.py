@@ -1,47 +1,73 @@
-"""Formulas on the site, without a script: `σ_s`, `e^{−x²}` in prose become letters below and above the line.
+r"""Formulas of the site as MathML, which browsers show without a script and without the network.
 
-A hook of mkdocs.yml. Formulas are plain text, so that they can be read in the source too; braces may be nested.
+A hook of mkdocs.yml. Pages have LaTeX between dollars, which the repository renders too. The extension
+pymdownx.arithmatex finds it and leaves code alone; this hook converts it. LaTeX that cannot be converted fails the
+build. A display equation has the number of its \tag. In prose without dollars, `e^ε` becomes a superscript.
 """
 
+import html
 import re
 from typing import Any
+from xml.etree import ElementTree as ET
 
+from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-LITERAL = re.compile(
-    r"(^```.*?^```$|``.*?``|`[^`]*`|\]\([^)]*\)|<!--.*?-->|https?://\S+|^#+ .*?$)", re.MULTILINE | re.DOTALL
-)
-SCRIPT = re.compile(r"(?<=\S)([_^])(?:([A-Za-z0-9]+|[α-ωΑ-Ω])|\{)")
-TAGS = {"_": "sub", "^": "sup"}
+WIDEST = 44  # characters of an inline formula: browsers do not break it, and it must fit a phone
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+TAG = re.compile(r"\\tag\{(\w+)\}")
+NOT_PROSE = re.compile(r"(<(pre|code|script|style|math)\b.*?</\2>|<[^>]*>|https?://\S+)", re.DOTALL)
+ESCAPE = re.compile(r"\\[^A-Za-z ]")
+SUPERSCRIPT = re.compile(r"(?<=\w)\^(\w+)")
+# Names of functions need space on both sides, which the library leaves out, but none before a parenthesis.
+FUNCTION = re.compile(r'<m([io])(?: movablelimits="true")?>([a-z]{2,})</m\1>(?=(<mo stretchy="false">&#x00028;)?)')
 
 
-def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Set the formulas of a page; the reference is code throughout."""
-    if page.file.src_uri.startswith("reference/"):
-        return markdown
-    parts = LITERAL.split(markdown)
-    return "".join(part if index % 2 else typeset(part) for index, part in enumerate(parts))
+def on_page_content(content: str, *, page: Page, **_: Any) -> str:
+    """Return a page with its formulas set."""
+    try:
+        return typeset(content)
+    except ValueError as error:
+        raise PluginError(f"{page.file.src_uri}: {error}") from error
 
 
-def typeset(text: str) -> str:
-    """Return text with what follows _ and ^ put below and above the line."""
-    done, at = "", 0
-    while script := SCRIPT.search(text, at):
-        inner, end = script[2], script.end()
-        if inner is None:
-            end = closing_brace(text, script.end())
-            inner = typeset(text[script.end() : end - 1].replace("<", "&lt;"))
-        tag = TAGS[script[1]]
-        done += f"{text[at : script.start()]}<{tag}>{inner}</{tag}>"
-        at = end
-    return done + text[at:]
+def typeset(content: str) -> str:
+    """Return the HTML of a page with its formulas set."""
+    parts = NOT_PROSE.split(FORMULA.sub(equation, content))
+    prose, literals = parts[::3], parts[1::3]
+    for text in prose:
+        if "$$" in text or re.search(r"\\[a-z]", text):
+            raise ValueError(f"{text.strip()[:80]!r} has LaTeX outside of dollars; put blank lines around $$.")
+    done = [SUPERSCRIPT.sub(r"<sup>\1</sup>", text) for text in prose]
+    return "".join(text + literal for text, literal in zip(done, [*literals, ""], strict=True))
 
 
-def closing_brace(text: str, start: int) -> int:
-    """Return the place after the brace that closes the one before a place."""
-    depth = 1
-    for place in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
-        if not depth:
-            return place + 1
-    raise ValueError(f"A brace of the formula {text[start - 2 : start + 40]!r} is not closed; close it.")
+def equation(found: re.Match[str]) -> str:
+    """Return one formula: MathML, for a display equation in a box that scrolls by itself, with its number."""
+    latex = html.unescape(found[2]).strip()
+    if found[1] == "span":
+        return mathml(latex, "inline")
+    number = "".join(f"<span>({tag})</span>" for tag in TAG.findall(latex))
+    label = f"Equation {TAG.findall(latex)[0]}" if number else "Equation"
+    box = f'<div class="equation" role="group" aria-label="{label}" tabindex="0">'
+    return f"{box}{mathml(TAG.sub('', latex), 'block')}{number}</div>"
+
+
+def mathml(latex: str, display: str) -> str:
+    """Return LaTeX as MathML."""
+    if escape := ESCAPE.search(latex):
+        raise ValueError(f"LaTeX ${latex}$ has {escape[0]}, which Markdown changes on the repository; avoid it.")
+    try:
+        converted = convert(latex, display=display)
+        read = "".join(ET.fromstring(converted).itertext())  # noqa: S314  made here
+    except Exception as error:  # the library has no common class of errors
+        raise ValueError(f"LaTeX ${latex}$ cannot be converted; correct it.") from error
+    if "\\" in read or "&" in read:
+        raise ValueError(f"LaTeX ${latex}$ has a command that latex2mathml does not know; use another one.")
+    if display == "inline" and len(read) > WIDEST:
+        raise ValueError(f"LaTeX ${latex}$ is too wide for a line on a phone; set it between $$ or in parts.")
+    return FUNCTION.sub(
+        lambda name: f'<mo lspace="0.17em" rspace="{0 if name[3] else 0.17}em">{name[2]}</mo>',
+        converted,
+    )

@@ -1,8 +1,9 @@
-"""Write docs/theorems.md: every theorem that the accounting rests on, the function that uses it, and the tests of that.
+"""Write docs/theorems.md: every theorem behind the accounting, the function that uses it, and its tests.
 
     python tools/theorems.py
 
-Functions are imported, and tests are found by what they import and use, so the page cannot name what does not exist.
+Functions are imported, and tests are found by what they import and use, so every name on the page exists. The page of
+the proof must name the function too.
 """
 
 import ast
@@ -13,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "theorems.md"
+MOST = 3  # test files in a row of the table; the others are counted
 
 # Page of the proof: theorems, each with the function that applies it.
 THEOREMS = {
@@ -21,7 +23,7 @@ THEOREMS = {
     ],
     "data_independent.md": [
         ("LNMax is 2/b-private; PATE 2017 Theorem 2", "accounting.data_independent:rdp"),
-        ("Randomised response is the worst pure pair; KOV 2015", "accounting.data_independent:pure_dp_renyi"),
+        ("Randomized response is the worst pure pair; KOV 2015", "accounting.data_independent:pure_dp_renyi"),
         ("Optimal composition; KOV 2015 Theorem 3.3", "accounting.composition:pure_dp_composition"),
         ("Rényi divergence of the discrete Gaussian; CKS 2020 Proposition 5", "accounting.data_independent:rdp"),
         ("Composition of discrete Gaussian answers", "accounting.composition:gaussian_composition"),
@@ -34,9 +36,9 @@ THEOREMS = {
     ],
     "argmax_bound.md": [
         ("Three outcomes of a moved ballot", "accounting.data_independent:rdp_of_three_outcomes"),
-        ("The same for Laplace noise", "accounting.argmax_bound:laplace_argmax"),
-        ("The same for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
-        ("The same for a threshold check", "accounting.argmax_bound:gaussian_check"),
+        ("Three outcomes: search for Laplace noise", "accounting.argmax_bound:laplace_argmax"),
+        ("Three outcomes: search for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
+        ("Three outcomes: a threshold check", "accounting.argmax_bound:gaussian_check"),
     ],
     "ballots.md": [
         ("Distance of two bounded ballots; cost of a noisy sum", "events:NoisySumGaussian"),
@@ -45,9 +47,9 @@ THEOREMS = {
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "ledger.filter:GaussianFilter"),
-        ("A public map that somebody else chose takes each row by itself", "federation.maps:map_of"),
-        ("A ballot that is only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
-        ("Length of a ballot about students", "labeling.tuning:score_norm"),
+        ("A public map depends on one row at a time", "federation.maps:map_of"),
+        ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
+        ("Length of a ballot of scores", "labeling.tuning:score_norm"),
     ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
@@ -64,7 +66,7 @@ THEOREMS = {
         ("Cost of a confidence check; PATE 2018", "accounting.pate2018:check_costs"),
     ],
     "ledger.md": [
-        ("A budget at one order holds for adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
+        ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "local.md": [
@@ -73,25 +75,25 @@ THEOREMS = {
         ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
     ],
     "release.md": [
-        ("Costs within changed ballots", "publishing.cost_envelope:reach"),
-        ("The same for any number of classes", "publishing.cost_envelope:reach"),
-        ("What a passed test proves", "publishing.proposal:Proposal"),
-        ("The best chances of a test", "publishing.proposal:best_chances"),
-        ("What may be published after a test", "publishing:publish_epsilon"),
+        ("Reach of exact costs: two classes and checks", "publishing.cost_envelope:reach"),
+        ("Reach of a noisy argmax with any number of classes", "publishing.cost_envelope:reach"),
+        ("Guarantee after a passed test", "publishing.proposal:Proposal"),
+        ("The best probabilities of a test", "publishing.proposal:best_chances"),
+        ("Publishable ε after a test", "publishing:publish_epsilon"),
     ],
     "summed_noise.md": [
         ("A sum of discrete Gaussians is nearly one", "accounting.summed_noise:log_ratio"),
         ("Cost of summed noise", "accounting.summed_noise:log_distance"),
-        ("What is left if fewer are honest", "federation.costs:epsilon_if_fewer_honest"),
-        ("What two computing parties see", "federation.costs:epsilon_for_two_computing_parties"),
-        ("What two computing parties see of a sum", "federation.sharing:added"),
-        ("Bits of the comparisons", "federation.costs:bit_length"),
+        ("Guarantee if fewer members are honest", "federation.costs:epsilon_if_fewer_honest"),
+        ("View of two computing parties: votes", "federation.costs:epsilon_for_two_computing_parties"),
+        ("View of two computing parties: sums", "federation.sharing:added"),
+        ("Bits of secure comparisons", "federation.costs:bit_length"),
     ],
     "smooth_sensitivity.md": [
-        ("How far a bound of 2017 or 2018 moves", "publishing.smooth_sensitivity:SmoothCosts"),
-        ("What noise must be added for a bound to stay one", "publishing.smooth_plan:margin_of"),
+        ("How far the bounds of 2017 and 2018 move", "publishing.smooth_sensitivity:SmoothCosts"),
+        ("Noise and margin of a published bound", "publishing.smooth_plan:margin_of"),
         ("Cost of a noised bound", "events:NoisedCost"),
-        ("What may be published after noise", "publishing:publish_smoothed"),
+        ("Publishable ε after noise", "publishing:publish_smoothed"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
@@ -106,20 +108,24 @@ def page() -> str:
     lines = [
         "# Theorems, functions, tests",
         "",
-        "Written by `python tools/theorems.py`. The papers are listed in [the notation](notation.md).",
+        "Each row links to the proof of a theorem and names the function that uses it, with the test files that use it",
+        "most. [The notation](notation.md) lists the papers. `python tools/theorems.py` writes this page.",
         "",
-        "| theorem | applied by | tested by |",
+        "| theorem | used by | tested in |",
         "|---|---|---|",
     ]
     for proof, theorem, where in [(proof, *entry) for proof, entries in THEOREMS.items() for entry in entries]:
         module, name = where.split(":")
-        if not (ROOT / "docs" / "proofs" / proof).is_file():
-            raise SystemExit(f"{proof} does not exist")
+        function = f"`{module}.{name}`"
+        if function not in (ROOT / "docs" / "proofs" / proof).read_text():
+            raise SystemExit(f"{proof} does not name {function}; add it behind the theorem that it uses.")
         applied = getattr(importlib.import_module(f"tutelage.{module}"), name)
-        tests = [f"`{path}`" for path, tree in trees.items() if tests_that_use(applied, tree)]
-        if not tests:
-            raise SystemExit(f"no test uses {where}")
-        lines.append(f"| [{theorem}](proofs/{proof}) | `{module}.{name}` | {', '.join(tests)} |")
+        uses = {path: number for path, tree in trees.items() if (number := tests_that_use(applied, tree))}
+        if not uses:
+            raise SystemExit(f"No test uses {function}; add one.")
+        most = [f"`{path}`" for path in sorted(uses, key=lambda path: (-uses[path], path))[:MOST]]
+        most += [f"{len(uses) - MOST} more"] if len(uses) > MOST else []
+        lines.append(f"| [{theorem}](proofs/{proof}) | {function} | {', '.join(most)} |")
     return "\n".join([*lines, ""])
 
 
