@@ -115,7 +115,7 @@ def _figure(gaps: list[_Gap]) -> Figure:
             )
         )
     ends = (float(min(gap.n_teachers for gap in gaps)), float(max(gap.n_teachers for gap in gaps)))
-    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=-1, dashes=1))
+    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=6, dashes=1))
     return Figure(
         title="Lead of the first class over the second",
         x_label="number of teachers",
