@@ -437,7 +437,7 @@ def test_the_text_on_the_published_votes_has_the_numbers_of_its_reproductions(re
     noisy = row_of(fig2, "MNIST, 250 published teachers, γ = 0.05: accuracy, %")
     gap = row_of(fig3, "250 published teachers on MNIST: gap, % of the teachers")
     of_mnist = [mnist, mnist.published]
-    assert_says(text, r"a mean teacher is right on (\S+) % of the images \((\S+) % in the paper;", of_mnist)
+    assert_says(text, r"[Aa] mean teacher is right on (\S+) % of the images \((\S+) % in the paper;", of_mnist)
     for right in (svhn, svhn.published):
         assert_says(text, r"in the paper; on SVHN both say (\S+) %\)", [right])
     assert_says(text, r"Noised, they are right on (\S+) % \((\S+) %\)", [noisy, noisy.published])

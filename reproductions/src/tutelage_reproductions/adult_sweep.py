@@ -1,8 +1,7 @@
-"""How many private labels and how much noise on UCI Adult (PATE 2017, Appendix C): accuracy against ε.
+"""Accuracy against ε on UCI Adult, by number of labels and scale of the noise (PATE 2017, Appendix C).
 
-The paper says that it watched how accuracy and privacy change with the number of labels and the scale of the Laplace
-noise, and prints one point: 500 labels at scale 20. Here is the grid, by the paper's forests. Adult being public, its
-votes may be shown.
+The paper varies both and prints one point: 500 labels at scale 20. This is the whole grid, with the paper's forests.
+Adult is public, so its votes may be shown.
 """
 
 import time
@@ -40,7 +39,7 @@ _Choice = tuple[int, float]  # labels, scale
 
 
 class _Found(NamedTuple):
-    """What one run of one choice came to; accuracies in per cent, ε by the votes."""
+    """What one run of one choice came to; accuracies in percent, ε by the votes."""
 
     forest: float
     self_trained: float
@@ -157,12 +156,12 @@ def _curve(labels: int, found: dict[_Choice, list[_Found]]) -> Series:
     mine = sorted(
         ((_cost(choice), runs) for choice, runs in found.items() if choice[0] == labels), key=lambda at: at[0]
     )
-    centres = [mean_share([one.forest for one in runs]) for _, runs in mine]
+    centers = [mean_share([one.forest for one in runs]) for _, runs in mine]
     return Series(
         name=f"{labels:,} labels",
         x=tuple(cost for cost, _ in mine),
-        y=tuple(centre for centre, _ in centres),
-        interval=_band([interval for _, interval in centres]),
+        y=tuple(center for center, _ in centers),
+        interval=_band([interval for _, interval in centers]),
     )
 
 

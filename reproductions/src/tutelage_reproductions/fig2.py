@@ -1,7 +1,7 @@
-"""Accuracy of noisy votes against γ, the inverse of the Laplace scale, for 10 to 250 teachers (PATE 2017, Figure 2).
+"""Accuracy of noisy labels against γ, the inverse of the Laplace scale, for 10 to 250 teachers (PATE 2017, Figure 2).
 
-MNIST by networks trained here and by the votes that the authors published; SVHN by their votes and, where SVHN itself
-is at hand, by networks trained here. Votes on both are public, so their accuracy may be shown.
+MNIST uses networks trained here and the votes that the authors published. SVHN uses the published votes and, if the
+SVHN data set is found, networks trained here. All votes are public, so their accuracy may be shown.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Lower bounds on ε from 50 audits of random mechanisms as installed, each beside its claim."""
+"""Lower bounds on ε from 50 audits of random mechanisms, each compared with the claimed ε."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

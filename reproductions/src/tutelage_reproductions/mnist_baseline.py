@@ -1,7 +1,7 @@
-"""MNIST without privacy: one network and one formula trained on all 60,000 images (PATE 2017, §4).
+"""MNIST without privacy: a network and three closed-form models on all 60,000 images (PATE 2017, §4).
 
-The network that the paper compares students with, and the classifiers over public features that this project's
-teachers are, each by one owner of all training images.
+The network is the one that the paper compares students with. The other models are the teachers of this project, trained
+on all images by a single owner.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""MNIST end to end with thousands of teachers: accuracy against an ε that does not depend on any vote.
+"""Accuracy against a worst-case ε on MNIST, with thousands of teachers.
 
-The 60,000 training images are private; 9,000 test images are public, without labels: the features are learned from
-them, queries are chosen among them, and the student learns from all of them. The other 1,000 score the student.
+The 60,000 training images are private. 9,000 test images are public, without labels: features are learned from them,
+queries are chosen among them, and the student learns from all of them. The other 1,000 score the student.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What several reproductions share: splits of PATE 2017 on MNIST, votes that were published, votes of networks."""
+"""Parts that several reproductions share: splits of MNIST, published votes, and votes of networks."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""Teachers at different owners without a trusted curator (Zhao): labels right by local mechanism, decoder and ε.
+"""Labels by local mechanisms, for entities without a trusted curator (Zhao): accuracy by mechanism, decoder and ε.
 
 The paper prints equations and no numbers; the first rows are its equations evaluated.
 """
@@ -183,7 +183,7 @@ def figure(accuracies: Mapping[_Cell, float]) -> Panels:
     Parameters
     ----------
     accuracies : mapping of (str, float) to float
-        In per cent, by mechanism with decoder, and ε.
+        In percent, by mechanism with decoder, and ε.
     """
     return Panels(
         title=f"Correct labels of {_ENTITIES} entities, each right with probability {_AGREEMENT:g}",

@@ -206,7 +206,7 @@ FORGOTTEN_TWO = Fault(
 GUARD_AT_A_HALF = Fault(
     name="Theorem 3 used up to q = 1/2",
     planted="the condition q < 1/2 of the published script",
-    caught_by="enumeration of all neighbours",
+    caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
     right=pate2017.log_moments,
     wrong=_guarded_at_a_half,
@@ -222,7 +222,7 @@ MISSING_LOGARITHM = Fault(
 MOMENTS_FROM_ZERO = Fault(
     name="l + 1 used as l",
     planted="moments are counted from zero",
-    caught_by="enumeration of all neighbours",
+    caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
     right=pate2017.log_moments,
     wrong=_moments_from_zero,
