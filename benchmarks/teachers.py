@@ -203,7 +203,7 @@ class ChannelByChannel(nn.Module):
     """Lay images out as a DataLoader of image files does."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the same images, one colour after the other."""
+        """Return the same images, one color after the other."""
         return images.contiguous()
 
 

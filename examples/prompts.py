@@ -24,7 +24,7 @@ from tutelage.teachers import CallableTeachers
 CLASSES = ("other", "billing")
 WORDS = {
     "billing": ["invoice", "charged", "refund", "twice", "card", "payment", "amount", "receipt", "fee", "bank"],
-    "other": ["password", "login", "screen", "crash", "update", "slow", "device", "colour", "battery", "sound"],
+    "other": ["password", "login", "screen", "crash", "update", "slow", "device", "color", "battery", "sound"],
 }
 
 

@@ -181,7 +181,7 @@ def test_active_learning_is_reproduced_quickly_without_networks(less_mnist, monk
     assert record.name == "active-learning"
     assert record.quick
     assert 50 < rows["logistic, 100 random: %"].ours < 100
-    assert rows["logistic, 100 random: labels right, %"].ours > 98
+    assert rows["logistic, 100 random: correct labels, %"].ours > 98
     assert "logistic, 50 least confident first: gain" not in rows  # no student before the first batch
     assert abs(rows["logistic, 100 least confident first: gain"].ours) < 20
     assert rows["logistic, experts of 200 queries: undecided rows"].published == 500
@@ -237,7 +237,7 @@ def test_students_ask_what_teachers_disagree_on(data_folder):
     record = active_learning.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
     by_student, at_random = (
-        rows[f"logistic, 1,000 {rule}: labels right, %"] for rule in ("least confident first", "random")
+        rows[f"logistic, 1,000 {rule}: correct labels, %"] for rule in ("least confident first", "random")
     )
     assert by_student.ours < at_random.ours - 5
 

@@ -44,20 +44,20 @@ def test_the_papers_setting_and_ours_stand_side_by_side(less_adult):
     assert record.name == "adult"
     assert record.quick
     assert rows["without privacy: forest, %"].published == 85.0
-    papers = rows["10 forests, LNMax 20, 60 answers: forest, %"]
+    papers = rows["10 forests, LNMax 20, 60 queries: forest, %"]
     assert papers.published == 83.0
     assert papers.interval is not None
     assert papers.interval[0] <= papers.ours <= papers.interval[1]
     by_votes, by_bound, any_votes = (
-        rows[f"10 forests, LNMax 20, 60 answers: ε {how}"].ours
-        for how in ("by the votes, exact", "by the votes, bound of 2017", "for any votes")
+        rows[f"10 forests, LNMax 20, 60 queries: {how}"].ours
+        for how in ("vote-dependent ε, exact", "vote-dependent ε, bound of 2017", "worst-case ε")
     )
     assert by_votes < by_bound
     assert by_votes < any_votes
-    hidden, plain = (rows[f"30 ridge, GNMax {sigma}, 400 answers: student, %"] for sigma in (200, 5))
+    hidden, plain = (rows[f"30 ridge, GNMax {sigma}, 400 queries: student, %"] for sigma in (200, 5))
     assert hidden.at_least == 80.0
     assert plain.ours > 79 > hidden.ours
-    assert rows["30 ridge, GNMax 200, 400 answers: ε for any votes"].at_most == 1.5
+    assert rows["30 ridge, GNMax 200, 400 queries: worst-case ε"].at_most == 1.5
 
 
 def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
@@ -73,8 +73,8 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
         for row in Record.load(REPOSITORY / "docs" / "results" / f"{name}.json").rows
     }
     assert f"{100 * bare.student_accuracy:.1f}" == f"{recorded['Adult, without privacy: private rows, %'].ours:.1f}"
-    assert 100 * papers.student_accuracy == recorded["250 forests, LNMax 20, 500 answers: forest, %"].published
-    assert papers.epsilon == recorded["250 forests, LNMax 20, 500 answers: ε by the votes, bound of 2017"].published
+    assert 100 * papers.student_accuracy == recorded["250 forests, LNMax 20, 500 queries: forest, %"].published
+    assert papers.epsilon == recorded["250 forests, LNMax 20, 500 queries: vote-dependent ε, bound of 2017"].published
 
 
 def test_nothing_is_objected_to_in_the_demo():

@@ -37,20 +37,20 @@ def test_every_choice_has_its_accuracy_and_its_epsilon(less_work):
     assert len(record.rows) == 2 * 3 * 3 + 1
     clear, drowned = (ours[f"500 labels, scale {scale}", "forest, %"].ours for scale in ("0.5", "1000"))
     assert clear > 78 > drowned
-    costs = [ours[f"500 labels, scale {scale}", "exact ε by the votes"].ours for scale in ("0.5", "20", "1000")]
+    costs = [ours[f"500 labels, scale {scale}", "exact vote-dependent ε"].ours for scale in ("0.5", "20", "1000")]
     assert costs == sorted(costs, reverse=True)
     papers = ours["500 labels, scale 20", "forest, %"]
     assert papers.published == 83.0
-    bound = ours["500 labels, scale 20", "ε by the votes, bound of 2017"]
+    bound = ours["500 labels, scale 20", "vote-dependent ε, bound of 2017"]
     assert bound.published == 2.66
-    assert bound.ours > ours["500 labels, scale 20", "exact ε by the votes"].ours
+    assert bound.ours > ours["500 labels, scale 20", "exact vote-dependent ε"].ours
     assert [row.published for row in record.rows].count(None) == len(record.rows) - 2
 
 
 def test_the_figure_has_a_curve_per_number_of_labels_over_the_epsilon_that_may_be_published(less_work):
     found = adult_sweep.reproduce(quick=False, download=False, progress=False).figure
     assert isinstance(found, Figure)
-    assert [series.name for series in found.series] == ["50 labels", "500 labels", "PATE 2017, ε by the votes"]
+    assert [series.name for series in found.series] == ["50 labels", "500 labels", "PATE 2017, vote-dependent ε"]
     few, many, papers = found.series
     assert list(few.x) == sorted(few.x)
     assert all(less < more for less, more in zip(few.x, many.x, strict=True))

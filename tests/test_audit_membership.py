@@ -389,10 +389,10 @@ def test_attacks_on_adult_are_a_table_and_a_figure(less_adult, tmp_path):
     assert rows["Adult, forest on all rows: AUC"].ours > 0.65
     assert rows["Adult, tree on a shard: AUC"].ours > 0.6
     assert 0.3 < rows[student].ours < 0.7
-    disproved = rows[student.replace("AUC", "ε disproved")]
+    disproved = rows[student.replace("AUC", "lower bound on ε")]
     assert disproved.at_most is not None
     assert disproved.ours <= disproved.at_most
-    assert rows["Adult, forest on all rows: right on held-out rows, %"].ours > 70
+    assert rows["Adult, forest on all rows: accuracy on held-out rows, %"].ours > 70
     names = {path.name for path in record.save(tmp_path)}
     assert names == {f"membership.{kind}" for kind in ("json", "csv", "png", "svg")}
 

@@ -229,7 +229,7 @@ def test_files_of_members_and_mailboxes_are_no_outputs(tmp_path):
 def test_a_plan_and_a_record_replace_only_their_own(tmp_path, called, monkeypatch):
     record = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
     monkeypatch.setattr(command, "run", lambda *_, **__: record)
-    planned = ("plan-votes", "--epsilon", 3, "--rows", 20_000, "--classes", 2, "--teachers", 30, "--output", "out")
+    planned = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300, "--output", "out")
     recorded = ("reproduce", "epsilons", "--output", "out")
     for given, name in ((planned, "plan.json"), (recorded, "epsilons.csv")):
         assert called(*given, cwd=tmp_path).returncode == 0

@@ -50,10 +50,10 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
 
 
-def test_a_hopeless_wish_says_so_and_ends_with_another_code(called, tmp_path):
+def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     public = write(tmp_path / "public.csv", 200, noise=300.0)
-    wish = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
-    printed = called(*wish)
+    target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
+    printed = called(*target)
     assert printed.returncode == 3
     assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in " ".join(printed.stdout.split())
     assert "[teachers]" not in printed.stdout
@@ -62,8 +62,8 @@ def test_a_hopeless_wish_says_so_and_ends_with_another_code(called, tmp_path):
 def test_json_figure_and_file_are_one_plan(called, tmp_path):
     pytest.importorskip("matplotlib")
     public = write(tmp_path / "public.csv", 200)
-    wish = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
-    printed = called(*wish, "--output", tmp_path / "out", "--json")
+    target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
+    printed = called(*target, "--output", tmp_path / "out", "--json")
     found = json.loads(printed.stdout)
     assert json.loads((tmp_path / "out" / "plan.json").read_text()) == found
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
@@ -86,9 +86,9 @@ def test_arrays_of_an_npz_file_are_public_rows(called, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 150)
     np.savez(tmp_path / "public.npz", X=rng.normal(size=(150, 3)) + 2 * y[:, np.newaxis], y=y)
-    wish = "plan", "--epsilon", 1, "--people", 900, "--public", tmp_path / "public.npz", "--label"
-    assert json.loads(called(*wish, "y", "--json").stdout)["classes"] == 2
-    assert "has no array 'z'" in refusal(called(*wish, "z"), 1)
+    target = "plan", "--epsilon", 1, "--people", 900, "--public", tmp_path / "public.npz", "--label"
+    assert json.loads(called(*target, "y", "--json").stdout)["classes"] == 2
+    assert "has no array 'z'" in refusal(called(*target, "z"), 1)
 
 
 @pytest.mark.parametrize(

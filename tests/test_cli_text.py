@@ -193,7 +193,7 @@ READERS = [
     ("label", "{}", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
     ("label", "p.csv", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
     ("account", "{}", *GNMAX, "--delta", 1e-5),
-    ("plan-votes", "--epsilon", 1, "--rows", 100, "--classes", 2, "--proxy-votes", "{}"),
+    ("plan", "--epsilon", 1, "--people", 100, "--public", "{}"),
     ("ledger", "show", "{}"),
     ("ledger", "verify", "{}"),
     ("ledger", "export", "{}"),

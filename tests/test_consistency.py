@@ -95,7 +95,7 @@ class ShiftedClasses(LogisticRegression):
         return (np.asarray(super().predict(X)) + 1) % 10
 
 
-def test_colour_images_and_own_modules_are_learned():
+def test_color_images_and_own_modules_are_learned():
     X = np.random.default_rng(0).random((12, 4 * 4 * 3)) * 255
     student = ConsistencyStudent(
         (4, 4, 3), factory=lambda n_classes: nn.Linear(48, n_classes), steps=2, batch_size=2, bfloat16=True
@@ -224,7 +224,7 @@ def test_changed_images_keep_their_shape_and_range(shape, n_images, seed, streng
         assert rows.min() <= changed.min() <= changed.max() <= rows.max()
 
 
-def test_a_weak_change_is_a_shift_of_all_colours_together():
+def test_a_weak_change_is_a_shift_of_all_colors_together():
     image = torch.zeros(9, 9, 3)
     image[4, 4] = torch.tensor([1.0, 2.0, 3.0])
     moved = ImageAugmentation((9, 9, 3), shift=2).weak(image.reshape(1, -1).repeat(400, 1)).reshape(400, 9, 9, 3)

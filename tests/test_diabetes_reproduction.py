@@ -78,9 +78,9 @@ def test_both_labels_stand_beside_what_the_paper_says_of_one(less_work, stays):
     exact, bound, any_votes = (
         rows[name].ours
         for name in (
-            "readmission, patients apart: ε by the votes, exact",
-            "readmission, patients apart: ε by the votes, bound of 2017",
-            "60 answers, LNMax 20: ε for any votes, a patient",
+            "readmission, patients apart: vote-dependent ε, exact",
+            "readmission, patients apart: vote-dependent ε, bound of 2017",
+            "60 queries, LNMax 20: worst-case ε for one patient",
         )
     )
     assert 0 < exact < min(bound, any_votes)

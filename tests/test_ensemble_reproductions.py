@@ -67,7 +67,7 @@ def test_mnist_without_privacy_has_networks_and_formulas(little_mnist):
     assert network.published == 99.18
     assert between(network)
     assert 80 < network.ours <= 100
-    assert [row.name.removesuffix(": right, %") for row in formulas] == list(mnist_baseline._HEADS)
+    assert [row.name.removesuffix(": accuracy, %") for row in formulas] == list(mnist_baseline._HEADS)
     for row in formulas:
         assert between(row)
         assert row.ours > 80
@@ -85,7 +85,7 @@ def test_the_quick_form_of_a_baseline_says_so(little_mnist):
 def test_without_torch_the_formulas_remain(little_mnist, monkeypatch):
     monkeypatch.setattr(mnist_baseline, "find_spec", lambda name: None)
     record = mnist_baseline.reproduce(quick=True, download=False, progress=False)
-    assert [row.name for row in record.rows] == ["class means: right, %"]
+    assert [row.name for row in record.rows] == ["class means: accuracy, %"]
     assert "torch is not installed" in record.notes[-1]
 
 
@@ -103,7 +103,7 @@ def little_svhn(monkeypatch):
 def test_a_sample_of_svhn_is_called_another_experiment(little_svhn):
     record = svhn_baseline.reproduce(quick=False, download=False, progress=False)
     (row,) = record.rows
-    assert row.name == "two convolutions, 160 training images, test[60:160]: right, %"
+    assert row.name == "two convolutions, 160 training images, test[60:160]: accuracy, %"
     assert row.published == 92.8
     assert row.falls_short
     assert row.why is not None
@@ -189,18 +189,18 @@ def test_noise_hurts_small_ensembles_more(given_ballots):
     rows = {row.name: row for row in record.rows}
 
     def right(n: int, gamma: float) -> float:
-        return rows[f"MNIST, {n} networks, γ = {gamma:g}: right, %"].ours
+        return rows[f"MNIST, {n} networks, γ = {gamma:g}: accuracy, %"].ours
 
     assert right(10, 0.01) < right(100, 0.01) < right(250, 0.01) < right(250, 0.05)
     assert right(250, 1.0) == 100
     assert rows["MNIST, γ up to 0.05: largest fall where teachers are added, points"].ours == 0
-    assert rows["MNIST, 250 networks, γ = 0.05: right, %"].published == 93.18
-    assert rows["MNIST, 250 networks, γ = 0.05: right, %"].why
-    assert rows["MNIST, 10 networks, γ = 0.05: right, %"].published is None
+    assert rows["MNIST, 250 networks, γ = 0.05: accuracy, %"].published == 93.18
+    assert rows["MNIST, 250 networks, γ = 0.05: accuracy, %"].why
+    assert rows["MNIST, 10 networks, γ = 0.05: accuracy, %"].published is None
     agreed = rows["SVHN, 250 published teachers: mean teacher, %"]
     assert between(agreed)
     assert agreed.ours < 100
-    assert "10 and 100 teachers of SVHN were left out" in " ".join(record.notes)
+    assert "10 and 100 teachers of SVHN are left out" in " ".join(record.notes)
     drawn = curves(record)
     for name in ("MNIST, 250 networks", "SVHN, 250 published teachers"):
         interval = drawn[name].interval
@@ -222,7 +222,7 @@ def test_svhn_at_hand_adds_its_networks(given_ballots, monkeypatch):
     images = made_up((32, 32, 3), 10, 40)
     monkeypatch.setattr(fig2, "load_svhn", lambda download: images)
     names = {row.name for row in fig2.reproduce(quick=False, download=False, progress=False).rows}
-    assert "SVHN, 100 networks, γ = 1: right, %" in names
+    assert "SVHN, 100 networks, γ = 1: accuracy, %" in names
 
 
 def test_votes_that_are_missing_are_named(given_ballots, monkeypatch):

@@ -16,9 +16,9 @@ from tutelage_reproductions import epsilons, exact_costs, publishable
 from tutelage_reproductions.epsilons import DotChart, Dots
 
 BY_VOTES = {
-    "2017 MNIST, 100 answers, δ = 1e-05", "2017 MNIST, 1,000 answers, δ = 1e-05", "2017 SVHN, 500 answers, δ = 1e-06",
-    "2017 SVHN, 1,000 answers, δ = 1e-06", "2017 Adult, 500 answers, δ = 1e-05",
-    "2018 MNIST, 640 asked, δ = 1e-05", "2018 SVHN, 640 asked, δ = 1e-06",
+    "2017 MNIST, 100 queries, δ = 1e-05", "2017 MNIST, 1,000 queries, δ = 1e-05", "2017 SVHN, 500 queries, δ = 1e-06",
+    "2017 SVHN, 1,000 queries, δ = 1e-06", "2017 Adult, 500 queries, δ = 1e-05",
+    "2018 MNIST, 640 queries, δ = 1e-05", "2018 SVHN, 640 queries, δ = 1e-06",
 }  # fmt: skip
 
 
@@ -50,18 +50,18 @@ def made_up_votes(monkeypatch, tmp_path):
 def test_formulas_give_what_the_papers_print():
     rows = rows_of(*epsilons._compositions(), epsilons._local(), *epsilons._programs())
     for name, value in {
-        "2017 §3.3, 1,000 answers, δ = 1e-06: strong composition": 26.6226,
-        "2017 §3.3, 1,000 answers, δ = 1e-06: moments of Theorem 2": 21.9078,
-        "2017 §3.3, 1,000 answers, δ = 1e-06: optimal composition": 19.3447,
-        "2017 §3.3, 100 answers, δ = 1e-05: strong composition": 5.7985,
-        "2017 §3.3, 100 answers, δ = 1e-05: moments of Theorem 2": 5.3026,
-        "2017 §3.3, 100 answers, δ = 1e-05: optimal composition": 4.3068,
+        "2017 §3.3, 1,000 queries, δ = 1e-06: strong composition": 26.6226,
+        "2017 §3.3, 1,000 queries, δ = 1e-06: moments of Theorem 2": 21.9078,
+        "2017 §3.3, 1,000 queries, δ = 1e-06: optimal composition": 19.3447,
+        "2017 §3.3, 100 queries, δ = 1e-05: strong composition": 5.7985,
+        "2017 §3.3, 100 queries, δ = 1e-05: moments of Theorem 2": 5.3026,
+        "2017 §3.3, 100 queries, δ = 1e-05: optimal composition": 4.3068,
         "Zhao, 100 responses of 0.1, δ = 1e-05: T·ε": 10.0,
         "Zhao, 100 responses of 0.1, δ = 1e-05: optimal composition": 4.3068,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, by the votes: paper's own method": 6.8847,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, any votes: paper's own method": 7.8376,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, labels as indices: paper's own method": 1.4828,
-        "tutorial, 9,000 answers, γ = 0.2, δ = 1e-05: paper's own method": 1451.5129,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, vote-dependent: paper's own method": 6.8847,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, worst case: paper's own method": 7.8376,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, labels as indices: paper's own method": 1.4828,
+        "tutorial, 9,000 queries, γ = 0.2, δ = 1e-05: paper's own method": 1451.5129,
     }.items():
         assert rows[name].ours == pytest.approx(value, abs=1e-4)
     for row in rows.values():
@@ -82,17 +82,17 @@ def test_every_published_epsilon_by_votes_has_every_cost_beside_it(made_up_votes
     for name in BY_VOTES:
         own, exact, any_votes = (
             rows[f"{name}: {method}"]
-            for method in ("paper's own method", "exact (private)", "for any votes (publishable)")
+            for method in ("paper's own method", "exact (private)", "worst case (publishable)")
         )
         assert own.published is not None
         assert own.why
         assert exact.ours < own.ours
         assert exact.ours < any_votes.ours
         assert exact.published is None
-    for name in ("2017 MNIST, 100 answers, δ = 1e-05", "2018 MNIST, 640 asked, δ = 1e-05"):
-        tested = rows[f"{name}: if its test passes (publishable)"].ours
-        assert rows[f"{name}: exact (private)"].ours < tested < rows[f"{name}: for any votes (publishable)"].ours
-        assert rows[f"{name}: chance to pass the test, %"].ours > 90  # the votes are those it was proposed on
+    for name in ("2017 MNIST, 100 queries, δ = 1e-05", "2018 MNIST, 640 queries, δ = 1e-05"):
+        tested = rows[f"{name}: tested (publishable)"].ours
+        assert rows[f"{name}: exact (private)"].ours < tested < rows[f"{name}: worst case (publishable)"].ours
+        assert rows[f"{name}: chance that the test passes, %"].ours > 90  # the votes are those it was proposed on
     assert isinstance(record.figure, DotChart)
     assert set(record.figure.cases) >= BY_VOTES
     assert {path.suffix for path in record.save(tmp_path)} == {".json", ".csv", ".png", ".svg"}
@@ -135,7 +135,7 @@ def test_the_quick_form_trains_nothing(made_up_votes, monkeypatch):
     record = epsilons.reproduce(quick=True, download=False, progress=False)
     names = {row.name.split(":")[0] for row in record.rows}
     left_out = BY_VOTES - names
-    assert left_out == {"2017 Adult, 500 answers, δ = 1e-05", "2018 SVHN, 640 asked, δ = 1e-06"}
+    assert left_out == {"2017 Adult, 500 queries, δ = 1e-05", "2018 SVHN, 640 queries, δ = 1e-06"}
 
 
 def test_cases_that_lack_a_method_have_no_dot_for_it(tmp_path):

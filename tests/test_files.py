@@ -11,7 +11,6 @@ from test_cli import refusal
 from tutelage._internal.files import read_arrays
 from tutelage.datasets.images import read_idx
 from tutelage.exceptions import InvalidDataError
-from tutelage.planning import ProxyVotes
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import RecordedTeachers
 from tutelage.votes import VoteHistogram
@@ -91,9 +90,6 @@ def test_public_votes_and_recorded_ballots_are_judged_by_their_headers(tmp_path)
     np.savez(tmp_path / "ballots.npz", ballots=np.zeros((2, 9)))
     with pytest.raises(InvalidDataError, match="must be integers, one for each of the 3 rows"):
         RecordedTeachers.load(tmp_path / "ballots.npz", np.eye(3), n_classes=2, unit=ONE_TEACHER)
-    np.savez(tmp_path / "proxy.npz", counts=np.ones((3, 2)))
-    with pytest.raises(InvalidDataError, match="must be integers"):
-        ProxyVotes.load(tmp_path / "proxy.npz", rows_per_teacher=9)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tutelage_reproductions import plan_check, rivals_data
-from tutelage_reproductions.plan_check import _Foretold
+from tutelage_reproductions.plan_check import _Cell
 from tutelage_reproductions.rivals_data import RivalData, Source
 
 
@@ -25,19 +25,21 @@ def test_the_record_compares_predictions_choices_and_bounds(monkeypatch):
     monkeypatch.setattr(plan_check, "_QUICK_SOURCES", ("Wine",))
     record = plan_check.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
-    foretold = rows["Wine, ε = 1: student of ballots, %"]
-    assert foretold.published is not None
-    assert foretold.published == pytest.approx(foretold.ours, abs=5)
-    assert foretold.at_least == pytest.approx(foretold.published - 3)
+    predicted = rows["Wine, ε = 1: vector ballots, predicted and measured, %"]
+    assert predicted.published is not None
+    assert predicted.published == pytest.approx(predicted.ours, abs=5)
+    assert predicted.at_least == pytest.approx(predicted.published - 3)
     (proved,) = (row for name, row in rows.items() if name.endswith(": proved ε"))
     assert proved.ours <= 1 == proved.at_most
-    assert "Wine, ε = 1: told Iris as a stand-in, expected, %" in rows
-    assert rows["largest miss of a prediction, points"].ours == pytest.approx(abs(foretold.published - foretold.ours))
+    assert "Wine, ε = 1: Iris as a stand-in, predicted, %" in rows
+    assert rows["largest error of a prediction, points"].ours == pytest.approx(
+        abs(predicted.published - predicted.ours)
+    )
 
 
-def test_what_is_still_to_come_is_fitted_without_the_data_set_that_is_foretold():
+def test_what_is_still_to_come_is_fitted_without_the_data_set_that_is_predicted():
     def cell(name, gain, missing):
-        return _Foretold(name, 1.0, 100, 0.5, gain, 0.5 + missing, 0.0, 1)
+        return _Cell(name, 1.0, 100, 0.5, gain, 0.5 + missing, 0.0, 1)
 
     cells = [cell("A", 0.1, 0.05), cell("B", 0.1, 0.02), cell("C", -0.1, 0.3)]
     assert plan_check._fitted([one for one in cells if one.name != "A"]) == pytest.approx(0.2)

@@ -1,4 +1,4 @@
-"""Plans: trials foretell runs, ε is proved, hopeless wishes are refused, and nothing private is needed."""
+"""Plans: trials foretell runs, ε is proved, hopeless targets are refused, and nothing private is needed."""
 
 import re
 import warnings
@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, MuchNoiseWarning
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
-from tutelage.planning import DenseVotes, FewVotesOfPeople, Option, PeopleBallots, Plan, Wish, plan
+from tutelage.planning import DenseVotes, FewVotesOfPeople, Option, PeopleBallots, Plan, Target, plan
 from tutelage.planning.methods import ballots_for, method_of, methods_for, proved
 from tutelage.planning.references import guessed
 from tutelage.planning.trials import PublicLabels, tried
@@ -28,9 +29,9 @@ ROW = unit_of_single_people("row", named=False)
 PATIENT = unit_of_single_people("patient", named=True)
 
 
-def wish_of(**changed):
+def target_of(**changed):
     numbers = {"epsilon": 1.0, "delta": 1e-5, "unit": ROW, "people": 5000, "public_rows": 300, "classes": 3}
-    return Wish(**(numbers | changed))
+    return Target(**(numbers | changed))
 
 
 def clusters(n, seed=0, noise=1.0):
@@ -46,7 +47,7 @@ def best(found: Plan) -> Option:
 
 
 def said_by(found: Plan) -> str:
-    """Return why a wish is not expected to come true."""
+    """Return why a target is not expected to come true."""
     assert found.obstacle is not None
     return found.obstacle
 
@@ -60,9 +61,9 @@ def found():
 @pytest.mark.parametrize("unit", [ROW, PATIENT])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
-    wish = wish_of(epsilon=epsilon, unit=unit)
-    for method in methods_for(wish):
-        assert 0.97 * epsilon < proved(method, wish).epsilon <= epsilon
+    target = target_of(epsilon=epsilon, unit=unit)
+    for method in methods_for(target):
+        assert 0.97 * epsilon < proved(method, target).epsilon <= epsilon
 
 
 @pytest.mark.parametrize("unit", [None, "patient"])
@@ -70,8 +71,8 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
 def test_a_plan_costs_what_the_fit_costs(place, unit):
     """The planned noise is what `PATEClassifier` finds for the same ε, and the planned ε what it publishes."""
     X, y = clusters(400)
-    wish = wish_of(people=300, public_rows=100, unit=PATIENT if unit else ROW)
-    method = methods_for(wish)[place]
+    target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW)
+    method = methods_for(target)[place]
     ids = np.arange(300).astype(str) if unit else None
     model = PATEClassifier(**method.parameters(), epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
     with warnings.catch_warnings():
@@ -81,7 +82,7 @@ def test_a_plan_costs_what_the_fit_costs(place, unit):
     assert isinstance(chosen, NoisySum | CappedGNMax | GNMax)
     noise = chosen.noise_multiplier if isinstance(chosen, NoisySum) else chosen.sigma
     assert noise == pytest.approx(method.noise, rel=3e-3)
-    assert model.epsilon_.epsilon == pytest.approx(proved(method, wish).epsilon, rel=6e-3)
+    assert model.epsilon_.epsilon == pytest.approx(proved(method, target).epsilon, rel=6e-3)
 
 
 def test_a_trial_without_noise_is_a_fit_without_noise():
@@ -101,8 +102,8 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
 def test_trials_foretell_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
     X, y = clusters(4600, noise=noise)
-    known, wish = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), wish_of(people=2000, public_rows=600)
-    for method in (ballots_for(wish), FewVotesOfPeople(20, methods_for(wish)[2].noise)):
+    known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
+    for method in (ballots_for(target), FewVotesOfPeople(20, methods_for(target)[2].noise)):
         expected = tried(method, known, 2000).expected
         scores = []
         for seed in range(3):
@@ -171,7 +172,7 @@ def test_a_stand_in_is_tried_and_widens_the_interval():
     own = plan(1.0, people=2000, X_public=X, y_public=y)
     other = plan(1.0, people=2000, stand_in=(X, y), public_rows=200)
     assert other.evidence == "stand-in"
-    assert other.wish.public_rows == 200
+    assert other.target.public_rows == 200
     assert best(other).high - best(other).low > best(own).high - best(own).low
 
 
@@ -188,14 +189,14 @@ def test_without_labels_the_interval_is_that_of_other_data_sets():
 
 @given(st.floats(0.01, 20), st.integers(2, 10**6), st.integers(2, 50), st.one_of(st.none(), st.floats(0.6, 0.99)))
 def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon, people, classes, accuracy):
-    wish = wish_of(epsilon=epsilon, people=people, classes=classes)
+    target = target_of(epsilon=epsilon, people=people, classes=classes)
     low, high = (
-        guessed(wish_of(epsilon=e, people=people, classes=classes), 1 / classes, accuracy)
+        guessed(target_of(epsilon=e, people=people, classes=classes), 1 / classes, accuracy)
         for e in (epsilon, 2 * epsilon)
     )
     assert 1 / classes - 1e-9 <= low.low <= low.expected <= low.high <= (accuracy or 1) + 1e-9
     assert high.expected >= low.expected - 1e-9
-    assert wish.people == people
+    assert target.people == people
 
 
 def test_settings_of_ones_own_are_tried_in_full():
@@ -217,16 +218,17 @@ def test_settings_of_ones_own_are_tried_in_full():
         ({"teacher": ClassMeans(), "mechanism": GNMax(30.0), "n_teachers": 40}, DenseVotes),
         ({}, PeopleBallots),
         ({"teacher": ClassMeans(), "n_queries": 20}, DenseVotes),
+        ({"teacher": DecisionTreeClassifier(), "n_queries": 20}, DenseVotes),
         ({"teacher": NearestQueries(7)}, FewVotesOfPeople),
     ],
 )
 def test_parameters_of_the_estimator_are_a_method(parameters, kind):
-    method = method_of(parameters, wish_of())
+    method = method_of(parameters, target_of())
     assert isinstance(method, kind)
     if "mechanism" in parameters:
         assert method.noise in (3.0, 30.0)
     else:
-        assert proved(method, wish_of()).epsilon <= 1.0
+        assert proved(method, target_of()).epsilon <= 1.0
 
 
 def test_frames_are_planned_for_as_they_are_fitted():
@@ -256,7 +258,9 @@ def test_frames_are_planned_for_as_they_are_fitted():
         ({"X_public": None}, "needs the public rows"),
         ({"y_public": "label"}, "only if `X_public` has such names"),
         ({"y_public": None, "stand_in": 3}, "`stand_in` of plan must be a pair"),
-        ({"parameters": {"teacher": 3}}, "A plan can try VectorBallots, NearestQueries"),
+        ({"parameters": {"teacher": 3}}, "must be a scikit-learn classifier"),
+        ({"y_public": None, "classes": 3, "parameters": {}}, "`parameters` of plan can only be tried"),
+        ({"accuracy": 0.9}, "`accuracy` of plan takes the place of labels"),
         ({"y_public": None, "classes": 2, "accuracy": 0.2}, "`accuracy` of plan"),
     ],
 )
@@ -307,7 +311,7 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended():
 def test_mechanisms_of_other_teachers_are_refused():
     for parameters in ({"mechanism": GNMax(5.0)}, {"teacher": NearestQueries(3), "mechanism": GNMax(5.0)}):
         with pytest.raises(InvalidParameterError, match="leave it out for the least noise"):
-            method_of(parameters, wish_of())
+            method_of(parameters, target_of())
 
 
 def test_what_a_named_mechanism_is_charged_for_is_planned():
@@ -315,8 +319,8 @@ def test_what_a_named_mechanism_is_charged_for_is_planned():
     named = {"teacher": NearestQueries(5), "mechanism": CappedGNMax(20.0, 20)}
     model = PATEClassifier(**named, noise=SimulationNoise(0), random_state=0)
     model.fit(X[:300], y[:300], X_public=X[300:])
-    wish = wish_of(people=300, public_rows=100)
-    assert proved(method_of(named, wish), wish).epsilon == pytest.approx(model.epsilon_.epsilon, rel=1e-6)
+    target = target_of(people=300, public_rows=100)
+    assert proved(method_of(named, target), target).epsilon == pytest.approx(model.epsilon_.epsilon, rel=1e-6)
 
 
 def test_missing_labels_and_numbers_are_no_classes():
@@ -329,7 +333,7 @@ def test_missing_labels_and_numbers_are_no_classes():
 
 def test_public_rows_without_labels_are_counted():
     frame = pd.DataFrame({"a": range(70), "b": range(70)})
-    assert plan(1.0, people=100, X_public=frame, classes=2).wish.public_rows == 70
+    assert plan(1.0, people=100, X_public=frame, classes=2).target.public_rows == 70
 
 
 def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
@@ -338,3 +342,19 @@ def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
     y = np.random.default_rng(1).integers(0, 2, 400)
     found = plan(8.0, people=400, stand_in=(X, y))
     assert max(option.expected for option in found.options) < 0.62
+
+
+def test_trials_predict_votes_of_any_classifier():
+    X, y = clusters(2900, noise=1.5)
+    teacher = DecisionTreeClassifier(max_depth=4, random_state=0)
+    named = {"teacher": teacher, "n_teachers": 40, "n_queries": 60}
+    found = plan(2.0, people=1600, X_public=X[:400], y_public=y[:400], parameters=named)
+    assert found.asked is not None
+    scores = []
+    for seed in range(3):
+        model = PATEClassifier(**named, epsilon=2.0, noise=SimulationNoise(seed), random_state=seed, classes=range(3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MuchNoiseWarning)
+            model.fit(X[400:2000], y[400:2000], X_public=X[:400])
+        scores.append(model.score(X[2000:], y[2000:]))
+    assert found.asked.low < np.mean(scores) < found.asked.high

@@ -23,10 +23,10 @@ PUBLISHED = {
     "svhn-baseline": {"two convolutions": 92.8},
     "mnist-teachers": {"250 networks: mean teacher": 83.86, "250 networks: noisy plurality": 93.18},
     "fig2": {
-        "MNIST, 250 networks, γ = 0.05: right": 93.18,
-        "MNIST, 250 published teachers, γ = 0.05: right": 93.18,
+        "MNIST, 250 networks, γ = 0.05: accuracy": 93.18,
+        "MNIST, 250 published teachers, γ = 0.05: accuracy": 93.18,
         "MNIST, 250 published teachers: mean teacher": 83.86,
-        "SVHN, 250 published teachers, γ = 0.05: right": 87.79,
+        "SVHN, 250 published teachers, γ = 0.05: accuracy": 87.79,
         "SVHN, 250 published teachers: mean teacher": 83.18,
     },
     "table4": {
@@ -43,12 +43,12 @@ PUBLISHED = {
     "active-learning": {"logistic, experts": 500.0, "network, experts": 500.0},
     "adult": {
         "without privacy: forest": 85.0,
-        "500 answers: forest": 83.0,
-        "500 answers: ε by the votes, bound of 2017": 2.66,
+        "500 queries: forest": 83.0,
+        "500 queries: vote-dependent ε, bound of 2017": 2.66,
     },
     "adult-sweep": {
         "500 labels, scale 20, ε = 6.3369: forest": 83.0,
-        "500 labels, scale 20, ε = 6.3369: ε by the votes, bound of 2017": 2.66,
+        "500 labels, scale 20, ε = 6.3369: vote-dependent ε, bound of 2017": 2.66,
     },
     "diabetes": {
         "stays with readmitted within 30 days": 23_403.0,
@@ -59,7 +59,7 @@ PUBLISHED = {
             for what, published in (
                 ("student", 93.94),
                 ("forest without privacy", 93.81),
-                ("ε by the votes, bound of 2017", 1.44),
+                ("vote-dependent ε, bound of 2017", 1.44),
             )
         },
     },
@@ -69,7 +69,7 @@ PUBLISHED = {
         for what, published in ((": exact ε", 2.04), (", label propagation: test", 98.0), (", PATE-G", 98.0))
     },
     "mnist-frontier": {"σ = ": 98.0},
-    "svhn-student": {"exact ε": 4.96, "queries answered": 3_098.0, "student, consistency training": 91.6},
+    "svhn-student": {"exact ε": 4.96, "queries labeled": 3_098.0, "student, consistency training": 91.6},
     "zhao": {
         "chance that class 1 is reported as 0": 0.475,
         "equation (2), ε = 1: largest privacy loss": 1.0,
@@ -77,38 +77,38 @@ PUBLISHED = {
         "T·ε": 10.0,
     },
     "tutorial": {
-        "ε that the tutorial prints": 59.47392676433782,
-        "ε of 9,000 answers for any votes, the tutorial's moments": 1451.5129254649705,
+        "ε printed by the tutorial": 59.47392676433782,
+        "worst-case ε of 9,000 queries, the tutorial's moments": 1451.5129254649705,
     },
     "epsilons": {
-        "2017 §3.3, 1,000 answers": 26.0,
-        "2017 §3.3, 100 answers": 5.80,
-        "2017 MNIST, 100 answers": 2.04,
-        "2017 MNIST, 1,000 answers": 8.03,
-        "2017 SVHN, 500 answers": 5.04,
-        "2017 SVHN, 1,000 answers": 8.19,
-        "2017 Adult, 500 answers": 2.66,
-        "2017 Diabetes as if unanimous, 500 answers": 1.44,
-        "2018 MNIST, 640 asked": 1.97,
-        "2018 SVHN, 8,500 asked": 4.96,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, by the votes": 6.8847,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, labels as indices": 1.4828,
-        "PySyft's test, 50 answers, γ = 0.1, δ = 1e-05, any votes": 7.8376,
-        "tutorial, 9,000 answers": 1451.5129,
+        "2017 §3.3, 1,000 queries": 26.0,
+        "2017 §3.3, 100 queries": 5.80,
+        "2017 MNIST, 100 queries": 2.04,
+        "2017 MNIST, 1,000 queries": 8.03,
+        "2017 SVHN, 500 queries": 5.04,
+        "2017 SVHN, 1,000 queries": 8.19,
+        "2017 Adult, 500 queries": 2.66,
+        "2017 Diabetes if unanimous, 500 queries": 1.44,
+        "2018 MNIST, 640 queries": 1.97,
+        "2018 SVHN, 8,500 queries": 4.96,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, vote-dependent": 6.8847,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, labels as indices": 1.4828,
+        "PySyft's test, 50 queries, γ = 0.1, δ = 1e-05, worst case": 7.8376,
+        "tutorial, 9,000 queries": 1451.5129,
         "Zhao, 100 responses of 0.1": 10.0,
     },
     "exact-costs": {
-        "MNIST, LNMax 20, 100 answers": 2.04,
-        "MNIST, LNMax 20, 1,000 answers": 8.03,
-        "SVHN, LNMax 20, 500 answers": 5.04,
-        "SVHN, LNMax 20, 1,000 answers": 8.19,
-        "MNIST, Confident 200/150/40, 640 asked": 1.97,
-        "SVHN, Confident 300/200/40, 8,500 asked": 4.96,
+        "MNIST, LNMax 20, 100 queries": 2.04,
+        "MNIST, LNMax 20, 1,000 queries": 8.03,
+        "SVHN, LNMax 20, 500 queries": 5.04,
+        "SVHN, LNMax 20, 1,000 queries": 8.19,
+        "MNIST, Confident 200/150/40, 640 queries": 1.97,
+        "SVHN, Confident 300/200/40, 8,500 queries": 4.96,
     },
     "publishable": {
         "MNIST, LNMax 20, 100 queries": 2.04,
         "MNIST, LNMax 20, 1,000 queries": 8.03,
-        "MNIST, Confident-GNMax (200, 150, 40), 640 asked": 1.97,
+        "MNIST, Confident-GNMax (200, 150, 40), 640 queries": 1.97,
     },
 }
 PREDICTED = {"plan-check"}  # what stands there as published is what `tutelage plan` foretold
@@ -126,7 +126,9 @@ def records() -> dict[str, Record]:
 
 def test_every_reproduction_has_a_record_and_the_page_says_which_are_quick(records):
     assert set(records) == set(NAMES)
-    listed = re.findall(r"^\| \[([a-z0-9-]+)\].* \(quick form\) \|", page_of_results(), re.MULTILINE)
+    listed = re.findall(
+        r"^\| \[([a-z0-9-]+)\]\(#[a-z0-9-]+\) \(quick form\) \|[^|]*\|[^|]*\|$", page_of_results(), re.MULTILINE
+    )
     assert sorted(listed) == sorted(name for name, record in records.items() if record.quick)
 
 
@@ -246,11 +248,11 @@ def test_no_page_cuts_a_recorded_epsilon_short(records):
 def test_the_published_costs_of_the_smoothed_bounds_are_rounded_up(records):
     rows = {row.name: row.ours for row in records["epsilons"].rows}
     text = (REPOSITORY / "docs" / "proofs" / "smooth_sensitivity.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| (MNIST|SVHN), .*? ([\d,]+) (answers|asked), 1e-([56]) \| ([\d.]+) \|", text, re.MULTILINE)
+    lines = re.findall(r"^\| (MNIST|SVHN), .*? ([\d,]+) \w+, 1e-([56]) \| ([\d.]+) \|", text, re.MULTILINE)
     assert len(lines) == 6
-    for data, number, kind, exponent, said in lines:
-        year = 2017 if kind == "answers" else 2018
-        true = rows[f"{year} {data}, {number} {kind}, δ = 1e-0{exponent}: {epsilons._ANY}"]
+    for data, number, exponent, said in lines:
+        year = 2018 if number in {"640", "8,500"} else 2017
+        true = rows[f"{year} {data}, {number} queries, δ = 1e-0{exponent}: {epsilons._ANY}"]
         assert true <= float(said) < true + 0.01
 
 
@@ -262,7 +264,7 @@ def test_what_attacks_disproved_is_rounded_down(records):
     table = re.findall(r"^\| ([^|]+) \| (Adult|MNIST) \|.*\| ([\d.]+) \|$", page_of("membership"), re.MULTILINE)
     assert len(table) == 12
     for attacked, data, said in table:
-        assert float(said) <= found[f"{data}, {attacked}: ε disproved"].ours
+        assert float(said) <= found[f"{data}, {attacked}: lower bound on ε"].ours
 
 
 def page_of(name: str) -> str:
@@ -293,22 +295,22 @@ COLUMNS = {
 
 def test_the_readme_compares_recorded_numbers(records):
     adult, frontier = records["adult"], records["mnist-frontier"]
-    ours, theirs = "540 ridge, GNMax 295, 4,000 answers: ", "250 forests, LNMax 20, 500 answers: "
-    best = "4,000 teachers, 200 answers, ε = 0.0213: mean over folds, %"
+    ours, theirs = "540 ridge, GNMax 295, 4,000 queries: ", "250 forests, LNMax 20, 500 queries: "
+    best = "4,000 teachers, 200 queries, ε = 0.0213: mean over folds, %"
     rows = {
         "without privacy": [
             row_of(adult, "without privacy: forest, %"),
-            row_of(records["mnist-baseline"], "two convolutions: right, %"),
+            row_of(records["mnist-baseline"], "two convolutions: accuracy, %"),
         ],
         "PATE 2017": [
             row_of(adult, f"{theirs}forest, %").published,
-            row_of(adult, f"{theirs}ε by the votes, bound of 2017").published,
+            row_of(adult, f"{theirs}vote-dependent ε, bound of 2017").published,
             next(row.published for row in frontier.rows if row.published is not None),
             row_of(records["mnist-students"], "random queries: exact ε").published,
         ],
         "tutelage": [
             row_of(adult, f"{ours}student, %"),
-            row_of(adult, f"{ours}ε for any votes"),
+            row_of(adult, f"{ours}worst-case ε"),
             row_of(frontier, best),
             Row(name="ε", ours=0.0213, better="lower"),
         ],
@@ -329,9 +331,9 @@ def test_the_page_on_costs_never_says_too_little(records):
     assert len(lines) == 5
     for line in lines:
         about, published, *cells = (cell.strip(" *") for cell in line.split("|"))
-        data, mechanism, asked, delta = about.split(", ")
+        data, mechanism, queries, delta = about.split(", ")
         year = {"LNMax": 2017, "Confident-GNMax": 2018}[mechanism]
-        case = f"{year} {data}, {asked}, δ = {float(delta.removeprefix('δ = ')):g}"
+        case = f"{year} {data}, {queries.split()[0]} queries, δ = {float(delta.removeprefix('δ = ')):g}"
         assert float(published) == rows[f"{case}: {epsilons._OWN}"].published
         for column, cell in zip(columns, cells, strict=True):
             row = rows.get(f"{case}: {COLUMNS[column]}")
@@ -345,11 +347,11 @@ def test_the_page_on_the_tutorial_has_the_numbers_of_its_reproduction(records):
     def ours(*names: str) -> list[Row]:
         return [rows[name] for name in names]
 
-    printed = "ε that the tutorial prints, labels taken for indices"
-    by_votes, for_any = (f"ε of 9,000 answers {how} votes" for how in ("by the", "for any"))
+    printed = "ε printed by the tutorial, labels used as indices"
+    by_votes, for_any = (f"{how} ε of 9,000 queries" for how in ("vote-dependent", "worst-case"))
     by_votes_moments, for_any_moments = (f"{name}, the tutorial's moments" for name in (by_votes, for_any))
-    student = "student of these and 9,000 images: right, %"
-    fewer = "40 votes to 60: chance of the label with fewer"
+    student = "student of these and 9,000 images: accuracy, %"
+    fewer = "40 votes to 60: chance of the label with fewer votes"
     for pattern, values in (
         (r"(\S+) in the tutorial; (\S+) here", [rows[printed].published, *ours(printed)]),
         (r"where the right call gives (\S+)\. ", ours(by_votes_moments)),
@@ -358,12 +360,12 @@ def test_the_page_on_the_tutorial_has_the_numbers_of_its_reproduction(records):
         (r"By the votes of the reproduction: (\S+) with .*? moments, (\S+) exactly",
             ours(by_votes_moments, f"{by_votes}, exact")),
         (r"ε = 2 affords (\S+) answers with that noise, and (\S+) with",
-            ours("ε = 2 affords, by LNMax(scale=5.0), answers", "ε = 2 affords, by GNMax(sigma=25.0), answers")),
-        (r"(\S+) % of 1,000 images, from 100 answers", ours(f"100 answers by GNMax(sigma=25.0), {student}")),
-        (r"all 9,000 noisy labels, has (\S+) %", ours("the tutorial's student, 9,000 labels: right, %")),
+            ours("queries within ε = 2, LNMax(scale=5.0)", "queries within ε = 2, GNMax(sigma=25.0)")),
+        (r"(\S+) % of 1,000 images, from 100 answers", ours(f"100 queries by GNMax(sigma=25.0), {student}")),
+        (r"all 9,000 noisy labels, has (\S+) %", ours("the tutorial's student, 9,000 labels: accuracy, %")),
         (r"in (\S+) % of the answers several classes share",
-            ours("truncated noise: answers with a tie at the top, %")),
-        (r"(\S+) % of the labels are other than", ours("truncated noise: labels that it changes, %")),
+            ours("truncated noise: queries with a tie at the top, %")),
+        (r"(\S+) % of the labels are other than", ours("truncated noise: changed labels, %")),
         (r"a chance of (\S+) %; rounded, it has (\S+) %",
             ours(f"{fewer}, by Lemma 4, %", f"{fewer}, truncated, %")),
     ):  # fmt: skip
@@ -389,7 +391,7 @@ def test_the_table_on_diabetes_has_the_numbers_of_its_reproduction(label, record
     text, case = page("docs/errata.md").replace(" %", ""), OF_DIABETES[label]
     student, cost, forest = (
         row_of(records["diabetes"], f"{case}: {what}")
-        for what in ("student, %", "ε by the votes, bound of 2017", "forest without privacy, %")
+        for what in ("student, %", "vote-dependent ε, bound of 2017", "forest without privacy, %")
     )
     ((first, second, third),) = re.findall(rf"\| {re.escape(label)} \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text)
     for cell, row in ((first, student), (second, cost), (third, forest)):
@@ -422,9 +424,9 @@ def test_the_text_on_diabetes_has_the_numbers_of_its_reproduction(records):
         (rf"for readmission, the forest {gain} and the student {gain};", leaks["readmission"]),
         (rf"; for `diabetesMed`, {gain} and {gain}\.", leaks["diabetesMed"]),
         (r"cost the patient ε = (\S+) for any votes",
-            [row_of(diabetes, "500 answers, LNMax 20: ε for any votes, a patient")]),
+            [row_of(diabetes, "500 queries, LNMax 20: worst-case ε for one patient")]),
         (rf"for any votes, and {INTERVAL} by the exact",
-            bounds(row_of(diabetes, "readmission, patients apart: ε by the votes, exact"))),
+            bounds(row_of(diabetes, "readmission, patients apart: vote-dependent ε, exact"))),
     ):  # fmt: skip
         assert_says(text, pattern, values)
 
@@ -432,7 +434,7 @@ def test_the_text_on_diabetes_has_the_numbers_of_its_reproduction(records):
 def test_the_text_on_the_published_votes_has_the_numbers_of_its_reproductions(records):
     text, fig2, fig3 = page("docs/errata.md"), records["fig2"], records["fig3"]
     mnist, svhn = (row_of(fig2, f"{data}, 250 published teachers: mean teacher, %") for data in ("MNIST", "SVHN"))
-    noisy = row_of(fig2, "MNIST, 250 published teachers, γ = 0.05: right, %")
+    noisy = row_of(fig2, "MNIST, 250 published teachers, γ = 0.05: accuracy, %")
     gap = row_of(fig3, "250 published teachers on MNIST: gap, % of the teachers")
     of_mnist = [mnist, mnist.published]
     assert_says(text, r"a mean teacher is right on (\S+) % of the images \((\S+) % in the paper;", of_mnist)

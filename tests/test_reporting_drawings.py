@@ -148,10 +148,10 @@ def palettes() -> list[dict[str, str]]:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast of WCAG 2.1 between two colours."""
+    """Return the contrast of WCAG 2.1 between two colors."""
 
-    def luminance(colour: str) -> float:
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    def luminance(color: str) -> float:
+        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

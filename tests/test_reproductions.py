@@ -128,17 +128,17 @@ def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
     assert (
         exact["ours"]
         < rows["made up, δ = 1e-05: bound of 2018 (private)"]["ours"]
-        < rows["made up, δ = 1e-05: any votes"]["ours"]
+        < rows["made up, δ = 1e-05: worst case"]["ours"]
     )
-    assert rows["checked, δ = 1e-05: exact (private)"]["ours"] < rows["checked, δ = 1e-05: any votes"]["ours"]
+    assert rows["checked, δ = 1e-05: exact (private)"]["ours"] < rows["checked, δ = 1e-05: worst case"]["ours"]
 
 
 def test_repeating_a_query_gives_the_votes_away_without_memory_only(called, monkeypatch):
     monkeypatch.setattr(repeat_attack, "REPEATS", (1, 300))
     record = json.loads(called("reproduce", "repeat-attack", "--json").stdout)
     wrong = {row["name"]: row["ours"] for row in record["rows"]}
-    assert wrong["asked 300 times without memory: votes wrong"] < 15
-    assert wrong["asked 300 times with the ledger: votes wrong"] > 30
+    assert wrong["query repeated 300 times without memory: error in votes"] < 15
+    assert wrong["query repeated 300 times with the ledger: error in votes"] > 30
 
 
 def test_local_mechanisms_are_compared_by_what_they_get_right(called, monkeypatch, tmp_path):
@@ -147,7 +147,9 @@ def test_local_mechanisms_are_compared_by_what_they_get_right(called, monkeypatc
     printed = called("reproduce", "zhao", "--quick", "--output", tmp_path)
     assert printed.returncode == 0, printed.stderr
     found = {row["name"]: row for row in json.loads((tmp_path / "zhao.json").read_text())["rows"]}
-    right = {name.removesuffix(": right, %"): row["ours"] for name, row in found.items() if name.endswith("right, %")}
+    right = {
+        name.removesuffix(": accuracy, %"): row["ours"] for name, row in found.items() if name.endswith(": accuracy, %")
+    }
     assert len(right) == 2 * 12
     assert right["k-RR, plurality, ε = 1"] > 97
     corrected = "truncated geometric, "
@@ -188,7 +190,7 @@ def test_the_frontier_of_mnist_is_a_table_and_a_figure(small_protocol, called, m
     by_name = {row["name"]: row for row in record["rows"]}
     (headline,) = (row for name, row in by_name.items() if name.endswith("σ = 18: mean over folds, %"))
     assert headline["ours"] > 60
-    assert sum("60 teachers, 15 answers, ε" in name for name in by_name) == 2
+    assert sum("60 teachers, 15 queries, ε" in name for name in by_name) == 2
     assert len((tmp_path / "out" / "mnist-frontier.csv").read_text().splitlines()) == 1 + len(record["rows"])
     assert (tmp_path / "out" / "mnist-frontier.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "out" / "mnist-frontier.svg").read_text()
@@ -205,9 +207,9 @@ def test_students_of_published_votes_are_reproduced(small_protocol, monkeypatch,
     monkeypatch.setattr(mnist_students, "_SEEDS", 2)
     record = mnist_students.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
-    assert rows["random queries: exact ε"].ours < rows["ε for any votes"].ours
+    assert rows["random queries: exact ε"].ours < rows["worst-case ε"].ours
     assert rows["medoids queries, label propagation: test[9000:], %"].ours > 50
-    assert "networks were left out" in " ".join(record.notes)
+    assert "Networks are left out" in " ".join(record.notes)
 
 
 def test_rows_of_a_record_have_names_of_their_own():

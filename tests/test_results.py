@@ -16,6 +16,7 @@ from tutelage_reproductions import Record, Row, command, running
 from tutelage_reproductions import record as recording
 from tutelage_reproductions.page import asked, duration, number, ours, page, records_of
 from tutelage_reproductions.record import Circumstances
+from tutelage_reproductions.verdicts import VERDICTS
 
 REPOSITORY = Path(__file__).parent.parent
 ON = Circumstances(date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+")
@@ -66,18 +67,62 @@ def test_another_file_is_no_record(tmp_path, text):
 
 
 def test_the_page_says_what_is_short_and_why():
-    shown = page([record("fig2", SHORT, FINE), record("adult", FINE)], {"fig2": "docs/results/fig2.png"})
+    files = {name: f"docs/results/{name}" for name in ("fig2.png", "fig2.csv")}
+    shown = page([record("fig2", SHORT, FINE), record("adult", FINE)], files)
     assert "| [fig2](#fig2) | student, % | 98.10 |  | 97 | It is &#124; small. |" in shown
-    assert "| ε | 2.04 |  | 1.000 |  | 3.0 s |" in shown
-    assert "![fig2](docs/results/fig2.png)" in shown
-    assert "![adult]" not in shown
-    assert "All together: 6.7 min, 2026-01-01, on One, Python 3." in shown
+    assert "| ε | 2.04 | 1.000 |  | 3.0 s |" in shown
+    assert f"![{VERDICTS['fig2'].figure}](docs/results/fig2.png)" in shown
+    assert "(docs/results/fig2.csv)" in shown
+    assert "adult.png" not in shown
+    assert "Total time: 6.7 min, 2026-01-01, on One, Python 3." in shown
     assert "Not run: mnist-baseline, svhn-baseline," in shown
-    assert "Nowhere" in page([record("adult", FINE)], {})
-    explained = Row(name="mean, %", ours=92.6, published=83.86, better="higher", why="Images are moved.")
-    assert "- *mean, %*: Images are moved." in page([record("adult", explained)], {})
+    assert "Every number is at least as good as published" in page([record("adult", FINE)], {})
     with pytest.raises(InvalidParameterError, match="at least one"):
         page([], {})
+
+
+def test_a_reason_that_rows_share_is_said_once():
+    explained = [Row(name=name, ours=92.6, published=83.86, better="higher", why="Images are moved.") for name in "abc"]
+    assert "- *a* and 2 more: Images are moved." in page([record("adult", *explained)], {})
+    short = [Row(name=name, ours=1.0, published=2.0, better="higher", why="It is small.") for name in "ab"]
+    shown = page([record("adult", *short)], {})
+    assert shown.count("It is small.") == 1
+    assert shown.count("| as above |") == 1
+
+
+def test_rows_that_differ_in_one_part_become_columns():
+    rows = [
+        Row(name=f"{data}, ε = {epsilon}: accuracy, %", ours=50.0 + epsilon, published=published, better="higher")
+        for data, published in (("k-RR", None), ("central", 60.0))
+        for epsilon in (1, 2)
+    ]
+    shown = page([record("zhao", *rows, Row(name="other", ours=3.0))], {})
+    assert "|  | 1 | 2 |\n" in shown
+    assert "| central: accuracy, % | 51 (60) | 52 (60) |" in shown
+    assert "| other | 3 |" in shown
+
+
+def test_a_verdict_needs_its_numbers():
+    for saved in (record("fig2", FINE), record("plan-check", FINE, quick=True)):
+        assert not VERDICTS[saved.name].fits(saved)
+        assert "There is no verdict" in page([saved], {})
+    assert "Of 2 measured numbers, 1 fall outside" in page([record("plan-check", SHORT, FINE)], {})
+
+
+@pytest.mark.parametrize("name", reproductions.NAMES)
+def test_every_experiment_has_a_verdict_that_fits_its_record(name):
+    saved, about = Record.load(REPOSITORY / "docs" / "results" / f"{name}.json"), VERDICTS[name]
+    assert saved.quick or about.fits(saved)
+    assert bool(about.figure) == (REPOSITORY / "docs" / "results" / f"{name}.png").is_file()
+    names = [row.name for row in saved.rows]
+    assert not about.across or sum(bool(re.search(about.across, row)) for row in names) > 3
+    assert about.shown in {"", "$^"} or any(re.search(about.shown, row) for row in names)
+
+
+def test_a_page_that_folds_its_tables_is_short():
+    text = (REPOSITORY / "RESULTS.md").read_text(encoding="utf-8")
+    unfolded = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+    assert len(unfolded.split()) < 5_000
 
 
 def test_what_is_asked_has_both_its_ends():

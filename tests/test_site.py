@@ -50,7 +50,6 @@ RUN_BY = {
     "docs/membership.md": ("test_audit_membership.py", {"python": 1}),
     "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
-    "docs/planning-votes.md": ("test_planning_votes.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/card.md": ("test_docs.py", {"python": 1}),
     "docs/students.md": ("test_docs.py", {"python": 4}),

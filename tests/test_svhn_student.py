@@ -10,7 +10,7 @@ from tutelage_reproductions import svhn_student
 
 @pytest.fixture
 def a_little_svhn(monkeypatch):
-    """Colour images of the classes that golden votes have, as if they were SVHN's."""
+    """Color images of the classes that golden votes have, as if they were SVHN's."""
     votes = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100")
     truth = np.concatenate([votes.counts.argmax(axis=1), np.arange(20) % 10])
     generator = np.random.default_rng(0)
@@ -34,10 +34,10 @@ def test_a_student_of_svhn_is_reproduced(a_little_svhn):
     record = svhn_student.reproduce(quick=True, download=False, progress=False)
     assert record.name == "svhn-student"
     rows = {row.name: row for row in record.rows}
-    assert 0 < rows["exact ε (private)"].ours < rows["ε for any votes"].ours
+    assert 0 < rows["exact ε (private)"].ours < rows["worst-case ε"].ours
     assert rows["exact ε (private)"].published == 4.96
     assert 0 < rows["queries answered"].ours < a_little_svhn.n_queries
-    assert rows["labels right, %"].ours > 60
+    assert rows["correct labels, %"].ours > 60
     for name in ("supervised only", "consistency training"):
         row = rows[f"student, {name}: held-out, %"]
         assert row.interval is not None

@@ -1,4 +1,4 @@
-"""The reproduction of PATE 2017's Figure 4, on a few digits and on colours in place of SVHN."""
+"""The reproduction of PATE 2017's Figure 4, on a few digits and on colors in place of SVHN."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def votes_on(truth):
 
 @pytest.fixture
 def a_little_of_both(monkeypatch, tmp_path):
-    """Scikit-learn's digits as large as MNIST's, images of one colour per class, and votes on both."""
+    """Scikit-learn's digits as large as MNIST's, images of one color per class, and votes on both."""
     digits = load_digits()
     images = digits.X_train[: POOL + HELD_OUT].reshape(-1, 8, 8) * 15
     large = np.pad(images.repeat(3, axis=1).repeat(3, axis=2), ((0, 0), (2, 2), (2, 2)))
@@ -31,9 +31,9 @@ def a_little_of_both(monkeypatch, tmp_path):
     )  # fmt: skip
     generator = np.random.default_rng(0)
     truth = np.arange(150) % 10
-    colours = generator.integers(0, 60, (150, 32, 32, 3))
-    colours[np.arange(150), 3 * truth] += 180
-    X = colours.reshape(150, -1).astype(np.uint8)
+    colors = generator.integers(0, 60, (150, 32, 32, 3))
+    colors[np.arange(150), 3 * truth] += 180
+    X = colors.reshape(150, -1).astype(np.uint8)
     svhn = ImageSplit(X[:1], truth[:1], X, truth, (32, 32, 3), DIGIT_NAMES, "little")
     np.savez(
         tmp_path / "votes.npz",
@@ -57,7 +57,7 @@ def test_the_whole_row_of_every_setting_is_one_table(a_little_of_both):
     for name, published in (("MNIST, 60 queries", 2.04), ("SVHN, 80 queries", 5.04)):
         own, exact, any_votes = (
             rows[f"{name}: {kind}"].ours
-            for kind in ("ε by the paper's method (private)", "exact ε (private)", "ε for any votes (publishable)")
+            for kind in ("ε by the paper's method (private)", "exact ε (private)", "worst-case ε (publishable)")
         )
         assert exact < own
         assert exact < any_votes
@@ -77,7 +77,7 @@ def test_to_balance_by_label_costs_all_queries(a_little_of_both):
     mnist, votes = table4.load_mnist(), table4.VoteHistogram.load(table4.published_votes(), array="mnist_250_teachers")
     rows = {row.name: row for row in table4._mnist_rows(mnist, votes, 1, progress=False)}
     whole = "MNIST, all 400 queries, to balance by label"
-    for kind in ("exact ε (private)", "ε for any votes (publishable)"):
+    for kind in ("exact ε (private)", "worst-case ε (publishable)"):
         assert rows[f"{whole}: {kind}"].ours > rows[f"MNIST, 200 queries: {kind}"].ours
     assert rows[f"{whole}: labels right, %"].ours > 90
 

@@ -65,13 +65,13 @@ def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist,
     printed = rows["ε that the tutorial prints, labels taken for indices"]
     assert printed.published == 59.47392676433782
     assert printed.why is not None
-    for how in ("by the votes", "for any votes"):
-        exact = rows["ε of 200 answers " + (f"{how}, exact" if how == "by the votes" else how)].ours
-        by_moments = rows[f"ε of 200 answers {how}, the tutorial's moments"].ours
+    for how in ("vote-dependent", "worst-case"):
+        exact = rows[f"{how} ε of 200 queries" + (", exact" if how == "vote-dependent" else "")].ours
+        by_moments = rows[f"{how} ε of 200 queries, the tutorial's moments"].ours
         assert exact < by_moments
         assert by_moments != pytest.approx(printed.ours, rel=1e-3)
-    assert rows["ε = 2 affords, by GNMax(sigma=25.0), answers"].ours == 105
-    assert rows["40 answers by GNMax(sigma=25.0): ε for any votes"].ours < 2
+    assert rows["queries within ε = 2, GNMax(sigma=25.0)"].ours == 105
+    assert rows["40 queries by GNMax(sigma=25.0): worst-case ε"].ours < 2
     students = [row for row in record.rows if "student" in row.name]
     assert len(students) == 2
     for row in students:
@@ -91,19 +91,19 @@ def test_a_student_is_scored_by_the_labels_of_images_that_were_held_out(monkeypa
     assert low < 75 < high < 100
 
 
-def test_colour_images_get_a_network_as_student(less_mnist):
-    coloured = replace(
+def test_color_images_get_a_network_as_student(less_mnist):
+    colored = replace(
         less_mnist,
         X_train=np.repeat(less_mnist.X_train, 3, axis=1),
         X_test=np.repeat(less_mnist.X_test, 3, axis=1),
         image_shape=(16, 16, 3),
     )
-    right_way = tutorial._right_way(coloured, SIZE)
+    right_way = tutorial._right_way(colored, SIZE)
     assert type(right_way.student).__name__ == "ConsistencyStudent"
     assert right_way.seen.shape == (200, 768)
     weights = TutorialNetwork((32, 32, 3))(10).state_dict()
     assert (50, 5 * 5 * 20) in [tuple(weight.shape) for weight in weights.values()]  # as the tutorial has it
-    assert tutorial._ballots(coloured, SIZE._replace(epochs=1), progress=False).shape == (10, 200)
+    assert tutorial._ballots(colored, SIZE._replace(epochs=1), progress=False).shape == (10, 200)
 
 
 def test_svhn_is_taken_where_all_of_it_is_found(monkeypatch, tmp_path):

@@ -14,24 +14,24 @@ _HEIGHT, _MARGIN, _LETTER = 20, 7, 6.6  # pixels; letters are stretched to what 
 _GREEN, _BLUE, _GREY, _RED = "#2e7d32", "#1565c0", "#555", "#b71c1c"
 
 
-def badge(name: str, value: str, colour: str) -> str:
-    """Return an svg of two fields, `name` on grey and `value` on `colour`."""
+def badge(name: str, value: str, color: str) -> str:
+    """Return an svg of two fields, `name` on grey and `value` on `color`."""
     title = f"{escape(name)}: {escape(value)}"
     size = f'width="{_width(name) + _width(value)}" height="{_HEIGHT}"'
     return f"""<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">
 <title>{title}</title>
 <g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">
 {_field(name, 0, _GREY)}
-{_field(value, _width(name), colour)}
+{_field(value, _width(name), color)}
 </g>
 </svg>
 """
 
 
-def _field(text: str, left: int, colour: str) -> str:
+def _field(text: str, left: int, color: str) -> str:
     inner = _width(text) - 2 * _MARGIN
     return (
-        f'<rect x="{left}" width="{_width(text)}" height="{_HEIGHT}" fill="{colour}"/>'
+        f'<rect x="{left}" width="{_width(text)}" height="{_HEIGHT}" fill="{color}"/>'
         f'<text x="{left + _MARGIN}" y="{_HEIGHT - 6}" textLength="{inner}">{escape(text)}</text>'
     )
 

@@ -1,4 +1,4 @@
-"""Write RESULTS.md: every record in docs/results as one page, published numbers beside ours.
+"""Write RESULTS.md from the records in docs/results.
 
 tutelage reproduce --all --keep --output docs/results
 python tools/results.py
@@ -15,8 +15,7 @@ PAGE = ROOT / "RESULTS.md"
 
 def written() -> str:
     """Return the page."""
-    figures = {path.stem: path.relative_to(ROOT).as_posix() for path in RECORDS.glob("*.png")}
-    return page(records_of(RECORDS), figures)
+    return page(records_of(RECORDS), {path.name: path.relative_to(ROOT).as_posix() for path in RECORDS.iterdir()})
 
 
 if __name__ == "__main__":

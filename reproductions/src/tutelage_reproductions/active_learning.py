@@ -47,9 +47,15 @@ _SIAMESE_STEPS = 300
 _NETWORK_STEPS = 300
 _PRECISION, _CONFIDENT = 0.99, 0.9
 
-_DOUBTED = "The paper has +4 to +10 points; what the student doubts, the teachers doubt too, so fewer labels are right."
-_SOFT = "The paper says about 500; how many there are is set by how closely its experts, unknown here, fit the labels."
-_UNDECIDED = "The paper has +1.5 to +2.5 points, with a student and experts that it does not describe."
+_DOUBTED = (
+    "The paper reports a gain of 4 to 10 points. Teachers disagree about the same images that the "
+    "student is unsure of, so fewer of these labels are correct."
+)
+_SOFT = (
+    "The paper reports about 500. The number depends on how closely its experts, which it does not "
+    "describe, fit the labels."
+)
+_UNDECIDED = "The paper reports a gain of 1.5 to 2.5 points. It does not describe its student or its experts."
 
 Student = Callable[[Matrix, IntArray, int], Any]  # rows, labels and a seed to something with predict_proba
 
@@ -135,15 +141,27 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     mnist = load_mnist(download=download)
     votes = VoteHistogram.load(published_votes(), array="mnist_250_teachers")
     notes = [
-        "Students learn from released labels alone. Held-out accuracy in %, gains in points over random queries of the "
-        f"same number. Means over {_SEEDS} seeds of noise, first batch and student; intervals are over seeds, and say "
-        "nothing of a split that all share.",
-        "The paper reports no table but these ranges, by its own students: +4 to +10 points for least confident first, "
-        "+1.5 to +2.5 for binary experts (1,700 queries, then about 500), and siamese networks not confident enough.",
-        f"The paper's split holds out test[9000:]; the shuffled one {_HELD_OUT:,} of the 9,000 images with votes.",
-        f"Students: logistic regression on pixels, or a network of two convolutions, {_NETWORK_STEPS} steps; a new one "
-        f"after each of {', '.join(map(str, _ROUNDS))} queries, from the same random {_ROUNDS[0]} but for medoids and "
-        f"TypiClust, which look at {_AXES} axes of stroke directions.",
+        (
+            "Students learn from released labels only. Accuracy is on held-out images. A gain is the "
+            f"difference in points to the same number of random queries. Each value is a mean over {_SEEDS} "
+            "seeds for noise, first batch and student. The interval is over seeds and does not include the "
+            "choice of the split, which is the same for all."
+        ),
+        (
+            "The paper prints ranges instead of a table: a gain of 4 to 10 points for least confident first "
+            "and of 1.5 to 2.5 points for binary experts (1,700 queries, then about 500). It finds siamese "
+            "networks not confident enough."
+        ),
+        (
+            f"The paper's split holds out test[9000:]. The shuffled split holds out {_HELD_OUT:,} of the 9,000 "
+            "images with votes."
+        ),
+        (
+            "Students are a logistic regression on pixels, or a network of two convolutions trained for "
+            f"{_NETWORK_STEPS} steps. A new student is trained after each of {', '.join(map(str, _ROUNDS))} "
+            f"queries. All rules start with the same {_ROUNDS[0]} random queries, except medoids and "
+            f"TypiClust, which choose by {_AXES} axes of stroke directions."
+        ),
         "All settings were chosen on training images.",
     ]
     if not quick and find_spec("torch") is None:
@@ -228,7 +246,7 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
         for plan, shares in zip(plans, right, strict=True):
             centre, interval = mean_share(shares[:, at])
             yield Row(
-                name=f"{name}, {_ROUNDS[at]:,} {plan.name}: labels right, %", ours=centre, interval=interval,
+                name=f"{name}, {_ROUNDS[at]:,} {plan.name}: correct labels, %", ours=centre, interval=interval,
                 better="higher",
             )  # fmt: skip
 
@@ -272,7 +290,7 @@ def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
         names = (
             f"confident matches (p > {_CONFIDENT:g}), % of rows",
             "confident matches of the right class, %",
-            f"rows that can be labelled at {100 * _PRECISION:.0f} % right, %",
+            f"rows that can be labeled at {100 * _PRECISION:.0f} % right, %",
             f"{rounds[0]} queries + {_SIAMESE_THEN} without a match, logistic: gain",
         )
         for name, values in zip(names, found.T, strict=True):

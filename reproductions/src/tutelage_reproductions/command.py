@@ -128,16 +128,17 @@ def _show(record: Record, results: ResultsFolder | None, as_json: str | None) ->
 def _write_page(results: ResultsFolder) -> None:
     records = records_of(results.path)
     if records:
-        drawn = {path.stem: path.name for path in results.path.glob("*.png")}
         with results.replacing() as staging:
-            (staging / _PAGE).write_text(page(records, drawn), encoding="utf-8")
+            (staging / _PAGE).write_text(
+                page(records, {path.name: path.name for path in results.path.iterdir()}), encoding="utf-8"
+            )
         typer.echo(f"Wrote {results.path / _PAGE}", err=True)
 
 
 def _print(record: Record) -> None:
     title = f"{record.name}: {record.source}{', in its quick form' if record.quick else ''}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", "published", "asked", "ours", "95 % interval", "time"):
+    for heading in ("", "published", "goal", "ours", "95 % interval", "time"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
         table.add_row(row.name, number(row.published), asked(row), ours(row), interval(row), duration(row.seconds))

@@ -28,7 +28,7 @@ from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.publishing.proposal import Proposal
-from tutelage.reporting.figures import COLOURS, blank, save
+from tutelage.reporting.figures import COLORS, blank, save
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
 from tutelage_reproductions.protocol import published_votes
@@ -44,21 +44,22 @@ _SCALE, _DELTA, _SVHN_DELTA = 20.0, 1e-5, 1e-6
 _ASKED = 500  # of the tables of Appendix C
 _ASKED_OF_SVHN = 8_500  # through a confidence check
 _OWN, _BOUND, _EXACT = "paper's own method", "bound of 2018", "exact (private)"
-_ANY, _TESTED = "for any votes (publishable)", "if its test passes (publishable)"
-_WITH_TEST, _CHANCE = "for any votes, test included (publishable)", "chance to pass the test, %"
+_ANY, _TESTED = "worst case (publishable)", "tested (publishable)"
+_WITH_TEST, _CHANCE = "worst case with test (publishable)", "chance that the test passes, %"
 _OPTIMAL = "optimal composition"
 _DRAWN = (_EXACT, _TESTED, _ANY)
 _TICKS = (0.1, 0.3, 1, 3, 10, 20)
-_ROUNDED = "The paper prints 26.62 as 'about 26'."
+_ROUNDED = "The paper rounds 26.62 to 'about 26'."
 _OTHER_VOTES = (
-    "The votes are those that the authors published with the paper of 2018, the first so many of them; which queries "
-    "the paper asked is not known."
+    "The votes are the first ones that the authors published with the paper of 2018. It is not known "
+    "which queries the paper used."
 )
 _EXPECTED = (
-    "By the paper's own way, which charges an answer at the chance that it is given, on the first so many votes that "
-    "the authors published; which queries the paper asked is not known."
+    "The paper's method weights the cost of each label by the probability that it is released. The "
+    "votes are the first ones that the authors published; it is not known which queries the paper "
+    "used."
 )
-_OTHER_FORESTS = "Forests, and which teacher gets which rows, are drawn at random; ours is one such draw."
+_OTHER_FORESTS = "Forests and the partition are random; this is one draw."
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,32 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows=tuple(row for case in cases for row in _rows(case)),
         quick=quick,
         notes=(
-            "All numbers are ε but the chances. The paper's own method, the bound of 2018 and the exact cost read the "
-            "votes: what they find is private in general. 'For any votes' may be published; 'if its test passes' too, "
-            "with what then holds for any votes beside it.",
-            "'If its test passes' was proposed on public votes, of teachers of public images or made up; no test was "
-            "drawn here, the row below says with which chance it passes. That chance is private in general.",
-            f"Confident-GNMax: means over {exact_costs.RUNS} runs with simulated noise, but the paper's own method, "
-            "which is an expectation and no bound for any run, and the test, which is of one run.",
-            f"Diabetes: {_ASKED} answers on which all teachers agree, the least that the paper's method ever finds. "
-            "The published number is this floor to the digit, so its teachers all but always agreed.",
-            "The tutorial prints 59.47 for the votes at hand, which were not published; it counted the labels of 9,000 "
-            "answers as if they were row numbers, so that only ten rows were counted. 'Labels as indices' does the "
-            "same to PySyft's test data, whose 1.48 is too small for that reason.",
-            "Left out: Glyph and Adult of PATE 2018, for whose teachers no votes were published.",
+            (
+                "All numbers are ε, except probabilities. The paper's own method, the bound of 2018 and the exact "
+                "cost depend on the votes. Beside each tested ε is the worst-case ε that includes the cost of the "
+                "test."
+            ),
+            (
+                "A tested ε was proposed on public votes, either of teachers of public images or synthetic. No "
+                "test was drawn here; the next row is the probability that it passes. This probability is private "
+                "in general."
+            ),
+            (
+                f"Confident-GNMax: each value is a mean over {exact_costs.RUNS} runs with simulated noise. "
+                "Exceptions: the paper's own method is an expectation and bounds no single run, and the test "
+                "belongs to one run."
+            ),
+            (
+                f"Diabetes: all teachers agree on all {_ASKED} queries, which gives the smallest ε that the "
+                "paper's method can return. The published number is this minimum to the last digit, so its "
+                "teachers almost always agreed."
+            ),
+            (
+                "The tutorial prints 59.47 for its own votes, which were not published. It passed the labels of "
+                "9,000 queries as row numbers, so only ten rows were counted. 'Labels as indices' makes the same "
+                "error with PySyft's test data, whose 1.48 is too small for this reason."
+            ),
+            "Glyph and Adult of PATE 2018 are left out because no votes of these teachers were published.",
         ),
         figure=_chart([case for case in cases if _EXACT in case.values]),
     )
@@ -136,7 +150,7 @@ def _compositions() -> Iterator[_Case]:
     """Yield the two examples of section 3.3 of PATE 2017, which read no votes."""
     for queries, delta, published, why in ((1_000, 1e-6, 26.0, _ROUNDED), (100, 1e-5, 5.80, None)):
         yield _Case(
-            f"2017 §3.3, {queries:,} answers, δ = {delta:g}",
+            f"2017 §3.3, {queries:,} queries, δ = {delta:g}",
             published,
             {
                 "strong composition": strong_composition(_SCALE, queries, delta),
@@ -164,7 +178,7 @@ def _laplace_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_Ca
         if tested:
             values |= _tested(publishable.propose_on_mnist(public, queries), accountant)
         seconds = time.perf_counter() - started
-        yield _Case(f"2017 {data}, {queries:,} answers, δ = {delta:g}", published, values, _OTHER_VOTES, seconds)
+        yield _Case(f"2017 {data}, {queries:,} queries, δ = {delta:g}", published, values, _OTHER_VOTES, seconds)
 
 
 def _confident_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_Case]:
@@ -193,7 +207,7 @@ def _confident(
         _ANY: exact_costs.confident_for_any_votes(*exact_costs.confident_events(votes, noise), queries, delta),
     }
     seconds = time.perf_counter() - started
-    return _Case(f"2018 {data}, {queries:,} asked, δ = {delta:g}", published, values, _EXPECTED, seconds)
+    return _Case(f"2018 {data}, {queries:,} queries, δ = {delta:g}", published, values, _EXPECTED, seconds)
 
 
 def _expected(votes: VoteHistogram, noise: tuple[float, float, float], delta: float) -> float:
@@ -211,14 +225,14 @@ def _adult(*, progress: bool) -> _Case:
     votes = adult.forest_votes(split, split.X_public[:_ASKED], 0, progress=progress)
     accountant = _answered(VoteHistogram(votes.counts, votes.n_teachers))  # by teacher, as the proposal is
     values = _by_every_method(accountant, _DELTA) | _tested(publishable.propose_for_two_classes(), accountant)
-    name = f"2017 Adult, {_ASKED} answers, δ = {_DELTA:g}"
+    name = f"2017 Adult, {_ASKED} queries, δ = {_DELTA:g}"
     return _Case(name, 2.66, values, _OTHER_FORESTS, time.perf_counter() - started)
 
 
 def _diabetes() -> _Case:
     """Return 500 answers on which all teachers agree."""
     unanimous = VoteHistogram(np.tile([250, 0], (_ASKED, 1)), 250)
-    name = f"2017 Diabetes as if unanimous, {_ASKED} answers, δ = {_DELTA:g}"
+    name = f"2017 Diabetes if unanimous, {_ASKED} queries, δ = {_DELTA:g}"
     return _Case(name, 1.44, _by_every_method(_answered(unanimous), _DELTA))
 
 
@@ -231,14 +245,14 @@ def _programs() -> Iterator[_Case]:
         warnings.simplefilter("ignore", UserWarning)  # it says what is wrong with the number, as the notes here do
         mistaken = perform_analysis(ballots, labels, noise_eps=0.1, delta=_DELTA, compat="pysyft")
     accountant = _answered(tally(ballots, 10), scale=10.0)
-    name, any_votes = f"PySyft's test, 50 answers, γ = 0.1, δ = {_DELTA:g}", accountant.data_independent(_DELTA).epsilon
+    name, any_votes = f"PySyft's test, 50 queries, γ = 0.1, δ = {_DELTA:g}", accountant.data_independent(_DELTA).epsilon
     by_votes = {_OWN: found.data_dependent, _EXACT: accountant.exact(_DELTA).reveal(), _ANY: any_votes}
-    yield _Case(f"{name}, by the votes", 6.8847, by_votes)
+    yield _Case(f"{name}, vote-dependent", 6.8847, by_votes)
     yield _Case(f"{name}, labels as indices", 1.4828, {_OWN: mistaken.data_dependent})
-    yield _Case(f"{name}, any votes", 7.8376, {_OWN: found.data_independent})
+    yield _Case(f"{name}, worst case", 7.8376, {_OWN: found.data_independent})
     tutorial = data_independent_moments(5.0, 9_000, _DELTA)
     values = {_OWN: tutorial, _ANY: _any_votes(9_000, _DELTA, scale=5.0)}
-    yield _Case(f"tutorial, 9,000 answers, γ = 0.2, δ = {_DELTA:g}", 1451.5129, values)
+    yield _Case(f"tutorial, 9,000 queries, γ = 0.2, δ = {_DELTA:g}", 1451.5129, values)
 
 
 def _test_data_of_pysyft() -> tuple[Ballots, IntArray]:
@@ -289,7 +303,7 @@ def _tested(proposal: Proposal, released: Accountant) -> dict[str, float]:
 def _chart(cases: list[_Case]) -> "DotChart":
     columns = [Dots(name=method, values=tuple(case.values.get(method) for case in cases)) for method in _DRAWN]
     return DotChart(
-        title="What the same answers cost",
+        title="The same labels, four values of ε",
         x_label="ε",
         cases=tuple(case.name for case in cases),
         reference=Dots(name="published by the paper", values=tuple(case.published for case in cases)),
@@ -334,7 +348,7 @@ class DotChart:
             axes.plot([min(found), max(found)], [-line, -line], color="0.85", linewidth=2, zorder=1)
         _draw(axes, self.reference, "|", "black", _BAR)
         for number, dots in enumerate(self.methods):
-            _draw(axes, dots, _MARKERS[number % len(_MARKERS)], COLOURS[number % len(COLOURS)], _SIZE)
+            _draw(axes, dots, _MARKERS[number % len(_MARKERS)], COLORS[number % len(COLORS)], _SIZE)
         axes.set(title=self.title, xlabel=self.x_label, xscale="log", ylim=(0.6 - len(self.cases), 0.6))
         axes.minorticks_off()
         axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
@@ -344,7 +358,7 @@ class DotChart:
         return save(canvas, folder, name)
 
 
-def _draw(axes: "Axes", dots: Dots, marker: str, colour: str, size: float) -> None:
+def _draw(axes: "Axes", dots: Dots, marker: str, color: str, size: float) -> None:
     places = [(value, -line) for line, value in enumerate(dots.values) if value is not None]
     x, y = zip(*places, strict=True) if places else ((), ())
-    axes.plot(x, y, marker, color=colour, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2)
+    axes.plot(x, y, marker, color=color, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2)

@@ -173,15 +173,15 @@ def experiments(path: Path) -> list[Callable[[], Costs]]:
     mnist = VoteHistogram.load(path, array="mnist_250_teachers")
     svhn = VoteHistogram.load(path, array="svhn_250_teachers")
     return [
-        lambda: laplace_row("MNIST, LNMax 20, 100 answers", mnist.first(100), 1e-5, 2.04, 0.555),
-        lambda: laplace_row("MNIST, LNMax 20, 1,000 answers", mnist.first(1000), 1e-5, 8.03, 1.90),
-        lambda: laplace_row("SVHN, LNMax 20, 500 answers", svhn.first(500), 1e-6, 5.04, 1.42),
-        lambda: laplace_row("SVHN, LNMax 20, 1,000 answers", svhn.first(1000), 1e-6, 8.19, 1.98),
+        lambda: laplace_row("MNIST, LNMax 20, 100 queries", mnist.first(100), 1e-5, 2.04, 0.555),
+        lambda: laplace_row("MNIST, LNMax 20, 1,000 queries", mnist.first(1000), 1e-5, 8.03, 1.90),
+        lambda: laplace_row("SVHN, LNMax 20, 500 queries", svhn.first(500), 1e-6, 5.04, 1.42),
+        lambda: laplace_row("SVHN, LNMax 20, 1,000 queries", svhn.first(1000), 1e-6, 8.19, 1.98),
         lambda: confident_row(
-            "MNIST, Confident 200/150/40, 640 asked", mnist.first(640), 1e-5, (200, 150, 40), 1.97, 1.0
+            "MNIST, Confident 200/150/40, 640 queries", mnist.first(640), 1e-5, (200, 150, 40), 1.97, 1.0
         ),
         lambda: confident_row(
-            "SVHN, Confident 300/200/40, 8,500 asked", svhn.first(8500), 1e-6, (300, 200, 40), 4.96, 2.9
+            "SVHN, Confident 300/200/40, 8,500 queries", svhn.first(8500), 1e-6, (300, 200, 40), 4.96, 2.9
         ),
     ]
 
@@ -196,11 +196,12 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         rows=tuple(rows),
         quick=quick,
         notes=(
-            "Exact costs and bounds are functions of the votes: private in general, and shown because these votes are "
-            "public.",
-            f"All numbers are ε. Rows of Confident-GNMax are averages over {RUNS} runs with simulated noise. "
-            "'Exponential' answers with the exponential mechanism instead, at the scale at which it is as often right "
-            "on these votes; chosen by private votes, no ε of it would hold for any votes.",
+            (
+                f"All numbers are ε. Confident-GNMax: each value is a mean over {RUNS} runs with simulated noise. "
+                "'Exponential' replaces the mechanism by the exponential mechanism, with the scale that gives the "
+                "same accuracy on these votes. That scale was chosen on private votes, so its ε would not be a "
+                "worst case."
+            ),
         ),
     )
 
@@ -215,14 +216,17 @@ def _rows(costs: Costs) -> Iterator[Row]:
         at_most=costs.goal,
         seconds=costs.seconds,
         better="lower",
-        why="The paper's is a bound in one direction; ours is the divergence itself, in both, of the same answers.",
+        why=(
+            "The paper prints an upper bound for one direction. Ours is the exact divergence in both "
+            "directions for the same queries."
+        ),
     )
     others = {
-        "any votes": costs.data_independent,
+        "worst case": costs.data_independent,
         "bound of 2017 (private)": costs.bound_2017,
         "bound of 2018 (private)": costs.bound_2018,
         "two-sided bound (private)": costs.two_sided,
-        f"{exponential}, any votes, had the scale been public": costs.exponential_data_independent,
+        f"{exponential}, worst case if the scale were public": costs.exponential_data_independent,
         f"{exponential}, exact (private)": costs.exponential_exact,
     }
     for analysis, cost in others.items():

@@ -36,11 +36,13 @@ _QUICK = (Networks(10, 1), Networks(50, 3))
 _SVHN_EPOCHS = 15
 _DRAWS = 10
 _SLACK = 0.3  # points by which a mean over draws may fall by chance
-_COLOURS = {n: place for place, n in enumerate((10, 100, 250))}
-_PUBLISHED_COLOURS = {"MNIST": 4, "SVHN": 3}
+_COLORS = {n: place for place, n in enumerate((10, 100, 250))}
+_PUBLISHED_COLORS = {"MNIST": 4, "SVHN": 3}
 _PUBLISHED_GAMMA, _PUBLISHED = 0.05, {"MNIST": 93.18, "SVHN": 87.79}
 _MEAN_TEACHER = {"MNIST": 83.86, "SVHN": 83.18}
-_OTHER_TEACHERS = "The paper's average is not that of these votes; yet with noise they are right as often as it prints."
+_OTHER_TEACHERS = (
+    "The paper's mean is not that of these votes, although with noise they are as accurate as the paper says."
+)
 
 
 class _Curve(NamedTuple):
@@ -68,13 +70,13 @@ class _Points(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the accuracy of each ensemble at each γ; `quick` trains two small ensembles for few epochs."""
     notes = [
-        f"LNMax at scale 1/γ, mean of {_DRAWS} draws of the noise; partition, networks and noise have fixed seeds. "
-        "Intervals are over the test images.",
-        "The networks of MNIST are those of mnist-teachers, voting on all 10,000 test images; epochs by number of "
-        f"teachers: {', '.join(f'{each.n_teachers} of {each.epochs}' for each in _ensembles(quick=quick))}. Their "
-        "seconds are those of training and voting, wherever in this process it was done first.",
-        "The authors published the votes of 250 teachers in 2018, on test[0:9000] of MNIST and all of SVHN's test "
-        "images. Those of SVHN have the mean teacher that the paper of 2017 prints; those of MNIST do not.",
+        f"LNMax with scale 1/γ; mean over {_DRAWS} draws of the noise. Intervals are over test images.",
+        (
+            "The networks on MNIST are those of mnist-teachers and vote on all 10,000 test images. They train "
+            "for "
+            f"{', '.join(f'{each.epochs} epochs ({each.n_teachers} teachers)' for each in _ensembles(quick=quick))}."
+        ),
+        ("The mean teacher of the published votes on SVHN is the one in the paper of 2017; on MNIST it is not."),
     ]
     curves = [*_mnist(notes, quick=quick, download=download, progress=progress)]
     curves += _svhn(notes, quick=quick, download=download, progress=progress)
@@ -125,11 +127,11 @@ def _svhn(notes: list[str], *, quick: bool, download: bool, progress: bool) -> I
     try:
         svhn = load_svhn(download=download)
     except InvalidDataError:
-        notes.append("SVHN's training images were not found, so 10 and 100 teachers of SVHN were left out.")
+        notes.append("10 and 100 teachers of SVHN are left out because SVHN's training images were not found.")
         return
     notes.append(
-        f"Networks of SVHN learn from its 73,257 training images, {_SVHN_EPOCHS} epochs; the paper's from its extra "
-        "images too."
+        f"Networks on SVHN learn from its 73,257 training images for {_SVHN_EPOCHS} epochs. The paper also "
+        "uses the extra images."
     )
     for n_teachers in _TEACHERS[:2]:
         found = ballots_of(svhn, Networks(n_teachers, _SVHN_EPOCHS), progress=progress)
@@ -151,7 +153,7 @@ def _rows(curve: _Curve, points: _Points) -> Iterator[Row]:
         place = _GAMMAS.index(gamma)
         beside = gamma == _PUBLISHED_GAMMA and (curve.votes.n_teachers == max(_TEACHERS))
         yield Row(
-            name=f"{curve.name}, γ = {gamma:g}: right, %",
+            name=f"{curve.name}, γ = {gamma:g}: accuracy, %",
             ours=points.right[place],
             published=_PUBLISHED[curve.images] if beside else None,
             interval=points.intervals[place],
@@ -181,8 +183,8 @@ def _mean_teacher(curve: _Curve) -> Row:
 
 def _why(curve: _Curve) -> str:
     if curve.published:
-        return "The noise is drawn anew; the interval holds what was published."
-    return "Two-convolution networks that move their training images are better teachers than the paper's."
+        return "The noise is drawn again; the interval contains the published number."
+    return "Networks with two convolutions whose training images are shifted are better teachers than the paper's."
 
 
 def _more_teachers(curves: list[_Curve], points: list[_Points]) -> Iterator[Row]:
@@ -202,7 +204,10 @@ def _more_teachers(curves: list[_Curve], points: list[_Points]) -> Iterator[Row]
         yield Row(
             name=f"{images}, γ = 1: {what}",
             ours=max(0.0, falls[:, -1].max()),
-            why="Nearly without noise, few teachers of many images each do best: the paper's other reason to limit n.",
+            why=(
+                "With almost no noise, few teachers with many images each are best. This is the paper's second "
+                "reason to limit the number of teachers."
+            ),
         )
 
 
@@ -216,7 +221,7 @@ def _figure(curves: list[_Curve], points: list[_Points]) -> Figure:
                 tuple(low for low, _ in found.intervals),
                 tuple(high for _, high in found.intervals),
             ),
-            colour=_PUBLISHED_COLOURS[curve.images] if curve.published else _COLOURS.get(curve.votes.n_teachers, 5),
+            color=_PUBLISHED_COLORS[curve.images] if curve.published else _COLORS.get(curve.votes.n_teachers, 5),
             dashes=(curve.images == "SVHN") + 2 * curve.published,
         )
         for curve, found in zip(curves, points, strict=True)
@@ -227,7 +232,7 @@ def _figure(curves: list[_Curve], points: list[_Points]) -> Figure:
             x=(_PUBLISHED_GAMMA,) * len(_PUBLISHED),
             y=tuple(_PUBLISHED.values()),
             labels=tuple(f"{images} {right:g}" for images, right in _PUBLISHED.items()),
-            colour=-1,
+            color=-1,
         )
     )
     return Figure(

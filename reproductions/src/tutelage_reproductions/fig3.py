@@ -41,13 +41,13 @@ class _Gap(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the mean gap of each ensemble; `quick` trains two small ensembles for few epochs."""
     notes = [
-        "Means over test images, and so are the intervals; one partition and one set of networks for each number of "
-        f"teachers, of fixed seeds. Epochs by number of teachers: "
-        f"{', '.join(f'{each.n_teachers} of {each.epochs}' for each in _ensembles(quick=quick))}.",
-        "The networks are shared with mnist-teachers and fig2: their seconds are those of training and voting, "
-        "wherever in this process it was done first. The paper prints no number but that the gap stays above 60 %.",
-        "Published votes are of 250 teachers on test[0:9000] of MNIST and on all test images of SVHN. Fewer teachers "
-        "of SVHN were left out: a gap against the number of teachers needs its training images.",
+        (
+            "Each value is a mean over test images, and so is its interval. There is one partition and one "
+            "set of networks for each number of teachers. They train for "
+            f"{', '.join(f'{each.epochs} epochs ({each.n_teachers} teachers)' for each in _ensembles(quick=quick))}."
+        ),
+        "The only number in the paper is that the gap stays above 60 %.",
+        "Fewer than 250 teachers of SVHN are left out because SVHN's training images are needed for them.",
     ]
     gaps = [*_trained(notes, quick=quick, download=download, progress=progress), *_published(notes)]
     if not gaps:
@@ -111,11 +111,11 @@ def _figure(gaps: list[_Gap]) -> Figure:
                 x=tuple(float(gap.n_teachers) for gap in mine),
                 y=tuple(gap.mean for gap in mine),
                 interval=(tuple(gap.interval[0] for gap in mine), tuple(gap.interval[1] for gap in mine)),
-                colour=place,
+                color=place,
             )
         )
     ends = (float(min(gap.n_teachers for gap in gaps)), float(max(gap.n_teachers for gap in gaps)))
-    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, colour=-1, dashes=1))
+    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=-1, dashes=1))
     return Figure(
         title="Lead of the first class over the second",
         x_label="number of teachers",

@@ -51,14 +51,22 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows=tuple(rows),
         quick=quick,
         notes=(
-            "The paper's figure is on SVHN, without numbers. This is MNIST: samples of SVHN are too small for so many "
-            f"teachers. {_TEACHERS} networks of one hidden layer learn on disjoint shards of the training images; "
-            f"{_PUBLIC:,} test images are public, the other {len(mnist.X_test) - _PUBLIC:,} score students: networks "
-            f"of two convolutions, {steps} steps. All settings were chosen on training images.",
-            f"Accuracy in %, gains over plurality labels in points, means over {seeds} seeds of split and student, "
-            "which plurality and distillation share; intervals are over seeds.",
-            "Nothing is noised. One teacher moves the sum of probability vectors by up to 2 in L1 distance, as it does "
-            "vote counts; but a released sum shows all entries, a label only which is largest.",
+            (
+                "The paper's figure is on SVHN and has no numbers. We use MNIST because the samples of SVHN are "
+                f"too small for so many teachers. {_TEACHERS} networks with one hidden layer learn on disjoint "
+                f"shards of the training images. {_PUBLIC:,} test images are public; the other "
+                f"{len(mnist.X_test) - _PUBLIC:,} score the students, which are networks of two convolutions "
+                f"trained for {steps} steps. All settings were chosen on training images."
+            ),
+            (
+                f"A gain is the difference in points to plurality labels. Each value is a mean over {seeds} seeds "
+                "for split and student, which plurality and distillation share; the interval is over seeds."
+            ),
+            (
+                "No noise is added. One teacher changes the sum of probability vectors by up to 2 in L1 distance, "
+                "as it does vote counts. However, a released sum shows all entries, whereas a label shows only "
+                "which entry is largest."
+            ),
         ),
     )
 

@@ -184,10 +184,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         rows=tuple(rows),
         quick=quick,
         notes=(
-            f"The noise is that of releases, so numbers vary. All {AUDITS} bounds are right at once with probability "
-            f"{CONFIDENCE} at least, those of the last rows with probability {EACH} each.",
-            f"{draws:,} releases of both neighbours, half of them to choose the event; five times as many in the last "
-            "rows. Random neighbours are seldom the worst, so most lower bounds are far below their claims.",
+            (
+                f"The noise is the same as in a release, so a new run gives other numbers. All {AUDITS} bounds are "
+                f"valid together with probability {CONFIDENCE} or more, those of the last rows with probability "
+                f"{EACH} each."
+            ),
+            (
+                f"Each audit draws {draws:,} releases on both neighboring inputs and uses half of them to choose "
+                "the event. The last rows draw five times as many. Random neighbors are rarely the worst case, so "
+                "most lower bounds are far below the claimed ε."
+            ),
         ),
     )
 

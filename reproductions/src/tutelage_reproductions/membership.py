@@ -148,13 +148,19 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows=tuple(rows),
         quick=quick,
         notes=(
-            f"Online LiRA: {shadows} shadow runs, {targets} attacked ones. Of the private rows, {_MANY:,} at random "
-            "are each in or out by a coin, the others always in; of teachers on their own, all rows of "
-            f"{_FOREST_SHARDS} shards (forests) or {_SMALL_SHARDS}. 'Others known': {_FEW} rows, one per teacher, and "
-            "the same seed for teachers in all runs, so that nothing else moves.",
-            f"PATE has {_TEACHERS} teachers. Its noise is simulated from the seed of each run. Its ε holds for any "
-            f"votes at δ = {_DELTA:g}; the ε that is disproved, at this δ and 95 % confidence, must not be larger.",
-            "Intervals are over rows and runs (AUC), or over runs.",
+            (
+                f"The attack is online LiRA with {shadows} shadow runs and {targets} attacked runs. {_MANY:,} "
+                "random private rows are each included or excluded by a coin toss; all other rows are always "
+                f"included. For single teachers, all rows of {_FOREST_SHARDS} shards (forests) or {_SMALL_SHARDS} "
+                f"are included or excluded. 'Others known': only {_FEW} rows, one per teacher, are included or "
+                "excluded, and teachers have the same seed in all runs, so nothing else changes."
+            ),
+            (
+                f"PATE has {_TEACHERS} teachers. Its noise is simulated from the seed of each run. Its ε is "
+                f"worst-case at δ = {_DELTA:g}. The lower bound on ε, at the same δ and 95 % confidence, must not "
+                "be larger."
+            ),
+            "Intervals of the AUC are over rows and runs, all others over runs.",
         ),
         figure=RocFigure(tuple(panels)),
     )
@@ -166,13 +172,13 @@ def _rows(data: _Data, target: _Target, found: MembershipResult, seconds: float)
     for rate in (0.001, 0.01):
         low, high = found.tpr_interval(rate)
         share, interval = 100 * found.tpr_at(rate), (100 * low, 100 * high)
-        yield Row(name=f"{name}: found at {rate:.1%} false alarms, %", ours=share, interval=interval)
-    yield Row(name=f"{name}: ε disproved", ours=found.epsilon_lower_bound(_DELTA), at_most=target.claim)
+        yield Row(name=f"{name}: true positive rate at {rate:.1%} false positives, %", ours=share, interval=interval)
+    yield Row(name=f"{name}: lower bound on ε", ours=found.epsilon_lower_bound(_DELTA), at_most=target.claim)
     if target.is_scored:
         everyone = np.ones(len(target.y), dtype=bool)
         models = [target.train(everyone, seed) for seed in range(_SCORED)]
         right, interval = mean_share([100 * np.mean(model.predict(data.held_out) == data.labels) for model in models])
-        yield Row(name=f"{name}: right on held-out rows, %", ours=right, interval=interval, better="higher")
+        yield Row(name=f"{name}: accuracy on held-out rows, %", ours=right, interval=interval, better="higher")
 
 
 def _targets(data: _Data) -> list[_Target]:

@@ -77,15 +77,25 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows=tuple(rows),
         quick=quick,
         notes=(
-            "Teachers are class means over public glyph features; queries are k-means medoids of the public images; "
-            "GNMax; the student is label propagation, over the same features before diffusion. Every ε holds "
-            f"whatever the votes are, at δ = {_DELTA:g}, for one changed row of the private images.",
-            f"Folds are {len(folds)} disjoint sets of 1,000 held-out test images; features, queries, votes and student "
-            f"are made anew for each. Intervals are over folds, or over {_SEEDS} draws of the noise on test[9000:]. "
-            "Seconds are those of one run from images to student.",
-            "Published points are as their papers state them; those of PATE depend on the votes.",
-            "Most of this is the features. Noisy class means over them, released once without any teacher, label the "
-            "public images well enough for the same student to reach 98.96 % at ε = 0.0213: docs/students.md.",
+            (
+                "Teachers are class means over public glyph features. Queries are k-means medoids of the public "
+                "images. The mechanism is GNMax; the student is label propagation over the same features before "
+                f"diffusion. Every ε is worst-case, at δ = {_DELTA:g}, for one changed row of the private images."
+            ),
+            (
+                f"Folds are {len(folds)} disjoint sets of 1,000 held-out test images; features, queries, votes and "
+                f"student are computed again for each. Intervals are over folds, or over {_SEEDS} draws of the "
+                "noise on test[9000:]. The time is that of one run from images to student."
+            ),
+            (
+                "Published points are as their papers report them. The ε of PATE's points is vote-dependent; ours "
+                "is worst-case."
+            ),
+            (
+                "Most of the gain comes from the features. Noisy class means over these features, released once "
+                "without any teacher, label the public images well enough for the same student to reach 98.96 % "
+                "at ε = 0.0213; see docs/students.md."
+            ),
         ),
         figure=_figure(points) if points else None,
     )
@@ -100,7 +110,7 @@ def _headline(mnist: ImageSplit, folds: list[Split]) -> Iterator[Row]:
     first = _score(seen, rows, votes, mechanism, seed=0)
     epsilon = _epsilon(mechanism, n_queries, votes.unit)
     seconds = time.perf_counter() - started
-    name = f"{n_teachers:,} teachers, {n_queries} answers, σ = {mechanism.sigma:.0f}"
+    name = f"{n_teachers:,} teachers, {n_queries} queries, σ = {mechanism.sigma:.0f}"
     yield Row(name=f"{name}: publishable ε", ours=epsilon, at_most=0.1, better="lower")
     yield Row(name=f"{name}: one run, s", ours=seconds, at_most=60.0, seconds=seconds)
     more = [_score(seen, rows, votes, mechanism, seed=seed) for seed in range(1, _SEEDS)]
@@ -183,26 +193,26 @@ def _epsilon(mechanism: GNMax, n_queries: int, unit: PrivacyUnit) -> float:
 def _row_of(point: _Point) -> Row:
     right, interval = mean_share(point.accuracies)
     name = (
-        f"{point.n_teachers:,} teachers, {point.n_queries} answers, ε = {round_up(point.epsilon)}: mean over folds, %"
+        f"{point.n_teachers:,} teachers, {point.n_queries} queries, ε = {round_up(point.epsilon)}: mean over folds, %"
     )
     return Row(name=name, ours=right, interval=interval, better="higher")
 
 
 def _figure(points: list[_Point]) -> Figure:
-    series = [Series(name=f"{n:,} teachers", x=(), y=(), colour=place) for place, n in enumerate(_TEACHERS)]
-    series += [Series(name=f"{k} answers", x=(), y=(), colour=_GREY, dashes=place) for place, k in enumerate(_QUERIES)]
-    for colour, n_teachers in enumerate(_TEACHERS):
+    series = [Series(name=f"{n:,} teachers", x=(), y=(), color=place) for place, n in enumerate(_TEACHERS)]
+    series += [Series(name=f"{k} answers", x=(), y=(), color=_GREY, dashes=place) for place, k in enumerate(_QUERIES)]
+    for color, n_teachers in enumerate(_TEACHERS):
         for dashes, n_queries in enumerate(_QUERIES):
             mine = sorted(point[2:] for point in points if point[:2] == (n_teachers, n_queries))
             x, y = zip(*((epsilon, float(np.mean(accuracies))) for epsilon, accuracies in mine), strict=True)
-            series.append(Series(name="", x=x, y=y, colour=colour, dashes=dashes))
+            series.append(Series(name="", x=x, y=y, color=color, dashes=dashes))
     series.append(
         Series(
             name="published",
             x=tuple(epsilon for _, epsilon, _ in _PUBLISHED),
             y=tuple(accuracy for _, _, accuracy in _PUBLISHED),
             labels=tuple(name for name, _, _ in _PUBLISHED),
-            colour=_GREY,
+            color=_GREY,
         )
     )
     return Figure(

@@ -30,10 +30,10 @@ _MECHANISM, _QUERIES, _DELTA = LNMax(20.0), 100, 1e-5  # γ = 0.05
 _SEEDS, _NETWORK_SEEDS = 5, 3
 _RULES: dict[str, QuerySelector] = {"random": RandomRows(), "medoids": Medoids()}
 _PUBLISHED_ACCURACY, _PUBLISHED_EPSILON = 98.00, 2.04
-_EXACT = "The exact cost of noisy votes is below the bound that the paper computes."
+_EXACT = "The exact ε of noisy votes is below the bound that the paper computes."
 _ON_PIXELS = (
-    "About nine of 100 random labels are wrong, and to a network on pixels unlabelled images tell less about that than "
-    "stroke directions do."
+    "About nine of 100 random labels are wrong. Unlabeled images help a network on pixels to correct "
+    "them less than stroke directions do."
 )
 
 
@@ -56,13 +56,18 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     pool = _pool(mnist, votes, paper_split())
     rows = [*_costs(pool), *_by_propagation(pool, mnist, votes, folds=1 if quick else 5)]
     notes = [
-        f"LNMax at scale 20, {_QUERIES} queries, {_SEEDS} draws of queries and noise ({_NETWORK_SEEDS} for networks); "
-        "intervals are over draws, or over folds. Queries are random, or k-means medoids of public features.",
-        "Folds hold out 1,000 of the 9,000 images that were voted on; test[9000:] joins the pool without labels.",
-        "The exact ε is a function of the votes; that of private votes must not be published.",
+        (
+            f"LNMax with scale 20 and {_QUERIES} queries; {_SEEDS} draws of queries and noise "
+            f"({_NETWORK_SEEDS} for networks). Queries are random, or k-means medoids of public features. "
+            "Intervals are over draws, or over folds."
+        ),
+        (
+            "Each fold holds out 1,000 of the 9,000 images with votes; test[9000:] joins the public images "
+            "without labels."
+        ),
     ]
     if quick or find_spec("torch") is None:
-        notes.append("The networks were left out: in the quick form, or because torch is not installed.")
+        notes.append("Networks are left out in the quick form, or because torch is not installed.")
     else:
         rows += _by_networks(pool, progress=progress)
     return Record(
@@ -116,7 +121,7 @@ def _costs(pool: _Pool) -> Iterator[Row]:
             why=_EXACT,
         )
     anything = Repeated(_MECHANISM.event_of_one(10, pool.votes.unit, simulated=False), _QUERIES)
-    yield Row(name="ε for any votes", ours=data_independent.epsilon(anything, _DELTA).epsilon, better="lower")
+    yield Row(name="worst-case ε", ours=data_independent.epsilon(anything, _DELTA).epsilon, better="lower")
 
 
 def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, folds: int) -> Iterator[Row]:

@@ -26,7 +26,8 @@ _NETWORKS, _EPOCHS = 250, EPOCHS[250]
 _QUICK_NETWORKS = 10
 _NOISE_DRAWS = 10
 _BETTER_TEACHERS = (
-    "These networks, smaller than the paper's, see every image moved by up to two pixels, with Adam and a falling rate."
+    "These networks are smaller than the paper's, but see every image shifted by up to two pixels and "
+    "train with Adam and a decaying learning rate."
 )
 
 
@@ -35,14 +36,15 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     mnist = load_mnist(download=download)
     rows = [*_class_means(mnist)]
     notes = [
-        "Shares of the 10,000 test images that are right; every teacher votes on all. Noise is Laplace of scale 20, "
-        f"γ = 0.05, mean of {_NOISE_DRAWS} draws. Partition, networks and noise have fixed seeds.",
-        "Intervals are over test images for a plurality, over teachers for their average, over draws for noise.",
-        "Seconds of the networks are those of training and voting, wherever in this process it was done first.",
-        f"The first {_PUBLIC:,} test images, without labels, are also what the features of class means learned from.",
+        (
+            "Every teacher votes on all 10,000 test images. Noise is Laplace with scale 20, γ = 0.05; mean "
+            f"over {_NOISE_DRAWS} draws."
+        ),
+        ("Intervals are over test images for a plurality, over teachers for a mean teacher, and over draws for noise."),
+        f"The features of class means are learned from the first {_PUBLIC:,} test images, without labels.",
     ]
     if find_spec("torch") is None:
-        notes.append("The networks were left out: torch is not installed (pip install 'tutelage[torch]').")
+        notes.append("Networks are left out because torch is not installed (pip install 'tutelage[torch]').")
     else:
         rows += _networks(mnist, quick=quick, progress=progress)
     return Record(

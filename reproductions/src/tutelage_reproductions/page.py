@@ -1,4 +1,4 @@
-"""How records are written: their numbers, and one page of all, with where ours falls short and why."""
+"""How records are written: RESULTS.md, with a verdict for each experiment, and the numbers of one record."""
 
 import math
 import re
@@ -9,15 +9,22 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import round_up
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.running import NAMES
+from tutelage_reproductions.verdicts import VERDICTS, Verdict
 
 ABOUT = """\
-Tables and figures of the papers, recomputed, and what this project asks of itself. Each part is one command, `tutelage
-reproduce NAME`; `tutelage reproduce --all --output FOLDER` makes all of them, and this page.
+Each experiment recomputes a table or figure of a paper, or tests a claim of this project.
+`tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes this page."""
 
-*Published* is what the paper prints, *asked* what this project set itself, *ours* what came out, with its 95 %
-interval; notes say over what. Times are on the clock; whatever else the machine did is in them."""
-
-_ARXIV = re.compile(r" \(arXiv:[^)]*\)")
+_READING = """\
+- *Published* is the number in the paper, *goal* what this project requires of itself, and *ours* our result, with its
+  95 % interval. An ε is rounded up; a lower bound is rounded down.
+- A *worst-case ε* holds for every possible set of votes and may be published. A *tested ε* may be published if its
+  private test passes. A *vote-dependent ε*, such as an exact ε, is computed from the votes and is private. It is shown
+  here only because the data behind these votes are public.
+- Noise is simulated, and seeds of partitions, models and noise are fixed, unless a note says otherwise.
+- In 2018 the authors of PATE published the votes of 250 teachers on the first 9,000 test images of MNIST and on all
+  test images of SVHN. test[9000:] are the other 1,000 test images of MNIST.
+- *Time* is wall-clock time. Experiments that share networks show the time of their first training."""
 
 
 def records_of(folder: Path) -> list[Record]:
@@ -25,8 +32,15 @@ def records_of(folder: Path) -> list[Record]:
     return [Record.load(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").is_file()]
 
 
-def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
+def page(records: Sequence[Record], files: Mapping[str, str]) -> str:
     """Return the page in Markdown.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        What it shows.
+    files : mapping of str to str
+        Where figures and tables lie, by their names, such as ``"fig2.png"``.
 
     Raises
     ------
@@ -35,21 +49,28 @@ def page(records: Sequence[Record], figures: Mapping[str, str]) -> str:
     """
     if not records:
         raise InvalidParameterError("`records` of page must be at least one.")
-    parts = [f"# Results\n\n{ABOUT}", _overview(records), _short(records)]
-    parts += [_part(record, figures.get(record.name)) for record in records]
+    parts = [f"# Results\n\n{ABOUT}", _overview(records), f"## How to read the numbers\n\n{_READING}", _short(records)]
+    parts += [_part(record, files) for record in records]
     return "\n\n".join(parts) + "\n"
 
 
 def _overview(records: Sequence[Record]) -> str:
     total = sum(record.circumstances.seconds for record in records if record.circumstances)
-    rows = [_overview_row(record) for record in records]
+    rows = [
+        (_link(record), VERDICTS[record.name].title, _filled(VERDICTS[record.name].verdict, record))
+        for record in records
+    ]
     dates = sorted(record.circumstances.date for record in records if record.circumstances) or [""]
     days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     machines = sorted({_machine(record) for record in records})
     return (
-        f"{_table(('', 'of', 'rows', 'short', 'time', 'commit'), rows, '--rrr-')}\n\n"
-        f"All together: {duration(total)}, {days}, on {'; '.join(machines)}.{_missing(records)}"
+        f"{_table(('experiment', 'what it shows', 'verdict'), rows, '---')}\n\n"
+        f"Total time: {duration(total)}, {days}, on {'; '.join(machines)}.{_missing(records)}"
     )
+
+
+def _link(record: Record) -> str:
+    return f"[{record.name}](#{record.name}){' (quick form)' if record.quick else ''}"
 
 
 def _missing(records: Sequence[Record]) -> str:
@@ -58,45 +79,120 @@ def _missing(records: Sequence[Record]) -> str:
     return f" Not run: {', '.join(missing)}." if missing else ""
 
 
-def _overview_row(record: Record) -> tuple[str, ...]:
-    short = sum(row.falls_short for row in record.rows)
-    on = record.circumstances
-    return (
-        f"[{record.name}](#{record.name})",
-        f"{_ARXIV.sub('', record.source)}{' (quick form)' if record.quick else ''}",
-        str(len(record.rows)),
-        str(short or ""),
-        duration(on.seconds) if on else "",
-        on.commit or on.tutelage if on else "",
-    )
-
-
 def _machine(record: Record) -> str:
     on = record.circumstances
-    return f"{on.processor}, {on.python}" if on else "a machine that was not written down"
+    return f"{on.processor}, {on.python}" if on else "an unknown machine"
 
 
 def _short(records: Sequence[Record]) -> str:
-    rows = [
-        (f"[{record.name}](#{record.name})", row.name, *_values(row), row.why or "")
-        for record in records
-        for row in record.rows
-        if row.falls_short
-    ]
-    head = "## Where ours falls short"
+    """Return what falls short; a reason that rows of one experiment share is said once."""
+    rows = []
+    for record in records:
+        said = ""
+        for row in record.rows:
+            if row.falls_short:
+                why = row.why or ""
+                rows.append((_link(record), row.name, *_values(row), "as above" if why and why == said else why))
+                said = why
+    head = "## Where our results fall short"
     if not rows:
-        return f"{head}\n\nNowhere: every number below is as good as published, and as asked."
-    return f"{head}\n\n{_table(('', 'number', 'published', 'asked', 'ours', 'why'), rows, '--rrr-')}"
+        return f"{head}\n\nEvery number is at least as good as published, and reaches its goal."
+    return f"{head}\n\n{_table(('experiment', 'number', 'published', 'goal', 'ours', 'why'), rows, '--rrr-')}"
 
 
-def _part(record: Record, figure: str | None) -> str:
-    form = ", in its quick form" if record.quick else ""
-    drawn = [] if figure is None else [f"![{record.name}]({figure})"]
-    heads = ("", "published", "asked", "ours", "95 % interval", "time")
-    table = _table(heads, (_cells(row) for row in record.rows), "-rrrrr")
-    reasons = [f"- *{row.name}*: {row.why}" for row in record.rows if row.why and not row.falls_short]
-    notes = "\n".join([*(f"- {note}" for note in record.notes), *reasons])
-    return "\n\n".join([f"## {record.name}", f"{record.source}{form}.", *drawn, table, notes])
+def _part(record: Record, files: Mapping[str, str]) -> str:
+    """Return the section of one record: verdict, figure, and table and notes, folded."""
+    about, on = VERDICTS[record.name], record.circumstances
+    link = files.get(f"{record.name}.csv")
+    origin = [
+        f"{record.source}{' (quick form)' if record.quick else ''}",
+        f"`tutelage reproduce {record.name}`",
+        *([f"[all numbers (csv)]({link})"] if link else []),
+        *([f"{duration(on.seconds)}, commit {on.commit or on.tutelage}"] if on else []),
+    ]
+    parts = [
+        f'<a id="{record.name}"></a>',
+        f"## {about.title}",
+        _filled(f"**{about.verdict}** {about.more}".strip(), record),
+        " · ".join(origin),
+    ]
+    if f"{record.name}.png" in files:
+        parts.append(f"![{about.figure or about.title}]({files[f'{record.name}.png']})")
+    tables = "\n\n".join(_tables(record, about))
+    parts.append(
+        f'<details markdown="1">\n<summary>Numbers and notes</summary>\n\n{tables}\n\n{_notes(record)}\n\n</details>'
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _filled(text: str, record: Record) -> str:
+    """Return a text with the numbers of a record, or what is known of one that lacks them."""
+    if not VERDICTS[record.name].fits(record):
+        return "There is no verdict: the record lacks numbers of the full form."
+    rows = {row.name: row for row in record.rows}
+    counts = {"rows": len(record.rows), "short": sum(row.falls_short for row in record.rows)}
+
+    def value(found: re.Match[str]) -> str:
+        name, _, kind = found[1].partition("|")
+        if name in counts:
+            return str(counts[name])
+        return number(rows[name].published) if kind else ours(rows[name])
+
+    return re.sub(r"\{([^}]+)\}", value, text)
+
+
+def _tables(record: Record, about: Verdict) -> list[str]:
+    """Return the rows whose names differ in one part as a table with a column for each, and the others as they are."""
+    across: dict[str, dict[str, Row]] = {}
+    down = []
+    for row in record.rows:
+        found = re.search(about.across, row.name) if about.across else None
+        if found:
+            name = row.name[: found.start()] + row.name[found.end() :]
+            across.setdefault(name, {})[found[1]] = row
+        elif re.search(about.shown, row.name):
+            down.append(row)
+    columns = list(dict.fromkeys(column for cells in across.values() for column in cells))
+    tables = []
+    if across:
+        rows = [(name, *(_cell(cells.get(column)) for column in columns)) for name, cells in across.items()]
+        tables.append(_table(("", *columns), rows, "-" + "r" * len(columns)))
+        if any(row.published is not None for cells in across.values() for row in cells.values()):
+            tables.append("Published numbers are in parentheses.")
+    return [*tables, _plain(down)] if down else tables
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return ours(row) if row.published is None else f"{ours(row)} ({number(row.published)})"
+
+
+def _plain(rows: Sequence[Row]) -> str:
+    """Return rows as a table, without the columns that are empty."""
+    heads = ("", "published", "goal", "ours", "95 % interval", "time")
+    cells = [_cells(row) for row in rows]
+    kept = [place for place in range(len(heads)) if place == 0 or any(row[place] for row in cells)]
+    return _table(
+        [heads[place] for place in kept],
+        [[row[place] for place in kept] for row in cells],
+        "".join("-rrrrr"[place] for place in kept),
+    )
+
+
+def _notes(record: Record) -> str:
+    """Return the notes, and the reasons of rows that do not fall short; a reason is said once."""
+    reasons: dict[str, list[str]] = {}
+    for row in record.rows:
+        if row.why and not row.falls_short:
+            reasons.setdefault(row.why, []).append(row.name)
+    shared = [f"- {_named(rows)}: {why}" for why, rows in reasons.items()]
+    return "\n".join([*(f"- {note}" for note in record.notes), *shared])
+
+
+def _named(rows: Sequence[str]) -> str:
+    first = f"*{rows[0]}*"
+    return first if len(rows) == 1 else f"{first} and {len(rows) - 1} more"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -132,7 +228,7 @@ def ours(row: Row) -> str:
 
 
 def asked(row: Row) -> str:
-    """Return what this project asks of a row."""
+    """Return what this project requires of a row."""
     limits = (("≥", row.at_least), ("≤", row.at_most))
     return ", ".join(f"{sign} {number(limit)}" for sign, limit in limits if limit is not None)
 

@@ -1,7 +1,7 @@
-"""Whether `tutelage plan` is right: predicted from labeled public rows alone, then measured with the private rows.
+"""The predictions of `tutelage plan`, made from labeled public rows, beside runs on the private rows.
 
-Every data set is foretold with what was learned on the others: the one number that a prediction rests on, how much the
-real number of people adds to a trial, is fitted anew without the data set that is foretold.
+The one fitted number of a prediction is how much the real number of people adds to a trial. For every data set, it is
+fitted on the other data sets.
 """
 
 import warnings
@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Wish, ballots_for
+from tutelage.planning.methods import Target, ballots_for
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
@@ -42,25 +42,25 @@ _STAND_INS = {
 }  # fmt: skip
 
 
-class _Foretold(NamedTuple):
-    """One data set and ε: what trials and runs came to, means over splits, in shares."""
+class _Cell(NamedTuple):
+    """One data set and ε: accuracy of trials and of runs, as means over splits."""
 
     name: str
     epsilon: float
     labels: int
-    trial: float  # right in trials
-    gain: float  # of the last doubling of the rows that took part
+    trial: float
+    gain: float  # of the last doubling of the rows in the trial
     measured: float
-    spread: float  # of the measured over splits
+    spread: float  # standard deviation of the measured accuracy over splits
     splits: int
 
     def expected(self, still_to_come: float) -> float:
-        """Return what is foretold."""
+        """Return the predicted accuracy."""
         return min(1.0, self.trial + still_to_come * max(self.gain, 0.0))
 
 
 class _Chosen(NamedTuple):
-    """One data set and ε: the recommended settings beside the best of many, means over splits, in shares."""
+    """One data set and ε: accuracy of the recommended settings and of the best of the grid, as means over splits."""
 
     name: str
     epsilon: float
@@ -73,24 +73,24 @@ class _Chosen(NamedTuple):
 
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
-    """Return what plans predicted beside what was measured; `quick` has two small data sets and few settings."""
+    """Return predicted and measured accuracy; `quick` uses two small data sets and few settings."""
     sources = [source for source in ALL_SOURCES if not quick or source.name in _QUICK_SOURCES]
     epsilons = _QUICK_EPSILONS if quick else _EPSILONS
     jobs = Parallel(n_jobs=1 if quick else cpu_count(), verbose=5 if progress else 0)
-    foretold = _found(jobs(delayed(_foretold)(source, epsilons, download, quick=quick) for source in sources))
+    predicted = _found(jobs(delayed(_predicted)(source, epsilons, download, quick=quick) for source in sources))
     settings = _grid()[:: len(_grid()) // _QUICK_SETTINGS] if quick else _grid()
     cells = [(source, epsilon) for source in sources for epsilon in epsilons]
     chosen = _found(jobs(delayed(_chosen)(*cell, settings, download, quick=quick) for cell in cells))
     told = _found(jobs(delayed(_told_less)(source, _TOLD_LESS, download) for source in sources))
-    factors = {name: _fitted([cell for cell in foretold if cell.name != name]) for name in {c.name for c in foretold}}
+    factors = {name: _fitted([cell for cell in predicted if cell.name != name]) for name in {c.name for c in predicted}}
     return Record(
         name="plan-check",
-        source="predictions of tutelage plan, in the place of published numbers",
+        source="predictions of tutelage plan, in place of published numbers",
         rows=(
-            *(_row_of_prediction(cell, factors[cell.name]) for cell in foretold),
+            *(_row_of_prediction(cell, factors[cell.name]) for cell in predicted),
             *(row for cell in chosen for row in _rows_of_choice(cell)),
             *told,
-            *_summary(foretold, factors, chosen),
+            *_summary(predicted, factors, chosen),
         ),
         quick=quick,
         notes=_notes(factors, len(settings)),
@@ -103,18 +103,19 @@ def _found(parts: Any) -> list[Any]:
 
 def _notes(factors: dict[str, float], settings: int) -> tuple[str, ...]:
     return (
-        "Student: vector ballots at their defaults, all private rows. Predicted from trials on the labeled public rows "
-        f"of the same split; measured on rows that no run has seen. Means over {_SPLITS} splits, {_SPLITS_OF_SMALL} of "
-        f"the data sets of scikit-learn. A prediction is asked to come within {_WITHIN:g} points.",
-        "What is added to a trial is fitted without the data set that is foretold: between "
-        f"{min(factors.values()):.2f} and {max(factors.values()):.2f} of the gain of the last doubling. The program "
-        f"has {STILL_TO_COME:g}.",
-        f"Recommended settings: at most {_PEOPLE:,} private and {_PUBLIC:,} public rows; the plan's choice beside the "
-        f"best of {settings} settings, which is the largest of as many means over {_OF_GRID} splits "
-        f"({_OF_GRID_SMALL} of small data sets) and so too large by chance. Asked to come within {_WORTH:g} points.",
-        "Settings: vector ballots (share of rows that keep their length, rounds, landmarks), few votes of people "
-        "(votes of each, student), and votes of trained teachers (class means or ridge, their number, queries).",
-        f"δ = {_DELTA:g}, one replaced row. Every ε is proved by the noise alone.",
+        "Predicted accuracy comes from trials on the labeled public rows of a split, for vector ballots at their "
+        "defaults. Measured accuracy comes from runs on all private rows of the same split, on rows that no run has "
+        f"seen. Both are means over {_SPLITS} splits ({_SPLITS_OF_SMALL} for the data sets of scikit-learn). The goal "
+        f"is a difference of at most {_WITHIN:g} points.",
+        "The share of the last doubling's gain that is added to a trial was fitted on the other data sets: it is "
+        f"{min(factors.values()):.2f} to {max(factors.values()):.2f}. The planner uses {STILL_TO_COME:g}.",
+        f"Recommended settings were compared on at most {_PEOPLE:,} private and {_PUBLIC:,} public rows with the best "
+        f"of {settings} settings. The best is the largest of {settings} means over {_OF_GRID} splits "
+        f"({_OF_GRID_SMALL} for small data sets), which is too high by chance. The goal is to be at most {_WORTH:g} "
+        "points behind.",
+        "The settings are vector ballots (quantile of lengths, rounds, landmarks), few votes per person (votes each, "
+        "student), and votes of trained teachers (class means or ridge, number of teachers, number of queries).",
+        f"δ = {_DELTA:g}, one replaced row. Every ε is proved from the noise alone.",
     )
 
 
@@ -122,10 +123,10 @@ def _loaded(source: Source, fold: int, download: bool) -> RivalData | None:
     try:
         return source.load(fold, download)
     except InvalidDataError:
-        return None  # its file is not here, and the record has no rows of it
+        return None  # the record leaves out data sets whose files are missing
 
 
-def _foretold(source: Source, epsilons: Sequence[float], download: bool, *, quick: bool) -> list[_Foretold]:
+def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, quick: bool) -> list[_Cell]:
     splits = _SPLITS_OF_SMALL if source.name in BUNDLED else _SPLITS
     shares: dict[float, list[tuple[float, float, float]]] = {epsilon: [] for epsilon in epsilons}
     labels = 0
@@ -135,16 +136,16 @@ def _foretold(source: Source, epsilons: Sequence[float], download: bool, *, quic
             return []
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
-            wish = _wish(data, epsilon)
-            trial = tried(ballots_for(wish), known, wish.people)
+            target = _target(data, epsilon)
+            trial = tried(ballots_for(target), known, target.people)
             share = float(np.mean(trial.shares))
             shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, {}, epsilon, fold)))
-    return [_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]
+    return [_mean_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]
 
 
-def _cell(name: str, epsilon: float, labels: int, found: FloatArray) -> _Foretold:
+def _mean_cell(name: str, epsilon: float, labels: int, found: FloatArray) -> _Cell:
     trial, gain, measured = found.mean(axis=0).tolist()
-    return _Foretold(name, epsilon, labels, trial, gain, measured, float(found[:, 2].std()), len(found))
+    return _Cell(name, epsilon, labels, trial, gain, measured, float(found[:, 2].std()), len(found))
 
 
 def _labeled(rows: Matrix, data: RivalData) -> PublicLabels:
@@ -152,15 +153,15 @@ def _labeled(rows: Matrix, data: RivalData) -> PublicLabels:
     return PublicLabels(X, X, data.y_public, data.n_classes, own=True)
 
 
-def _wish(data: RivalData, epsilon: float) -> Wish:
-    return Wish(
+def _target(data: RivalData, epsilon: float) -> Target:
+    return Target(
         epsilon=epsilon, delta=_DELTA, unit=_ROW, people=len(data.private), public_rows=len(data.public),
         classes=data.n_classes,
     )  # fmt: skip
 
 
 def _run(data: RivalData, parameters: dict[str, Any], epsilon: float, seed: int) -> float:
-    """Return the share of the scored rows that a student has right; 0 for settings that do not fit the rows."""
+    """Return the accuracy of a student on the scored rows."""
     model = PATEClassifier(
         **{"delta": _DELTA, "epsilon": epsilon, **parameters},
         classes=range(data.n_classes),
@@ -168,13 +169,13 @@ def _run(data: RivalData, parameters: dict[str, Any], epsilon: float, seed: int)
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about much noise and students of one class: they are scored as they are
+        warnings.simplefilter("ignore")  # students of noisy or missing classes are scored as they are
         model.fit(data.private, data.y_private, X_public=data.public)
     return float(np.mean(model.predict(data.scored) == data.y_scored))
 
 
 def _grid() -> list[tuple[str, dict[str, Any]]]:
-    """Return all settings that are compared, by name."""
+    """Return the settings of the grid, by name."""
     found: list[tuple[str, dict[str, Any]]] = [
         (f"vector ballots, {quantile:g} of lengths, {rounds} rounds, {landmarks} landmarks",
          {"teacher": VectorBallots(landmarks, quantile, rounds)})
@@ -257,24 +258,24 @@ def _fitting(how: dict[str, Any], data: RivalData) -> dict[str, Any]:
 
 
 def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
-    """Return what a plan says that is told a stand-in, or sizes alone; expectations with their intervals."""
+    """Return predictions, with intervals, of plans that know a stand-in or sizes alone."""
     data = _loaded(source, 0, download)
     other = next(one for one in ALL_SOURCES if one.name == _STAND_INS[source.name])
     stand_in = _loaded(other, 0, download)
     if data is None or stand_in is None:
         return []
-    wish, head = _wish(data, epsilon), f"{source.name}, ε = {epsilon:g}"
+    target, head = _target(data, epsilon), f"{source.name}, ε = {epsilon:g}"
     cut = _cut(stand_in, 0)
     found = plan(
-        epsilon, people=wish.people, stand_in=(cut.public, cut.y_public), public_rows=min(wish.public_rows, _PUBLIC),
-        delta=_DELTA,
+        epsilon, people=target.people, stand_in=(cut.public, cut.y_public),
+        public_rows=min(target.public_rows, _PUBLIC), delta=_DELTA,
     )  # fmt: skip
     best = found.recommended or found.options[0]
     others = [one for one in REFERENCES if one.name != source.name]
-    nothing = guessed(wish, 1 / wish.classes, None, others)
+    nothing = guessed(target, 1 / target.classes, None, others)
     return [
-        _told(f"{head}: told {other.name} as a stand-in, expected, %", best.expected, (best.low, best.high)),
-        _told(f"{head}: told nothing, expected, %", nothing.expected, (nothing.low, nothing.high)),
+        _told(f"{head}: {other.name} as a stand-in, predicted, %", best.expected, (best.low, best.high)),
+        _told(f"{head}: no labels, predicted, %", nothing.expected, (nothing.low, nothing.high)),
     ]
 
 
@@ -282,19 +283,19 @@ def _told(name: str, expected: float, interval: tuple[float, float]) -> Row:
     return Row(name=name, ours=100 * expected, interval=(100 * interval[0], 100 * interval[1]))
 
 
-def _fitted(cells: Sequence[_Foretold]) -> float:
-    """Return how much of the gain of the last doubling was still to come, by least squares."""
+def _fitted(cells: Sequence[_Cell]) -> float:
+    """Return the factor of the last doubling's gain that predicts best, by least squares."""
     gains = np.array([max(cell.gain, 0.0) for cell in cells])
     missing = np.array([cell.measured - cell.trial for cell in cells])
     return float(gains @ missing / (gains @ gains)) if np.any(gains) else STILL_TO_COME
 
 
-def _row_of_prediction(cell: _Foretold, factor: float) -> Row:
+def _row_of_prediction(cell: _Cell, factor: float) -> Row:
     expected, measured = 100 * cell.expected(factor), 100 * cell.measured
     reach = 196 * cell.spread / np.sqrt(cell.splits)
     off = abs(expected - measured) > _WITHIN
     return Row(
-        name=f"{cell.name}, ε = {cell.epsilon:g}: student of ballots, %",
+        name=f"{cell.name}, ε = {cell.epsilon:g}: vector ballots, predicted and measured, %",
         ours=measured,
         published=expected,
         at_least=expected - _WITHIN,
@@ -304,35 +305,44 @@ def _row_of_prediction(cell: _Foretold, factor: float) -> Row:
     )
 
 
-def _why_off(cell: _Foretold, off: float) -> str:
+def _why_off(cell: _Cell, off: float) -> str:
     few = f"{cell.labels:,} labeled public rows"
-    by_noise = f"One run differs from another by {100 * cell.spread:.1f} points here, and a trial has {few}."
-    which = "more" if off < 0 else "less"
-    return by_noise if cell.labels < _PUBLIC else f"{few} foretell {which} than the private rows bear out."
+    if cell.labels < _PUBLIC:
+        return f"A trial has only {few}, and the standard deviation of runs is {100 * cell.spread:.1f} points."
+    return f"Trials on {few} are {'pessimistic' if off < 0 else 'optimistic'} for these private rows."
+
+
+def _why_behind(cell: _Chosen) -> str:
+    kind = cell.best_setting.split(",")[0]
+    return {
+        "vector ballots": "A plan does not vary quantile, rounds and landmarks of vector ballots.",
+        "few votes": "In trials on public rows, few votes per person were not a point better.",
+        "votes": "A plan tries one setting of trained teachers, with label propagation as the student.",
+    }[kind]
 
 
 def _rows_of_choice(cell: _Chosen) -> Iterator[Row]:
-    head = f"{cell.name}, ε = {cell.epsilon:g}: recommended ({cell.methods})"
+    head = f"{cell.name}, ε = {cell.epsilon:g}: recommended settings ({cell.methods})"
     measured, best = 100 * cell.measured, 100 * cell.best
     yield Row(
-        name=f"{head}, beside the best of the grid ({cell.best_setting}), %",
+        name=f"{head}, best of the grid: {cell.best_setting}, %",
         ours=measured,
         published=best,
         at_least=best - _WORTH,
         better=None,
-        why=None if measured >= best - _WORTH else "The plan did not choose the best setting.",
+        why=None if measured >= best - _WORTH else _why_behind(cell),
     )
-    yield Row(name=f"{head}, measured beside expected, %", ours=measured, published=100 * cell.expected)
+    yield Row(name=f"{head}, predicted and measured, %", ours=measured, published=100 * cell.expected)
     yield Row(name=f"{head}: proved ε", ours=cell.proved, at_most=cell.epsilon, better="lower")
 
 
-def _summary(foretold: Sequence[_Foretold], factors: dict[str, float], chosen: Sequence[_Chosen]) -> Iterator[Row]:
-    off = [100 * abs(cell.expected(factors[cell.name]) - cell.measured) for cell in foretold]
+def _summary(predicted: Sequence[_Cell], factors: dict[str, float], chosen: Sequence[_Chosen]) -> Iterator[Row]:
+    off = [100 * abs(cell.expected(factors[cell.name]) - cell.measured) for cell in predicted]
     behind = [100 * (cell.best - cell.measured) for cell in chosen]
-    yield Row(name=f"cells foretold within {_WITHIN:g} points, %", ours=100 * float(np.mean(np.array(off) <= _WITHIN)))
-    yield Row(name="largest miss of a prediction, points", ours=max(off))
+    yield Row(name=f"predictions within {_WITHIN:g} points, %", ours=100 * float(np.mean(np.array(off) <= _WITHIN)))
+    yield Row(name="largest error of a prediction, points", ours=max(off))
     yield Row(
-        name=f"cells within {_WORTH:g} points of the best of the grid, %",
+        name=f"recommendations within {_WORTH:g} points of the best of the grid, %",
         ours=100 * float(np.mean(np.array(behind) <= _WORTH)),
     )
     yield Row(name="furthest behind the best of the grid, points", ours=max(behind))

@@ -67,15 +67,20 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows += _confident_rows(public, mnist.first(CONFIDENTLY_ASKED))
     return Record(
         name="publishable",
-        source="PATE 2017 (arXiv:1610.05755v4) and Scalable PATE (arXiv:1802.08908v1): their ε may not be published",
+        source="PATE 2017 (arXiv:1610.05755v4) and PATE 2018 (arXiv:1802.08908v1), whose ε may not be published",
         rows=tuple(rows),
         quick=quick,
         notes=(
-            f"δ = {_DELTA:g} for the whole claim, test included. Proposals allow twice the cost of the public votes "
-            "and refuse 5 % even then. The share of batches is over consecutive batches of the authors' votes, each "
-            "tested once, its interval exact.",
-            "Votes of two classes are made up, of Beta-distributed agreement: one draw is public, the other is tested.",
-            "The chance to pass depends on the votes: a real owner must not print it. The authors' votes are public.",
+            (
+                f"δ = {_DELTA:g} covers both the labels and the test. A proposal allows twice the cost of the "
+                "public votes, and even then the test fails with probability 5 %. The share of batches is over "
+                "consecutive batches of the authors' votes, each tested once, with an exact interval."
+            ),
+            (
+                "Votes for two classes are synthetic, with Beta-distributed agreement: one draw is public, the "
+                "other is tested."
+            ),
+            ("The probability that the test passes depends on the votes, so a data set owner must not publish it."),
         ),
     )
 
@@ -152,14 +157,12 @@ def _rows(case: _Case) -> Iterator[Row]:
         chance = chance_to_pass(proposal, _accountant(case.event, batch))
         passes.append(noise.happens(round(chance * CERTAIN)))
     found, interval = share(np.array(passes))
-    yield Row(
-        name=f"{case.name}: all batches of the 9,000 that pass, %", ours=found, interval=interval, better="higher"
-    )
+    yield Row(name=f"{case.name}: batches of the 9,000 that pass, %", ours=found, interval=interval, better="higher")
 
 
 def _published(name: str, proposal: Proposal, published: float | None, at_most: float | None, seconds: float) -> Row:
     return Row(
-        name=f"{name}: ε to publish",
+        name=f"{name}: tested ε (publishable)",
         ours=proposal.epsilon,
         published=published,
         at_most=at_most,
@@ -173,18 +176,22 @@ def _beside(name: str, proposal: Proposal, released: Accountant) -> Iterator[Row
     """Return what belongs beside a published ε: the test's chance and cost, and the claims for any votes."""
     order = np.array([proposal.order])
     test = float(data_independent.publication_test_rdp(proposal.event(), order)[0])
-    yield Row(name=f"{name}: chance to pass, %", ours=100 * chance_to_pass(proposal, released), better="higher")
     yield Row(
-        name=f"{name}: ε if labels are kept back unless it passes", ours=proposal.withheld_epsilon, better="lower"
+        name=f"{name}: chance that the test passes, %", ours=100 * chance_to_pass(proposal, released), better="higher"
+    )
+    yield Row(
+        name=f"{name}: tested ε if labels are withheld when the test fails",
+        ours=proposal.withheld_epsilon,
+        better="lower",
     )
     yield Row(name=f"{name}: cost of the test, nats at order {proposal.order:.3g}", ours=test)
-    yield Row(name=f"{name}: ε for any votes", ours=released.data_independent(_DELTA).epsilon, better="lower")
+    yield Row(name=f"{name}: worst-case ε", ours=released.data_independent(_DELTA).epsilon, better="lower")
     yield Row(
-        name=f"{name}: ε for any votes and the test",
+        name=f"{name}: worst-case ε with test",
         ours=for_any_votes_with_test(proposal, released),
         better="lower",
     )
-    yield Row(name=f"{name}: exact ε, not to publish", ours=released.exact(_DELTA).reveal(), better="lower")
+    yield Row(name=f"{name}: exact ε (private)", ours=released.exact(_DELTA).reveal(), better="lower")
 
 
 def _two_class_rows() -> Iterator[Row]:
@@ -205,7 +212,7 @@ def _made_up(queries: int, seed: int = 0) -> VoteHistogram:
 
 
 def _confident_rows(public: VoteHistogram, votes: VoteHistogram) -> Iterator[Row]:
-    name = "MNIST, Confident-GNMax (200, 150, 40), 640 asked"
+    name = "MNIST, Confident-GNMax (200, 150, 40), 640 queries"
     started = time.perf_counter()
     proposal = propose_confident(public)
     seconds = time.perf_counter() - started

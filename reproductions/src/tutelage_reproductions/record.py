@@ -78,7 +78,7 @@ class Row:
     def is_lower_bound(self) -> bool:
         """Whether it is what an attack showed ε to be at least."""
         audited = self.better is None and self.at_most is not None and ", δ = " in self.name
-        return audited or self.name.endswith(": ε disproved")
+        return audited or self.name.endswith(": lower bound on ε")
 
     @property
     def falls_short(self) -> bool:

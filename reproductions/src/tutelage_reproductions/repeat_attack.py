@@ -44,11 +44,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     for repeats in REPEATS[:3] if quick else REPEATS:
         for memory, remembered in (("without memory", False), ("with the ledger", True)):
             wrong = float(np.mean(errors(repeats, remembered=remembered)))
-            rows.append(Row(name=f"asked {repeats:,} times {memory}: votes wrong", ours=wrong))
+            rows.append(Row(name=f"query repeated {repeats:,} times {memory}: error in votes", ours=wrong))
     return Record(
         name="repeat-attack",
         source="docs/ledger.md",
         rows=tuple(rows),
         quick=quick,
-        notes=(f"Mean over {len(TARGETS)} vote counts; the noise is not simulated, so numbers vary.",),
+        notes=(
+            (
+                f"Each value is a mean over {len(TARGETS)} vote counts. The noise is not simulated, so a new run "
+                "gives other numbers."
+            ),
+        ),
     )

@@ -50,7 +50,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     right, interval = mean_share(100 * found.mean(axis=0))
     by_seed = 100 * found.mean(axis=1)
     row = Row(
-        name=f"two convolutions, {len(trial.y):,} training images, {part.scored}: right, %",
+        name=f"two convolutions, {len(trial.y):,} training images, {part.scored}: accuracy, %",
         ours=right,
         published=_PUBLISHED,
         interval=interval,
@@ -64,11 +64,12 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         rows=(row,),
         quick=quick,
         notes=(
-            f"Data: {images.name}. The paper trained on 604,388 images, SVHN's training and extra images, and scored "
+            f"Data: {images.name}. The paper trains on 604,388 images, SVHN's training and extra images, and scores "
             f"all 26,032 test images. {part.differs}",
-            f"{epochs} epochs in batches of {_BATCH}, images moved by up to two pixels; mean over seeds 0 to "
-            f"{seeds - 1}, whose networks are right on {by_seed.min():.1f} to {by_seed.max():.1f} %. The interval is "
-            "over test images. With SVHN's extra images training takes about 20 GB of memory.",
+            f"The networks train for {epochs} epochs in batches of {_BATCH} on images that are shifted by up to two "
+            f"pixels. The value is a mean over seeds 0 to {seeds - 1}, with accuracies from {by_seed.min():.1f} to "
+            f"{by_seed.max():.1f} %. The interval is over test images. Training with SVHN's extra images needs about "
+            "20 GB of memory.",
         ),
     )
 
@@ -79,7 +80,7 @@ def _at_hand(*, download: bool) -> _Part:
         with suppress(InvalidDataError):
             svhn = load_svhn(extra=extra, download=download)
             few = f"The network is smaller than the paper's and sees each image {_EPOCHS_WITH_EXTRA} times."
-            differs = few if extra else "SVHN's extra images, 531,131 easier ones, were not found."
+            differs = few if extra else "SVHN's 531,131 extra images, which are easier, were not found."
             return _Part(svhn, "all test images", _EPOCHS_WITH_EXTRA if extra else _EPOCHS, 1, differs)
     return _sample()
 
@@ -95,7 +96,8 @@ def _sample() -> _Part:
         y_test=sample.y_test[_PUBLIC:],
     )
     differs = (
-        f"SVHN's own files were not found, so this is another experiment: {len(images.y_train):,} training images, of "
-        f"which {_PUBLIC:,} are test images, and {len(held):,} other test images to score on."
+        f"SVHN's own files were not found, so this is a different experiment: {len(images.y_train):,} "
+        f"training images, of which {_PUBLIC:,} are test images, and {len(held):,} other test images for "
+        "scoring."
     )
     return _Part(images, f"test[{_PUBLIC}:{_PUBLIC + len(held)}]", _SAMPLE_EPOCHS, _SAMPLE_SEEDS, differs)

@@ -61,7 +61,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
             1.0,
             published=91.6,
             at_least=None if quick else 90.0,
-            why=f"A network of {steps:,} steps has hardly begun to learn." if quick else None,
+            why=f"A network has hardly begun to learn after {steps:,} steps." if quick else None,
         ),
     )
     rows += [_student_row(student, svhn, released.labels, steps, progress=progress) for student in students]
@@ -71,13 +71,17 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         rows=tuple(rows),
         quick=quick,
         notes=(
-            f"{_MECHANISM} asked about {_ASKED:,} of the first {_POOL:,} test images, in an order of seed {_SEED}, δ = "
-            f"{_DELTA:g}; noise is simulated. How many to ask was chosen on votes about other images.",
-            "The exact ε is private: it depends on the votes, and may be shown here because these votes are public.",
-            f"Students see {_POOL:,} images; the paper's, a semi-supervised GAN, saw most of the 26,032. They are "
-            f"scored on test images {_POOL:,} to {_POOL + _HELD_OUT - 1:,}, and intervals are over these. Both are the "
-            f"same residual network, {steps:,} steps of the same size.",
-            "The label of a query is right or wrong by SVHN's own.",
+            (
+                f"{_MECHANISM} receives {_ASKED:,} queries: random images among the first {_POOL:,} test images "
+                f"(seed {_SEED}), δ = {_DELTA:g}. The number of queries was chosen on votes about other images."
+            ),
+            (
+                f"Students see {_POOL:,} images; the paper's student, a semi-supervised GAN, saw most of the "
+                f"26,032. Students are scored on test images {_POOL:,} to {_POOL + _HELD_OUT - 1:,}, and intervals "
+                f"are over these images. Both are the same residual network, trained for {steps:,} steps of the "
+                "same size."
+            ),
+            "A label is correct if it is SVHN's own.",
         ),
     )
 
@@ -101,14 +105,14 @@ def _release_rows(released: _Released, truth: IntArray, seconds: float) -> Itera
     yield Row(
         name="exact ε (private)", ours=released.exact, published=4.96, at_most=2.0, seconds=seconds, better="lower"
     )
-    yield Row(name="ε for any votes", ours=released.data_independent, better="lower")
+    yield Row(name="worst-case ε", ours=released.data_independent, better="lower")
     yield Row(
-        name="queries answered",
+        name="queries labeled",
         ours=float(answered.sum()),
         published=3098,
-        why=f"Ours are {_ASKED:,} queries, the paper's 8,500; the student makes do with half the labels.",
+        why=f"Ours are {_ASKED:,} queries, the paper's 8,500; half the labels are enough for this student.",
     )
-    yield Row(name="labels right, %", ours=right, interval=interval, better="higher")
+    yield Row(name="correct labels, %", ours=right, interval=interval, better="higher")
 
 
 def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: int, *, progress: bool) -> Row:

@@ -53,7 +53,7 @@ class _Size(NamedTuple):
 
     epochs: int
     pool: int  # public images, all of which are asked about
-    steps: int  # of the student of colour images
+    steps: int  # of the student of color images
 
 
 _FULL, _QUICK = _Size(10, 9_000, 2500), _Size(5, 2_000, 100)
@@ -94,13 +94,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
 
 def _notes(data: ImageSplit, size: _Size) -> tuple[str, ...]:
     return (
-        f"{data.name}; the tutorial's data are SVHN. Teachers share {len(data.y_train):,} training images; the "
-        f"student's are the first {size.pool:,} test images, and images {_HELD_OUT.start:,} to {_HELD_OUT.stop - 1:,} "
-        "score it.",
-        f"The tutorial's network, batches of {_BATCH}, {size.epochs} epochs of Adam from {_LEARNING_RATE:g}, which "
-        "falls to 0 here. Partition, weights and noise have fixed seeds.",
-        f"Intervals are over teachers for their average, over images for shares, over {_DRAWS} draws for noise.",
-        "ε by the votes is private: it is shown because these images are public.",
+        (
+            f"The data are {data.name}; the tutorial uses SVHN. Teachers share {len(data.y_train):,} training "
+            f"images. The student learns from the first {size.pool:,} test images and is scored on images "
+            f"{_HELD_OUT.start:,} to {_HELD_OUT.stop - 1:,}."
+        ),
+        (
+            f"The network is the tutorial's: batches of {_BATCH}, {size.epochs} epochs of Adam with a learning "
+            f"rate that falls from {_LEARNING_RATE:g} to 0."
+        ),
+        (f"Intervals are over teachers for a mean teacher, over images for shares, and over {_DRAWS} draws for noise."),
     )
 
 
@@ -148,19 +151,19 @@ def _label_rows(
     right, interval = share(votes.counts.argmax(axis=1) == truth)
     yield Row(name="plurality, %", ours=right, interval=interval)
     for name, labels in (
-        ("truncated, as in the tutorial", [draw.truncated for draw in noisy]),
+        ("truncated as in the tutorial", [draw.truncated for draw in noisy]),
         ("not truncated", [draw.exact for draw in noisy]),
     ):
         right, interval = mean_share([100 * np.mean(drawn == truth) for drawn in labels])
-        yield Row(name=f"noisy labels right, noise {name}, %", ours=right, interval=interval)
+        yield Row(name=f"correct noisy labels, noise {name}, %", ours=right, interval=interval)
 
 
 def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
     tied, interval = mean_share([100 * np.mean(draw.tied) for draw in noisy])
-    yield Row(name="truncated noise: answers with a tie at the top, %", ours=tied, interval=interval)
+    yield Row(name="truncated noise: queries with a tie at the top, %", ours=tied, interval=interval)
     moved, interval = mean_share([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
-    yield Row(name="truncated noise: labels that it changes, %", ours=moved, interval=interval)
-    near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer"
+    yield Row(name="truncated noise: changed labels, %", ours=moved, interval=interval)
+    near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer votes"
     claimed = float(np.exp(log_q_continuous(VoteHistogram(_NEAR, int(_NEAR.sum())), 1 / _GAMMA)[0]))
     yield Row(name=f"{near}, by Lemma 4, %", ours=100 * claimed)
     yield Row(name=f"{near}, truncated, %", ours=100 * first_wins_truncated(*_NEAR[0].tolist()))
@@ -187,20 +190,23 @@ def _printed_rows(data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick
         warnings.simplefilter("ignore", UserWarning)  # of the faults that are shown here, and of too few moments
         printed = compat.perform_analysis(ballots, labels, _GAMMA, _DELTA, compat="pysyft")
         meant = compat.perform_analysis(ballots, np.arange(len(labels)), _GAMMA, _DELTA, n_classes=len(data.classes))
-    other_votes = f"It depends on the votes on ten images alone: the first of {data.name} here, other teachers' there."
+    other_votes = (
+        f"The value depends only on the votes for ten images: the first of {data.name} here, those of "
+        "other teachers in the tutorial."
+    )
     yield Row(
-        name="ε that the tutorial prints, labels taken for indices",
+        name="ε printed by the tutorial, labels used as indices",
         ours=printed.data_dependent,
         published=None if quick else 59.47392676433782,
         why=None if quick else other_votes,
     )
     yield Row(
-        name=f"ε of {len(labels):,} answers by the votes, the tutorial's moments",
+        name=f"vote-dependent ε of {len(labels):,} queries, the tutorial's moments",
         ours=meant.data_dependent,
         better="lower",
     )
     yield Row(
-        name=f"ε of {len(labels):,} answers for any votes, the tutorial's moments",
+        name=f"worst-case ε of {len(labels):,} queries, the tutorial's moments",
         ours=meant.data_independent,
         published=None if quick else 1451.5129254649705,
         better="lower",
@@ -214,9 +220,11 @@ def _cost_rows(votes: VoteHistogram) -> Iterator[Row]:
     accountant.add(event, votes)
     exact = accountant.exact(_DELTA).reveal()
     seconds = time.perf_counter() - started
-    yield Row(name=f"ε of {votes.n_queries:,} answers by the votes, exact", ours=exact, seconds=seconds, better="lower")
+    yield Row(
+        name=f"vote-dependent ε of {votes.n_queries:,} queries, exact", ours=exact, seconds=seconds, better="lower"
+    )
     anything = data_independent.epsilon(event, _DELTA).epsilon
-    yield Row(name=f"ε of {votes.n_queries:,} answers for any votes", ours=anything, better="lower")
+    yield Row(name=f"worst-case ε of {votes.n_queries:,} queries", ours=anything, better="lower")
 
 
 def _student_rows(data: ImageSplit, labels: IntArray, size: _Size) -> Iterator[Row]:
@@ -234,7 +242,7 @@ def _student_rows(data: ImageSplit, labels: IntArray, size: _Size) -> Iterator[R
     student.fit(data.X_test[: size.pool], np.eye(len(data.classes))[labels])
     right, interval = _score(student, data.X_test[_HELD_OUT], data)
     seconds = time.perf_counter() - started
-    name = f"the tutorial's student, {len(labels):,} labels: right, %"
+    name = f"the tutorial's student, {len(labels):,} labels: accuracy, %"
     yield Row(name=name, ours=right, interval=interval, seconds=seconds)
 
 
@@ -244,24 +252,24 @@ def _budget_rows(data: ImageSplit, votes: VoteHistogram, size: _Size) -> Iterato
     for mechanism in mechanisms:
         one = mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True)
         ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit, suited_to=one)
-        yield Row(name=f"ε = {_BUDGET:g} affords, by {mechanism}, answers", ours=ledger.fitting(one))
+        yield Row(name=f"queries within ε = {_BUDGET:g}, {mechanism}", ours=ledger.fitting(one))
     started, X_public = time.perf_counter(), data.X_test[: size.pool]
     right_way = _right_way(data, size)
     ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit)
     session = LabelingSession(votes, _MECHANISM, ledger, X_voted=X_public, noise=SimulationNoise(0))
     asked = right_way.rule.select(PublicKnowledge.before(right_way.seen), _ASKED, 0)
     release = session.ask(X_public[asked])
-    about = f"{_ASKED} answers by {_MECHANISM}"
+    about = f"{_ASKED} queries by {_MECHANISM}"
     cost = data_independent.epsilon(release.event, _DELTA).epsilon
-    yield Row(name=f"{about}: ε for any votes", ours=cost, better="lower")
+    yield Row(name=f"{about}: worst-case ε", ours=cost, better="lower")
     right, interval = share(release.labels == data.y_test[asked])
-    yield Row(name=f"{about}: labels right, %", ours=right, interval=interval)
+    yield Row(name=f"{about}: correct labels, %", ours=right, interval=interval)
     labels = np.full(size.pool, ABSTAIN)
     labels[asked] = release.labels
     fitted = fit_student(right_way.student, right_way.seen, labels, np.arange(votes.n_classes), seed=0)
     right, interval = _score(fitted, right_way.held_out, data)
     seconds = time.perf_counter() - started
-    name = f"{about}, student of these and {size.pool:,} images: right, %"
+    name = f"{about}, student of these and {size.pool:,} images: accuracy, %"
     yield Row(name=name, ours=right, interval=interval, seconds=seconds)
 
 
@@ -307,11 +315,11 @@ class TutorialNetwork:
 
         from tutelage.networks import ImageInput
 
-        height, width, colours = (*self.image_shape, 1)[:3]
+        height, width, colors = (*self.image_shape, 1)[:3]
         inner = (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
         return nn.Sequential(
             ImageInput(self.image_shape),
-            *(nn.Conv2d(colours, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
+            *(nn.Conv2d(colors, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
             *(nn.Conv2d(10, 20, 5), nn.Dropout2d(), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
             *(nn.Linear(20 * inner, 50), nn.ReLU(), nn.Dropout(), nn.Linear(50, n_classes)),
         )

@@ -40,7 +40,7 @@ _EPSILONS = (0.5, 1.0, 2.0, 4.0)
 _DELTA = 1e-5
 _QUERIES, _QUICK_QUERIES, _AT_ONCE = 40_000, 2_000, 1_000
 _RESPONSES, _SMALL = 100, 0.1
-_DRAWN_AS = {  # how each curve looks: colour and dashes
+_DRAWN_AS = {  # how each curve looks: color and dashes
     "k-RR, plurality": (0, 0),
     "local Gaussian, sum": (2, 0),
     "truncated geometric, likelihood": (1, 0),
@@ -67,21 +67,28 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     for (name, value), found in right.items():
         ours, interval = share(found)
         took = seconds[name, value]
-        rows.append(Row(name=f"{name}, ε = {value:g}: right, %", ours=ours, interval=interval, seconds=took))
+        rows.append(Row(name=f"{name}, ε = {value:g}: accuracy, %", ours=ours, interval=interval, seconds=took))
     return Record(
         name="zhao",
         source="Zhao, Distributed Deep Learning under Differential Privacy with the Teacher-Student Paradigm",
         rows=tuple(rows),
         quick=quick,
         notes=(
-            f"{_ENTITIES} entities, {_CLASSES} classes: a vote is right with probability {_AGREEMENT:g}, or else any "
-            f"other class, all equally likely; {queries:,} queries, each with a right class of its own. Intervals are "
-            "over queries.",
-            "ε is that of one label for an entity's whole data. Gaussian mechanisms have it at δ = 1e-05, GNMax with "
-            "the σ of the local Gaussian: one noise on all votes together, where every entity adds the local one.",
-            "Plurality of the truncated geometric is the paper's equation (4), which `decode` refuses where it elects "
-            "a wrong class. What is published of equation (2) is that equation evaluated.",
-            "Noise is simulated, from fixed seeds.",
+            (
+                f"{_ENTITIES} entities vote on {_CLASSES} classes. A vote is correct with probability "
+                f"{_AGREEMENT:g}; otherwise each wrong class is equally likely. There are {queries:,} queries; "
+                "intervals are over queries."
+            ),
+            (
+                "ε is that of one label for all data of an entity. Gaussian mechanisms have δ = 1e-05. GNMax uses "
+                "the σ of the local Gaussian once on all votes together, whereas locally every entity adds this "
+                "noise."
+            ),
+            (
+                "Plurality of the truncated geometric mechanism is the paper's equation (4). `decode` refuses it "
+                "where it elects a wrong class. The published values for equation (2) are this equation "
+                "evaluated."
+            ),
         ),
         figure=_figure(right),
     )
@@ -166,9 +173,9 @@ def _as_printed(value: float) -> TruncatedGeometricAsPrinted:
 
 def _figure(right: dict[_Cell, IntArray]) -> Figure:
     curves = []
-    for name, (colour, dashes) in _DRAWN_AS.items():
+    for name, (color, dashes) in _DRAWN_AS.items():
         accuracy = tuple(100 * float(np.mean(right[name, value])) for value in _EPSILONS)
-        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, colour=colour, dashes=dashes))
+        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, color=color, dashes=dashes))
     return Figure(
         title=f"{_ENTITIES} entities of {100 * _AGREEMENT:g} % agreement",
         x_label="ε of one label, for an entity's whole data",

@@ -22,7 +22,7 @@ from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import round_up
-from tutelage.reporting.figures import COLOURS, blank, save
+from tutelage.reporting.figures import COLORS, blank, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -234,7 +234,7 @@ class RocFigure(NamedTuple):
 def _draw(axes: "Axes", panel: RocPanel) -> None:
     for place, (label, (fpr, tpr)) in enumerate(panel.curves.items()):
         shown = [rate if rate > 0 else float("nan") for rate in tpr]  # where nobody is found there is no logarithm
-        axes.plot(fpr, shown, color=COLOURS[place % len(COLOURS)], label=label, linewidth=1.5)
+        axes.plot(fpr, shown, color=COLORS[place % len(COLORS)], label=label, linewidth=1.5)
     rates = np.geomspace(_AXIS_FROM, 1, _POINTS)
     if panel.epsilon is not None:
         label = f"most that ε = {round_up(panel.epsilon, 2)} allows"

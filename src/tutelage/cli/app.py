@@ -25,7 +25,6 @@ _PURPOSES = {
         "example": "Write a starter configuration.",
         "schema": "Print what the columns of a public table are.",
         "plan": "Recommend a method for a budget, and say what to expect.",
-        "plan-votes": "Recommend teachers, noise and queries for votes.",
     },
     "Release": {
         "run": "Train teachers, release labels, train a student.",

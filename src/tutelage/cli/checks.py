@@ -25,8 +25,8 @@ from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 def say(findings: tuple[Finding, ...]) -> None:
     """Print findings on standard error, dangers in red."""
     for finding in findings:
-        colour = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
-        typer.secho(f"tutelage: {finding.severity}: {finding.reason}", err=True, fg=colour)
+        color = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
+        typer.secho(f"tutelage: {finding.severity}: {finding.reason}", err=True, fg=color)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""``tutelage plan``: recommend a method for a target (ε, δ), and say what to expect of the student."""
+"""``tutelage plan``: recommend a method for a target (ε, δ), with the expected accuracy of the student."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tutelage.reporting.figures import Figure, Series
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.png", "plan.svg")
-_INFEASIBLE = 3  # exit code, as of `tutelage audit`: the wish is not expected to come true
+_INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
 
 
 def plan(
@@ -57,7 +57,7 @@ def plan(
 
     The exit code is 3 if the target is not expected to be reached.
     """
-    wish = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
+    target = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
     try:
         if configuration is not None:
             _refuse_beside_configuration(
@@ -65,12 +65,16 @@ def plan(
                 public_rows=public_rows,
             )  # fmt: skip
             settings = load_config(configuration)
-            wish |= _of_configuration(settings, load_sources(settings), wish)
+            if settings.tuning is not None:
+                raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
+            target |= _of_configuration(settings, load_sources(settings), target)
+            if not settings.method_is_open and "parameters" not in target:
+                typer.echo("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
         else:
-            wish |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
-            wish |= _rows(public, stand_in, label)
+            target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
+            target |= _rows(public, stand_in, label)
         results = None if output is None else _results_folder(output, [public or stand_in or configuration])
-        found = make_plan(**_complete(wish), progress=not as_json)
+        found = make_plan(**_complete(target), progress=not as_json)
     except InvalidParameterError as error:
         raise ConfigError(_by_option(str(error))) from None
     as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
@@ -93,19 +97,19 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
 
     The number of people must be public: the number of rows, or what `people` in [private] declares.
     """
-    wish = _of_configuration(settings, data, {})
-    open_to_plan = settings.method_is_open and "y_public" in wish and data.batches is None
-    if not open_to_plan or wish["people"] is None or wish["epsilon"] is None:
+    target = _of_configuration(settings, data, {})
+    open_to_plan = settings.method_is_open and "y_public" in target and data.batches is None
+    if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
-    return make_plan(**_complete({**wish, "parameters": None}))
+    return make_plan(**_complete({**target, "parameters": None}))
 
 
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a configuration says of a wish; of private rows no more than their number, where that is public."""
+    """Return the target of a configuration; of private rows only their number, if that is public."""
     pool, private = pool_of(settings, data), settings.private
     entity = None if private is None else private.entity
     declared = _first(given.get("people"), None if private is None else private.people)
-    wish = {
+    target = {
         "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
         "delta": _first(given.get("delta"), settings.privacy.delta),
         "people": declared or (len(data.y_private) if entity is None and data.batches is None else None),
@@ -114,16 +118,17 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         "X_public": pool,
         "features": learn_features(settings, data).teachers,
     }
-    if data.y_public is not None:
-        wish["y_public"] = data.y_public[: len(pool)]
+    if data.y_public is None:
+        return target
+    target["y_public"] = data.y_public[: len(pool)]
     if not settings.method_is_open:
         described = {"teacher": build_teacher(settings.teachers), "mechanism": settings.mechanism}
-        wish["parameters"] = described | {
+        target["parameters"] = described | {
             "n_teachers": settings.teachers.number,
             "n_queries": settings.public.queries,
             "rounds": settings.public.rounds,
         }
-    return wish
+    return target
 
 
 def _first(*values: Any) -> Any:
@@ -164,15 +169,15 @@ def _read(path: Path, label: str | None) -> tuple[Any, Any]:
     return arrays["X"], None if label is None else arrays[label]
 
 
-def _complete(wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of `plan` that are known; refuse a wish without ε or people."""
+def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `plan` that are known; refuse a target without ε or people."""
     for name, why in (
         ("epsilon", "It is the budget of the whole release."),
         ("people", "Give the approximate number of people."),
     ):
-        if wish.get(name) is None:
+        if target.get(name) is None:
             raise ConfigError(f"--{name} is missing. {why}")
-    return {name: value for name, value in wish.items() if value is not None}
+    return {name: value for name, value in target.items() if value is not None}
 
 
 def figure_of(found: Plan) -> Figure:
@@ -181,17 +186,17 @@ def figure_of(found: Plan) -> Figure:
     x, y = zip(*((point.epsilon, 100 * point.expected) for point in found.curve), strict=True)
     here = Series(
         name=best.method.title,
-        x=(found.wish.epsilon,),
+        x=(found.target.epsilon,),
         y=(100 * best.expected,),
         interval=((100 * best.low,), (100 * best.high,)),
         labels=(f"{best.expected:.1%}",),
-        colour=1,
+        color=1,
     )
     series = [Series(name="expected", x=x, y=y), here]
     if found.majority is not None:
-        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, colour=6))
+        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, color=6))
     return Figure(
-        title=f"Expected accuracy of the student, δ = {found.wish.delta:g}",
+        title=f"Expected accuracy of the student, δ = {found.target.delta:g}",
         x_label="worst-case ε",
         y_label="rows right, %",
         series=tuple(series),

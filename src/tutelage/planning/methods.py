@@ -1,4 +1,4 @@
-"""The methods that a plan chooses among, each with the least noise that is proved to keep an ε."""
+"""The methods that a plan compares, each with the least noise that is proved to keep ε."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,10 +11,8 @@ from tutelage.labeling.fits import noise_within
 from tutelage.labeling.sums import event_of_count, event_of_rounds
 from tutelage.ledger import Accounting, Ledger
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
-from tutelage.planning.calibration import Sketch, calibrated
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
-from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
-from tutelage.teachers.base import ClosedForm
+from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots, ensemble_of
 
 _STUDENT = "label-propagation"
 _CAPS = (5, 20)  # votes of a person
@@ -26,17 +24,17 @@ _FEWEST_LABELS = 10  # of a class
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a plan is made for; public.
+class Target:
+    """The guarantee that a plan must keep, and the public sizes.
 
     Parameters
     ----------
     epsilon, delta : float
-        Guarantee of all that is released.
+        Guarantee of the whole release.
     unit : PrivacyUnit
-        Whom it is for.
+        Whose data one neighboring step changes.
     people, public_rows, classes : int
-        How many there are.
+        Their numbers.
     """
 
     epsilon: float
@@ -77,19 +75,19 @@ class PeopleBallots:
         """Return the parameters of `PATEClassifier` besides ε."""
         return {"teacher": self.teacher}
 
-    def event(self, wish: Wish) -> Event:
+    def event(self, target: Target) -> Event:
         """Return all that is released."""
-        return _rounds(self.teacher, self.noise, wish)
+        return _rounds(self.teacher, self.noise, target)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FewVotesOfPeople:
-    """Every person votes its label on the few public rows that are nearest to its own."""
+    """Every person votes for their label on the few public rows that are nearest to their own."""
 
     cap: int
     noise: float  # σ, in votes
-    charged: int | None = None  # votes of a person that are charged for; None for as many as are cast
+    charged: int | None = None  # votes per person that the cost is computed for; None: as many as are cast
 
     title: ClassVar[str] = "few votes per person"
 
@@ -109,17 +107,17 @@ class FewVotesOfPeople:
         """Return the parameters of `PATEClassifier` besides ε."""
         return {"teacher": NearestQueries(self.cap), "student": _STUDENT}
 
-    def event(self, wish: Wish) -> Event:
+    def event(self, target: Target) -> Event:
         """Return all that is released."""
-        return _of_capped(self.charged or self.cap, self.noise, wish)
+        return _of_capped(self.charged or self.cap, self.noise, target)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DenseVotes:
-    """Teachers that are trained on a few rows each vote on the same public rows."""
+    """Teachers, each trained on a few rows, all vote on the same public rows."""
 
-    teacher: ClosedForm
+    teacher: Any  # a recipe of `tutelage.teachers`, or a scikit-learn classifier
     teachers: int
     queries: int
     noise: float  # σ, in votes
@@ -149,36 +147,38 @@ class DenseVotes:
             "student": _STUDENT,
         }
 
-    def event(self, wish: Wish) -> Event:
+    def event(self, target: Target) -> Event:
         """Return all that is released."""
-        return of_queries(GNMax(self.noise).event_of_one(wish.classes, wish.unit, simulated=False), self.queries)
+        return _of_queries(self.noise, self.queries, target)
 
 
 Method = PeopleBallots | FewVotesOfPeople | DenseVotes
 
 
-def ballots_for(wish: Wish, teacher: VectorBallots | None = None) -> PeopleBallots:
+def ballots_for(target: Target, teacher: VectorBallots | None = None) -> PeopleBallots:
     """Return vector ballots with the least noise that keeps ε."""
     chosen = teacher or VectorBallots()
-    whole = Ledger.in_memory(epsilon=wish.epsilon, delta=wish.delta, unit=wish.unit, accounting=Accounting.GAUSSIAN)
-    return PeopleBallots(chosen, noise_within(whole, None, lambda noise: _rounds(chosen, noise, wish)))
+    whole = Ledger.in_memory(
+        epsilon=target.epsilon, delta=target.delta, unit=target.unit, accounting=Accounting.GAUSSIAN
+    )
+    return PeopleBallots(chosen, noise_within(whole, None, lambda noise: _rounds(chosen, noise, target)))
 
 
-def methods_for(wish: Wish) -> list[Method]:
+def methods_for(target: Target) -> list[Method]:
     """Return all methods to compare, each with the least noise that keeps ε; vector ballots come first."""
-    few = [FewVotesOfPeople(cap, _capped_noise(cap, wish)) for cap in _CAPS]
-    queries = min(wish.public_rows, max(_QUERIES, _FEWEST_LABELS * wish.classes))
-    teachers = max(2, wish.people // (_ROWS_PER_CLASS * wish.classes))
-    return [ballots_for(wish), *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, wish))]
+    few = [FewVotesOfPeople(cap, _capped_noise(cap, target)) for cap in _CAPS]
+    queries = min(target.public_rows, max(_QUERIES, _FEWEST_LABELS * target.classes))
+    teachers = max(2, target.people // (_ROWS_PER_CLASS * target.classes))
+    return [ballots_for(target), *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, target))]
 
 
-def method_of(parameters: Mapping[str, Any], wish: Wish) -> Method:
-    """Return the method that parameters of `PATEClassifier` describe, with the noise they name or the least.
+def method_of(parameters: Mapping[str, Any], target: Target) -> Method:
+    """Return the method that parameters of `PATEClassifier` describe, with their noise or the least that keeps ε.
 
     Raises
     ------
     InvalidParameterError
-        If it is none that can be tried on public rows.
+        If the method cannot be tried on public rows.
     """
     teacher, mechanism = parameters.get("teacher") or VectorBallots(), parameters.get("mechanism")
     kinds: dict[type, type] = {VectorBallots: NoisySum, NearestQueries: CappedGNMax}
@@ -189,41 +189,43 @@ def method_of(parameters: Mapping[str, Any], wish: Wish) -> Method:
             f"{type(mechanism).__name__}; leave it out for the least noise."
         )
     if isinstance(teacher, VectorBallots):
-        return PeopleBallots(teacher, mechanism.noise_multiplier) if mechanism else ballots_for(wish, teacher)
+        return PeopleBallots(teacher, mechanism.noise_multiplier) if mechanism else ballots_for(target, teacher)
     if isinstance(teacher, NearestQueries):
         rounds = parameters.get("rounds") or 1
-        cap = mechanism.cap if mechanism else teacher.cap * rounds  # what all rounds are charged for
-        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, wish), cap)
-    if not isinstance(teacher, ClosedForm):
-        raise InvalidParameterError(
-            "A plan can try VectorBallots, NearestQueries and the closed forms of tutelage.teachers. Got "
-            f"{type(teacher).__name__}; see plan_votes for other teachers."
-        )
-    queries = parameters.get("n_queries") or wish.public_rows
-    noise = mechanism.sigma if mechanism else _plain_noise(queries, wish)
+        cap = mechanism.cap if mechanism else teacher.cap * rounds  # of all rounds together
+        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), cap)
+    # Refuses what cannot be trained, such as recorded votes.
+    ensemble_of(teacher, n_classes=target.classes, seed=0)
+    queries = parameters.get("n_queries") or target.public_rows
+    noise = mechanism.sigma if mechanism else _plain_noise(queries, target)
     return DenseVotes(teacher, parameters.get("n_teachers") or _TEACHERS, queries, noise)
 
 
-def _capped_noise(cap: int, wish: Wish) -> float:
-    whole = Ledger.in_memory(epsilon=wish.epsilon, delta=wish.delta, unit=wish.unit)
-    return noise_within(whole, None, lambda sigma: _of_capped(cap, sigma, wish))
+def _capped_noise(cap: int, target: Target) -> float:
+    whole = Ledger.in_memory(epsilon=target.epsilon, delta=target.delta, unit=target.unit)
+    return noise_within(whole, None, lambda sigma: _of_capped(cap, sigma, target))
 
 
-def _plain_noise(queries: int, wish: Wish) -> float:
-    return calibrated(Sketch(GNMax, (1.0,), queries), wish.epsilon, wish.delta).noise[0]
+def _plain_noise(queries: int, target: Target) -> float:
+    whole = Ledger.in_memory(epsilon=target.epsilon, delta=target.delta, unit=target.unit)
+    return noise_within(whole, None, lambda sigma: _of_queries(sigma, queries, target))
 
 
-def proved(method: Method, wish: Wish) -> PublicEpsilon:
-    """Return the ε that is proved for all that a method releases, whatever the private rows are."""
-    return data_independent.epsilon(method.event(wish), wish.delta)
+def proved(method: Method, target: Target) -> PublicEpsilon:
+    """Return the ε that is proved for the whole release of a method, for any private rows."""
+    return data_independent.epsilon(method.event(target), target.delta)
 
 
-def _rounds(teacher: VectorBallots, noise: float, wish: Wish) -> Event:
+def _rounds(teacher: VectorBallots, noise: float, target: Target) -> Event:
     mechanism = NoisySum(noise)
-    rounds = event_of_rounds(teacher, mechanism, wish.classes, wish.unit, simulated=False)
-    return Composed((rounds, *event_of_count(mechanism, wish.unit, simulated=False)))
+    rounds = event_of_rounds(teacher, mechanism, target.classes, target.unit, simulated=False)
+    return Composed((rounds, *event_of_count(mechanism, target.unit, simulated=False)))
 
 
-def _of_capped(cap: int, sigma: float, wish: Wish) -> Event:
-    one = CappedGNMax(sigma, cap).event_of_one(wish.classes, wish.unit, simulated=False)
-    return of_queries(one, wish.public_rows)
+def _of_queries(sigma: float, queries: int, target: Target) -> Event:
+    return of_queries(GNMax(sigma).event_of_one(target.classes, target.unit, simulated=False), queries)
+
+
+def _of_capped(cap: int, sigma: float, target: Target) -> Event:
+    one = CappedGNMax(sigma, cap).event_of_one(target.classes, target.unit, simulated=False)
+    return of_queries(one, target.public_rows)

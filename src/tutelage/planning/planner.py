@@ -1,4 +1,4 @@
-"""Find the method and its settings for an ε, and what to expect of the student, from public knowledge alone."""
+"""Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,20 +15,20 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import FeatureMap, require_public_map
 from tutelage.features.named import numbered_rows, public_features
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import Method, PeopleBallots, Wish, ballots_for, method_of, methods_for, proved
+from tutelage.planning.methods import Method, PeopleBallots, Target, ballots_for, method_of, methods_for, proved
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.reporting.lints import lint
 from tutelage.tables import as_table, column_array, is_missing
 
-_QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # of a first look at all methods
-_FEW_ROWS = 1_000  # up to which a first look takes all folds
-_CLOSE = 0.02  # behind vector ballots at first sight, and still tried in full
-_WORTH = 0.01  # what another method must promise beyond vector ballots to be taken, and a student beyond the majority
-_MODEL = 0.015  # standard deviation of what trials foretell, beyond that of a run: docs/planning.md
-_OTHER_DATA = 0.08  # the same for trials on other data
-_NORMAL = 1.645  # nine of ten runs
+_QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # in the first, short trial of every method
+_FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
+_CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
+_WORTH = 0.01  # by which a method must beat vector ballots, and a student the majority class, to be recommended
+_MODEL = 0.015  # standard deviation of the prediction error, beyond that of single runs: docs/planning.md
+_OTHER_DATA = 0.08  # the same if trials used other data
+_NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 
 
@@ -49,55 +49,55 @@ def plan(
     unit: str | None = None,
     progress: bool = False,
 ) -> Plan:
-    """Recommend a method and its settings for a target ε, with the accuracy to expect of the student.
+    """Recommend a method and its settings for a target ε, with the expected accuracy of the student.
 
-    Nothing private is read. The ε of every option is proved for any private rows, so only the accuracy rests on what is
-    known: labels of public rows, on which whole runs are tried; those of a stand-in; the accuracy of a model without
-    privacy; or nothing but sizes, and then the interval is wide.
+    Nothing private is read. The ε of every option is proved for any private rows. The expected accuracy is estimated
+    from the best source that is given: trial runs on labeled public rows, trial runs on a stand-in, the accuracy of a
+    model without privacy, or sizes alone, in which case the interval is wide.
 
     Parameters
     ----------
     epsilon : float
-        What the whole release may cost.
+        Budget of the whole release.
     people : int
-        About how many people, or rows, are private.
+        Approximate number of private people, or rows.
     X_public : array of shape (public rows, features), images, texts, or rows with named columns, optional
         The public rows.
     y_public : array of shape (public rows,) or str, optional
         Their labels, or the name of the column that holds them.
     features : public feature map, optional
-        What rows are seen through. Default: as in `PATEClassifier`.
+        Applied to all rows first. Default: as in `PATEClassifier`.
     stand_in : tuple of rows and labels, optional
-        Labeled rows of another data set that is like the private one, in place of labels of the public rows.
+        Labeled rows of another, similar data set, if the public rows have no labels.
     public_rows : int, optional
-        How many public rows there are, where they are not at hand.
+        Number of public rows, if `X_public` is not given.
     classes : int, optional
-        How many classes there are. Default: those among the labels.
+        Number of classes. Default: those among the labels.
     accuracy : float, optional
-        What a model without privacy would have right, where there are no labels.
+        Accuracy of a model without privacy, if there are no labels.
     parameters : mapping, optional
-        Parameters of `PATEClassifier` to try, too: `teacher` (`VectorBallots`, `NearestQueries`, `ClassMeans` or
-        another closed form), with its `n_teachers` and `n_queries`, and a `mechanism`.
+        Parameters of `PATEClassifier` to try on the labeled rows as well: `teacher` (a recipe of `tutelage.teachers`,
+        or a scikit-learn classifier), with its `n_teachers` and `n_queries`, and a `mechanism`.
     goal : float, optional
         The accuracy that the student should reach.
     delta : float
         δ of the guarantee.
     unit : str, optional
-        What a person is, where one can have several rows: ``"patient"``. Default: one row.
+        Name of the privacy unit, if one person can have several rows: ``"patient"``. Default: one row.
     progress : bool
-        Show a progress bar over the trial runs, which take seconds.
+        Show a progress bar. Trial runs take seconds.
 
     Raises
     ------
     InvalidParameterError, InvalidDataError
-        If something is not what it must be.
+        If a parameter is out of range, or rows and labels do not match.
     """
     known = _known(X_public, y_public, features, stand_in, public_rows)
     n_public = _counted(public_rows, X_public, known)
     n_classes = classes if known is None else max(known.n_classes, classes or 0)
     if n_classes is None:
-        raise InvalidParameterError("`classes` of plan must say how many classes there are, where no labels are given.")
-    wish = Wish(
+        raise InvalidParameterError("`classes` of plan must be the number of classes, if there are no labels.")
+    target = Target(
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
         unit=unit_of_single_people(unit or "entity", named=unit is not None),
@@ -107,16 +107,24 @@ def plan(
     )
     if goal is not None:
         number_between(goal, 0, 1, "goal", "plan")
-    asked = None if parameters is None else method_of(parameters, wish)
+    if parameters is not None and known is None:
+        raise InvalidParameterError(
+            "`parameters` of plan can only be tried on labeled rows. Pass `y_public` or `stand_in`, or leave them out."
+        )
+    if accuracy is not None and known is not None:
+        raise InvalidParameterError(
+            "`accuracy` of plan takes the place of labels. Leave out the accuracy, or leave out the labels."
+        )
+    asked = None if parameters is None else method_of(parameters, target)
     if known is None:
-        return _by_references(wish, _declared(accuracy, wish), goal)
-    return _by_trials(wish, replace(known, n_classes=n_classes), asked, goal, progress=progress)
+        return _by_references(target, _declared(accuracy, target), goal)
+    return _by_trials(target, replace(known, n_classes=n_classes), asked, goal, progress=progress)
 
 
 def _known(
     X_public: Any, y_public: Any, features: FeatureMap | None, stand_in: Any, public_rows: int | None
 ) -> PublicLabels | None:
-    """Return the labeled rows that trials run on, as numbers; None where there are none."""
+    """Return the labeled rows that trials run on, as numbers; None if there are none."""
     if y_public is None and stand_in is None:
         return None
     if y_public is not None and X_public is None:
@@ -174,7 +182,9 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
     if public_rows is not None:
         return integer_at_least(public_rows, 1, "public_rows", "plan")
     if X_public is None:
-        raise InvalidParameterError("`public_rows` of plan must say how many public rows there are.")
+        raise InvalidParameterError(
+            "`public_rows` of plan must be the number of public rows, if `X_public` is not given."
+        )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows
 
@@ -190,25 +200,27 @@ def _column(rows: Any, name: str) -> Any:
     return table.column(name)
 
 
-def _declared(accuracy: float | None, wish: Wish) -> float | None:
-    return None if accuracy is None else number_between(accuracy, 1 / wish.classes, 1, "accuracy", "plan")
+def _declared(accuracy: float | None, target: Target) -> float | None:
+    return None if accuracy is None else number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
 
 
-def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: float | None, *, progress: bool) -> Plan:
+def _by_trials(
+    target: Target, known: PublicLabels, asked: Method | None, goal: float | None, *, progress: bool
+) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = methods_for(wish)
+    own = methods_for(target)
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
     looked = known.fewer(min(1.0, _QUICK_ROWS / len(known.rows)))
     few = len(looked.rows) <= _FEW_ROWS
     bar = progress_bar(methods, "Methods", len(methods), shown=progress)
-    first = {method: tried(method, looked, wish.people, folds=None if few else _FEW_FOLDS, deals=1) for method in bar}
+    first = {method: tried(method, looked, target.people, folds=None if few else _FEW_FOLDS, deals=1) for method in bar}
     # A first look at few rows is off by points, so that more methods get a second one.
     enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
     close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
-    again = {method: tried(method, looked, wish.people) for method in ([ballots, *close] if close else [])}
-    whole = tried(ballots, known, wish.people)
+    again = {method: tried(method, looked, target.people) for method in ([ballots, *close] if close else [])}
+    whole = tried(ballots, known, target.people)
     shift = whole.expected - (again or first)[ballots].expected
     trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
     # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
@@ -216,22 +228,24 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
         (method for method in trials if method in own),
         key=lambda method: trials[method].expected - _WORTH * (method != ballots),
     )
-    options = {method: _option(method, wish, _interval(trial, known), in_full=True) for method, trial in trials.items()}
+    options = {
+        method: _option(method, target, _interval(trial, known), in_full=True) for method, trial in trials.items()
+    }
     for method in methods:
         short = Guess(first[method].moved(shift).expected, 0, 1)
-        options.setdefault(method, _option(method, wish, short))
-    changes = _Changes(best, trials[best].expected, looked, wish)
+        options.setdefault(method, _option(method, target, short))
+    changes = _Changes(best, trials[best].expected, looked, target)
     points = progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress)
     curve = {1.0: trials[best].expected, **{factor: changes.at(factor) for factor in points}}
     return _plan(
-        wish,
+        target,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=known.majority,
         options=[*options.values()],
         best=options[best],
         asked=None if asked is None else options[asked],
         error=trials[best].error,
-        curve=_rising(curve, wish.epsilon),
+        curve=_rising(curve, target.epsilon),
         advice=(
             Advice("public rows", changes.with_more_rows()),
             Advice("ε or people", max(curve[2.0], curve[1.0])),
@@ -241,10 +255,10 @@ def _by_trials(wish: Wish, known: PublicLabels, asked: Method | None, goal: floa
 
 
 class _Changes:
-    """Trials of a few folds with one thing changed, compared with those without the change."""
+    """Compares trials of a few folds with one thing changed to those without the change."""
 
-    def __init__(self, method: Method, expected: float, known: PublicLabels, wish: Wish) -> None:
-        self._method, self._expected, self._known, self._people = method, expected, known, wish.people
+    def __init__(self, method: Method, expected: float, known: PublicLabels, target: Target) -> None:
+        self._method, self._expected, self._known, self._people = method, expected, known, target.people
         self._here = self._tried(method, known)
 
     def _tried(self, method: Method, known: PublicLabels) -> float:
@@ -254,41 +268,41 @@ class _Changes:
         return float(np.clip(self._expected + change, 0, 1))
 
     def at(self, factor: float) -> float:
-        """Return what to expect at a multiple of ε, to which the noise is about inversely proportional."""
+        """Return the expected accuracy at a multiple of ε; the noise is about inversely proportional to it."""
         changed = replace(self._method, noise=self._method.noise / factor)
         return self._from(self._tried(changed, self._known) - self._here)
 
     def with_more_rows(self) -> float:
-        """Return what to expect of twice the public rows: half of what the last doubling brought."""
+        """Return the expected accuracy with twice the public rows: half of the last doubling's gain is added."""
         ballots = isinstance(self._method, PeopleBallots)
         half = self._known.with_fewer_rows(0.5) if ballots else self._known.fewer(0.5)
         return self._from(STILL_TO_COME * max(self._here - self._tried(self._method, half), 0.0))
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
-    """Return the curve by ε; chance apart, it rises."""
+    """Return the points of the curve, made to rise: trials at a larger ε are worse only by chance."""
     factors = sorted(curve)
     shares = np.maximum.accumulate([curve[factor] for factor in factors])
     return [PlanPoint(epsilon * factor, float(share)) for factor, share in zip(factors, shares, strict=True)]
 
 
 def _interval(trial: Trial, known: PublicLabels) -> Guess:
-    """Return what to expect of a student, and where nine of ten runs are expected to end."""
+    """Return the expected accuracy, and the interval in which nine of ten runs are expected."""
     reach = _NORMAL * sqrt(trial.spread**2 + (_MODEL if known.own else _OTHER_DATA) ** 2)
     return Guess(trial.expected, max(0.0, trial.expected - reach), min(1.0, trial.expected + reach))
 
 
-def _by_references(wish: Wish, accuracy: float | None, goal: float | None) -> Plan:
-    """Return the plan where no run can be tried: vector ballots, and what they reached on other data sets."""
-    majority = 1 / wish.classes
+def _by_references(target: Target, accuracy: float | None, goal: float | None) -> Plan:
+    """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
+    majority = 1 / target.classes
 
     def expected(**changed: float) -> float:
-        return guessed(replace(wish, **changed), majority, accuracy).expected
+        return guessed(replace(target, **changed), majority, accuracy).expected
 
-    curve = [PlanPoint(wish.epsilon * factor, expected(epsilon=wish.epsilon * factor)) for factor in (*_CURVE, 1.0)]
-    best = _option(ballots_for(wish), wish, guessed(wish, majority, accuracy), in_full=True)
+    curve = [PlanPoint(target.epsilon * factor, expected(epsilon=target.epsilon * factor)) for factor in (*_CURVE, 1.0)]
+    best = _option(ballots_for(target), target, guessed(target, majority, accuracy), in_full=True)
     return _plan(
-        wish,
+        target,
         evidence=NOTHING if accuracy is None else DECLARED,
         majority=None,
         options=[best],
@@ -296,17 +310,17 @@ def _by_references(wish: Wish, accuracy: float | None, goal: float | None) -> Pl
         asked=None,
         error=0.0,
         curve=sorted(curve, key=lambda point: point.epsilon),
-        advice=(Advice("ε or people", expected(epsilon=2 * wish.epsilon)),),
+        advice=(Advice("ε or people", expected(epsilon=2 * target.epsilon)),),
         goal=goal,
     )
 
 
-def _option(method: Method, wish: Wish, guess: Guess, *, in_full: bool = False) -> Option:
-    return Option(method, proved(method, wish), guess.expected, guess.low, guess.high, in_full)
+def _option(method: Method, target: Target, guess: Guess, *, in_full: bool = False) -> Option:
+    return Option(method, proved(method, target), guess.expected, guess.low, guess.high, in_full)
 
 
 def _plan(
-    wish: Wish,
+    target: Target,
     *,
     evidence: str,
     majority: float | None,
@@ -320,15 +334,15 @@ def _plan(
 ) -> Plan:
     found = lint(
         epsilon=best.epsilon.epsilon,
-        delta=wish.delta,
-        unit=wish.unit,
-        entities=wish.people,
-        classes=wish.classes,
+        delta=target.delta,
+        unit=target.unit,
+        entities=target.people,
+        classes=target.classes,
         tuned_on="public",
     )
     useless = majority is not None and best.expected - error < majority + _WORTH
     return Plan(
-        wish=wish,
+        target=target,
         evidence=evidence,
         majority=majority,
         options=tuple(sorted(options, key=lambda option: -option.expected)),

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.planning.methods import Method, Wish
+from tutelage.planning.methods import Method, Target
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Finding
 
@@ -27,19 +27,18 @@ _EVIDENCE = {
 @final
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One method with the noise that keeps the target ε, and the accuracy to expect; public.
+    """One method with its noise, proved ε and expected accuracy; public.
 
     Parameters
     ----------
     method : Method
         The method and its noise.
     epsilon : PublicEpsilon
-        The proved guarantee, whatever the private rows are.
+        The proved guarantee, for any private rows.
     expected, low, high : float
-        Share of rows like the public ones that the student is expected to predict right, and the bounds between which
-        nine of ten runs are expected to lie.
+        Expected accuracy of the student on rows like the public ones, and bounds for nine of ten runs.
     in_full : bool
-        Whether the bounds mean anything: other methods had a short trial only.
+        Whether the method was tried in full. After a short trial, the bounds are 0 and 1.
     """
 
     method: Method
@@ -92,12 +91,12 @@ class Plan:
 
     Parameters
     ----------
-    wish : Wish
+    target : Target
         The target and the sizes.
     evidence : str
-        What the prediction rests on: ``"public-labels"``, ``"stand-in"``, ``"declared-accuracy"`` or ``"nothing"``.
+        Source of the prediction: ``"public-labels"``, ``"stand-in"``, ``"declared-accuracy"`` or ``"nothing"``.
     majority : float or None
-        Share of the most frequent class, if it is known.
+        Share of the most frequent class, if known.
     options : tuple of Option
         All methods that were compared, the most accurate one first.
     recommended : Option or None
@@ -107,14 +106,14 @@ class Plan:
     curve : tuple of PlanPoint
         Expected accuracy of the best option against ε.
     advice : tuple of Advice
-        What would help, most helpful first.
+        Expected accuracy with twice as much of something.
     goal : float or None
         The accuracy that was asked for.
     findings : tuple of Finding
-        What a privacy officer would object to.
+        Objections that a privacy officer could raise.
     """
 
-    wish: Wish
+    target: Target
     evidence: str
     majority: float | None
     options: tuple[Option, ...]
@@ -132,9 +131,9 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the wish is not expected to come true and what would help, in one sentence; None if it is."""
-        best = self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.wish.epsilon)
-        with_epsilon = f"With ε = {self.wish.epsilon:g} and {self.wish.people:,} people"
+        """Why the target is not expected to be reached and what would help, in one sentence; None if it is."""
+        best = self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.target.epsilon)
+        with_epsilon = f"With ε = {self.target.epsilon:g} and {self.target.people:,} people"
         if self.recommended is None:
             return (
                 f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}) by a "
@@ -158,7 +157,7 @@ class Plan:
         """
         if self.recommended is None:
             raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
-        return {**self.recommended.parameters, "epsilon": self.wish.epsilon, "delta": self.wish.delta}
+        return {**self.recommended.parameters, "epsilon": self.target.epsilon, "delta": self.target.delta}
 
     def sentences(self) -> tuple[str, ...]:
         """Return the recommendation, what it rests on, and what would help, in a few sentences."""
@@ -175,7 +174,7 @@ class Plan:
                     f"With the settings that you named ({self.asked.method.title}), it is expected to be right on "
                     f"{self.asked.expected:.1%}; they cost ε = {round_up(self.asked.epsilon.epsilon):g}."
                 )
-            said.append(f"The proved worst-case ε is {round_up(best.epsilon.epsilon):g} at δ = {self.wish.delta:g}.")
+            said.append(f"The proved worst-case ε is {round_up(best.epsilon.epsilon):g} at δ = {self.target.delta:g}.")
         said.append(_EVIDENCE[self.evidence])
         if best is not None:
             said.append(f"Expected if doubled: {self._what_would_help()}.")
@@ -198,11 +197,11 @@ class Plan:
             "version": 2,
             "possible": self.possible,
             "obstacle": self.obstacle,
-            "target_epsilon": self.wish.epsilon,
-            "delta": self.wish.delta,
-            "people": self.wish.people,
-            "public_rows": self.wish.public_rows,
-            "classes": self.wish.classes,
+            "target_epsilon": self.target.epsilon,
+            "delta": self.target.delta,
+            "people": self.target.people,
+            "public_rows": self.target.public_rows,
+            "classes": self.target.classes,
             "evidence": self.evidence,
             "majority": self.majority,
             "goal": self.goal,
@@ -219,7 +218,7 @@ class Plan:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        title = f"ε = {self.wish.epsilon:g} at δ = {self.wish.delta:g}, worst case"
+        title = f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, worst case"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         table.padding, table.pad_edge = (0, 1, 0, 0), False
         for heading in ("method", "settings", "expected", "nine of ten runs"):
@@ -237,6 +236,6 @@ class Plan:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
         if self.recommended is None:
             return ""
-        sections = [*self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.wish.epsilon}\n"
-                    f"delta = {self.wish.delta}\n"]  # fmt: skip
+        sections = [*self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
+                    f"delta = {self.target.delta}\n"]  # fmt: skip
         return "\n".join(sections)

@@ -1,11 +1,11 @@
-"""What students of vector ballots reached on known data sets: all there is to go by where nothing else is known."""
+"""Accuracy of vector ballots on known data sets, from which plans without labels are estimated."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from tutelage.planning.methods import Wish
+from tutelage.planning.methods import Target
 
 _EPSILONS = (0.1, 0.5, 1.0, 3.0)
 
@@ -20,15 +20,16 @@ class Reference(NamedTuple):
     shares: tuple[float, ...]
 
     def gain(self, per_class: float) -> float:
-        """Return which part of the way from the majority class to no mistakes is gone, by ε times people per class."""
+        """Return the share of the majority class's errors that is avoided, by ε times people per class."""
         gains = (np.array(self.shares) - self.majority) / (1 - self.majority)
         places = np.log(np.array(_EPSILONS) * self.people / self.classes)
         found = float(np.interp(np.log(per_class), places, np.maximum(np.maximum.accumulate(gains), 0)))
-        return found * min(1.0, per_class / float(np.exp(places[0])))  # below all that was tried, in proportion
+        # Below the smallest value that was measured: in proportion.
+        return found * min(1.0, per_class / float(np.exp(places[0])))
 
     @property
     def limit(self) -> float:
-        """The gain with the least noise that was tried."""
+        """The gain with the least noise that was measured."""
         return self.gain(np.inf)
 
 
@@ -50,28 +51,30 @@ REFERENCES: tuple[Reference, ...] = (
 
 
 class Guess(NamedTuple):
-    """What to expect of a student, and between which bounds, where nothing was tried."""
+    """The expected accuracy of a student and its bounds."""
 
     expected: float
     low: float
     high: float
 
 
-def guessed(wish: Wish, majority: float, accuracy: float | None, references: Sequence[Reference] = REFERENCES) -> Guess:
-    """Return what students of other data sets with as much noise per class suggest.
+def guessed(
+    target: Target, majority: float, accuracy: float | None, references: Sequence[Reference] = REFERENCES
+) -> Guess:
+    """Return the accuracy that students of other data sets reached with as much noise per class.
 
     Parameters
     ----------
-    wish : Wish
+    target : Target
         The numbers of people and classes, and ε.
     majority : float
         Share of the most frequent class.
     accuracy : float, optional
-        What a model without privacy would have right. Default: unknown.
+        Accuracy of a model without privacy. Default: unknown.
     references : sequence of Reference
-        The data sets to go by.
+        The measured data sets.
     """
-    per_class = wish.epsilon * wish.people / wish.classes
+    per_class = target.epsilon * target.people / target.classes
     gains = [one.gain(per_class) for one in references]
     if accuracy is not None:
         top = (accuracy - majority) / (1 - majority)

@@ -1,9 +1,9 @@
-"""Runs on public rows with labels in the place of the private ones, each person with as much noise as in the real run.
+"""Trial runs on labeled public rows that take the place of the private rows, with the real run's noise per person.
 
-All public rows take part without labels, as they will. Four fifths of the labels cast ballots in the place of the
-private rows, and the student is scored on the other fifth; five times, so that every label is scored once. Fewer people
-with as much less noise are like the real ones but for what a label by itself tells, which the gain of the last doubling
-of their number stands for.
+All public rows take part without their labels, as in the real run. Four fifths of the labels cast ballots in place of
+the private rows, and the student is scored on the other fifth. This is done five times, so that every label is scored
+once. A trial has fewer people and proportionally less noise. It differs from the real run in what more labels add,
+which is estimated from the gain of the last doubling of their number.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from tutelage.planning.methods import DenseVotes, FewVotesOfPeople, Method, Peop
 from tutelage.privacy import ONE_ENTITY
 from tutelage.students import LabelPropagationStudent, Moments, NoisySumClassifier, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
-from tutelage.teachers import HeadTeachers, NearestTeachers
+from tutelage.teachers import NearestTeachers, ensemble_of
 from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.votes import tally
 
@@ -29,7 +29,7 @@ _FOLDS = 5
 _DEALS = 3
 _SMALL, _MOST_LABELED = 1_000, 5_000  # rows
 _KEY = b"shards of trial runs on public rows"
-STILL_TO_COME = 0.5  # of the gain of the last doubling: what the real number of people adds to a trial
+STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number of people adds to a trial
 
 
 @final
@@ -46,7 +46,7 @@ class PublicLabels:
     classes : integer array of shape (labeled rows,)
         Their class index.
     n_classes : int
-        How many classes there are.
+        Number of classes.
     own : bool
         Whether the labeled rows are the public rows, in their order.
     """
@@ -63,26 +63,26 @@ class PublicLabels:
         return float(np.bincount(self.classes, minlength=self.n_classes).max() / len(self.classes))
 
     def fewer(self, share: float) -> "PublicLabels":
-        """Return a random share of the public rows; of the labels, too, where they are those of the public rows."""
+        """Return a random share of the public rows, and of the labels if they belong to the public rows."""
         kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
         if self.own:
             return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True)
         return PublicLabels(self.rows[kept], self.labeled, self.classes, self.n_classes, False)
 
     def with_fewer_rows(self, share: float) -> "PublicLabels":
-        """Return as many labels, with a random share of the public rows."""
+        """Return all labels, with a random share of the public rows."""
         return PublicLabels(self.fewer(share).rows, self.labeled, self.classes, self.n_classes, False)
 
 
 class Trial(NamedTuple):
-    """How often students of trial runs were right.
+    """The accuracy of students of trial runs.
 
     Parameters
     ----------
     shares, halves : tuple of float
-        Share of the held-out rows that each run had right, and that it had with half of the rows taking part.
+        Accuracy of each run on the held-out rows, and with half of the people.
     still_to_come : float
-        What the real number of people adds to a trial, in gains of its last doubling.
+        What the real number of people adds to a trial, in multiples of the gain of the last doubling.
     """
 
     shares: tuple[float, ...]
@@ -91,32 +91,32 @@ class Trial(NamedTuple):
 
     @property
     def expected(self) -> float:
-        """Share of rows that a student of the real number of people is expected to predict right."""
+        """Expected accuracy of a student of the real number of people."""
         share = float(np.mean(self.shares))
         return min(1.0, share + self.still_to_come * max(share - float(np.mean(self.halves)), 0.0))
 
     @property
     def spread(self) -> float:
-        """Standard deviation from one run to another, over folds and draws of the noise."""
+        """Standard deviation of runs, over folds and draws of the noise."""
         return float(np.std(self.shares))
 
     @property
     def error(self) -> float:
-        """Standard error of what is expected."""
+        """Standard error of the expected accuracy."""
         return self.spread / len(self.shares) ** 0.5
 
     def moved(self, by: float) -> "Trial":
-        """Return the trial with so much added to every share."""
+        """Return the trial with a number added to every share."""
         shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
         return Trial(shares, halves, self.still_to_come)
 
 
 Student = Callable[[IntArray, NoiseSource], IntArray]
-"""From the places of labeled rows that take part, and noise, to the predicted class of every labeled row."""
+"""Maps the places of labeled rows that take part, and noise, to the predicted class of every labeled row."""
 
 
 def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
-    """Return how students of a method do on labeled public rows.
+    """Return the accuracy of students of a method on labeled public rows.
 
     Parameters
     ----------
@@ -125,11 +125,11 @@ def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None
     known : PublicLabels
         The rows.
     people : int
-        How many people the noise is for.
+        Number of people in the real run, for which the noise is.
     folds : int, optional
-        How many fifths of the labels are scored. Default: all.
+        Number of fifths of the labels that are scored. Default: all.
     deals : int
-        How often few labels are dealt into fifths; many are dealt once.
+        Number of times that few labels are dealt into fifths. Many labels are dealt once.
     """
     rng, noise = np.random.default_rng(0), SimulationNoise(0)  # nothing here needs protection
     student = _STUDENTS[type(method)](method, known, people)
@@ -176,7 +176,7 @@ def _by_ballots(method: PeopleBallots, known: PublicLabels, people: int) -> Stud
 
 
 def _by_few_votes(method: FewVotesOfPeople, known: PublicLabels, people: int) -> Student:
-    """Return students of labels that people vote on near their own rows, but not on a row that is their own."""
+    """Return students of the votes of people on rows near their own, but never on their own row."""
     shards = Shards.of_single_people(len(known.labeled))
     ballots = NearestTeachers(
         method.cap + known.own, known.labeled, known.classes, shards, n_classes=known.n_classes
@@ -195,9 +195,9 @@ def _by_few_votes(method: FewVotesOfPeople, known: PublicLabels, people: int) ->
 
 
 def _by_dense_votes(method: DenseVotes, known: PublicLabels, people: int) -> Student:
-    """Return students of labels that every teacher votes on, but not on a row that it learned from."""
+    """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
     queries = Medoids().select(PublicKnowledge.before(known.rows), min(method.queries, len(known.rows)), seed=0)
-    teachers = HeadTeachers(method.teacher, n_classes=known.n_classes)
+    teachers = ensemble_of(method.teacher, n_classes=known.n_classes, seed=0)
 
     def student(taught: IntArray, noise: NoiseSource) -> IntArray:
         number = max(2, round(method.teachers * len(taught) / people))

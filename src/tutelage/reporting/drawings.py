@@ -122,7 +122,7 @@ def stamp(words: str, height: float) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]], x: float, y: float) -> list[str]:
-    """Return colours and what they mean, side by side: pairs of kind and words."""
+    """Return colors and what they mean, side by side: pairs of kind and words."""
     marks = []
     for kind, words in entries:
         marks += [box(x, y - 9, 12, 10, kind), write(x + 18, y, words)]
@@ -263,7 +263,7 @@ def accuracy_figure(classes: Sequence[ClassAccuracy]) -> Drawing:
 
 
 def _bar(x: Scale, top: float, name: str, parts: Sequence[tuple[str, float]], total: float) -> list[str]:
-    """Return a bar of coloured parts, with its name before it and their sum behind it."""
+    """Return a bar of colored parts, with its name before it and their sum behind it."""
     marks, begun = [write(x.start - 10, top + 13, name, anchor="end")], 0.0
     for kind, length in parts:
         marks.append(box(x(begun), top, x(begun + length) - x(begun), _BAR, kind))

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _INCHES = (7.5, 4.8)
 _PIXELS_PER_INCH = 160
 _DASHES = ("-", "--", "-.", ":")
-# Okabe and Ito's palette, which the colour-blind can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's palette, which the color-blind can tell apart.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 @final
@@ -32,8 +32,8 @@ class Series:
         Lower and upper ends of the confidence interval of each y.
     labels : tuple of str, optional
         What to write beside each point. Points with labels are not joined by a line.
-    colour : int, optional
-        Which colour of the palette. Default: by place among the series.
+    color : int, optional
+        Which color of the palette. Default: by place among the series.
     dashes : int
         Which line, from 0 for a full one to 3.
     """
@@ -43,7 +43,7 @@ class Series:
     y: tuple[float, ...]
     interval: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     labels: tuple[str, ...] = ()
-    colour: int | None = None
+    color: int | None = None
     dashes: int = 0
 
 
@@ -88,8 +88,8 @@ class Figure:
         canvas = blank(*_INCHES)
         axes = canvas.subplots()
         for number, series in enumerate(self.series):
-            place = number if series.colour is None else series.colour
-            _draw(axes, series, COLOURS[place % len(COLOURS)])
+            place = number if series.color is None else series.color
+            _draw(axes, series, COLORS[place % len(COLORS)])
         axes.set(title=self.title, xlabel=self.x_label, ylabel=self.y_label)
         axes.set_xscale("log" if self.logarithmic else "linear")
         if self.y_range is not None:
@@ -128,13 +128,13 @@ def save(canvas: "Canvas", folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _draw(axes: "Axes", series: Series, colour: str) -> None:
+def _draw(axes: "Axes", series: Series, color: str) -> None:
     style = "D" if series.labels else f"o{_DASHES[series.dashes]}"
-    axes.plot(series.x, series.y, style, color=colour, label=series.name or "_", markersize=4, linewidth=1.5)
+    axes.plot(series.x, series.y, style, color=color, label=series.name or "_", markersize=4, linewidth=1.5)
     if series.interval is not None:
-        axes.fill_between(series.x, *series.interval, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
     middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labelled on its left
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
         side, across = ("right", -6) if x > middle else ("left", 6)
         place = {"xytext": (across, 5), "textcoords": "offset points", "horizontalalignment": side}
-        axes.annotate(label, (x, y), fontsize=8, color=colour, **place)
+        axes.annotate(label, (x, y), fontsize=8, color=color, **place)

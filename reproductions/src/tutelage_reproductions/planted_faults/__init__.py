@@ -75,15 +75,17 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         name = f"{number}. {fault.name} ({fault.planted}): caught by {fault.caught_by}"
         rows.append(Row(name=name, ours=float(found), at_least=1.0))
     rows.append(Row(name=f"caught of {len(FAULTS)}", ours=float(caught), at_least=float(len(FAULTS))))
-    rows.append(Row(name="right implementations accused", ours=float(len(FAULTS) - accepted), at_most=0.0))
+    rows.append(Row(name="correct implementations flagged", ours=float(len(FAULTS) - accepted), at_most=0.0))
     return Record(
         name="planted-faults",
-        source="Ganev, Annamalai and De Cristofaro 2024, arXiv:2406.13985, and more",
+        source="Ganev, Annamalai and De Cristofaro 2024 (arXiv:2406.13985), and faults of our own list",
         rows=tuple(rows),
         quick=quick,
         notes=(
-            "1 is caught, 0 is not. Beside every fault the same check sees the thing done rightly, and must accept it.",
-            "Noise is real, so numbers of draws differ between runs; a right mechanism is accused with a probability "
-            "below 1e-4 in all.",
+            ("1 means caught, 0 means missed. Each check also sees the correct implementation and must accept it."),
+            (
+                "The noise is not simulated, so runs differ. The probability that a correct mechanism is flagged "
+                "is below 1e-4 in total."
+            ),
         ),
     )

@@ -80,15 +80,15 @@ def _per_batch(teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger
 
 BALLOT_ABOVE_CAP = Fault(
     name="ballot above its cap",
-    planted="ballots three times as long as their sum says, added up unchecked",
+    planted="ballots are three times as long as declared and are added up unchecked",
     caught_by="check_ballots of tutelage audit",
     check=casts_one_ballot_per_person,
     right=_CAST,
     wrong=_three_times_as_long,
 )
 ROW_IN_TWO_TEACHERS = Fault(
-    name="row that votes in two teachers",
-    planted="every row is in the shards of two teachers, each with a ballot of its own",
+    name="row that votes through two teachers",
+    planted="every row is in the shards of two teachers, each with its own ballot",
     caught_by="check_ballots of tutelage audit",
     check=casts_one_ballot_per_person,
     right=_CAST,
@@ -96,7 +96,7 @@ ROW_IN_TWO_TEACHERS = Fault(
 )
 CAP_PER_BATCH = Fault(
     name="cap counted per batch only",
-    planted="people cast as many votes in every batch of a campaign as the cap allows in all",
+    planted="people cast in every batch as many votes as the cap allows in total",
     caught_by="count of all votes that noise was added to in a campaign",
     check=keeps_its_cap_in_all_batches,
     right=_in_a_session,

@@ -197,7 +197,7 @@ def _cost_as_if_sorted(counts: tuple[int, ...]) -> float:
 
 FORGOTTEN_TWO = Fault(
     name="factor 2 forgotten",
-    planted="an answer is charged for one count that moves, not two",
+    planted="each label is charged for one changed count instead of two",
     caught_by="audit_mechanism of LNMax",
     check=claims_no_less_than_shown,
     right=claimed_epsilon,
@@ -213,14 +213,14 @@ GUARD_AT_A_HALF = Fault(
 )
 MISSING_LOGARITHM = Fault(
     name="logarithm missing",
-    planted="the moment in place of its logarithm",
+    planted="the moment is used instead of its logarithm",
     caught_by="Theorem 3 in fifty digits",
     check=moments_are_those_of_theorem_3,
     right=pate2017.log_moments,
     wrong=_without_the_logarithm,
 )
 MOMENTS_FROM_ZERO = Fault(
-    name="l + 1 taken for l",
+    name="l + 1 used as l",
     planted="moments are counted from zero",
     caught_by="enumeration of all neighbours",
     check=moments_cover_the_truth,
@@ -236,16 +236,16 @@ SIGN_OF_LOG_DELTA = Fault(
     wrong=_with_a_plus,
 )
 DELTA_PER_QUERY = Fault(
-    name="δ of each query taken for that of all",
-    planted="ε of one answer times their number, at the same δ",
-    caught_by="exact composition of answers on a tie",
+    name="δ of each query used as the total δ",
+    planted="ε of one label times their number, at the same δ",
+    caught_by="exact composition of labels on a tie",
     check=compositions_hold,
     right=_delta_in_all,
     wrong=_delta_for_each,
 )
 UNSORTED_VOTES = Fault(
     name="smooth sensitivity of unsorted counts",
-    planted="the first class is taken for the plurality",
+    planted="the first class is used as the plurality",
     caught_by="definition of smooth sensitivity, on all votes of seven teachers",
     check=smooth_sensitivity_is_smooth,
     right=_as_published,

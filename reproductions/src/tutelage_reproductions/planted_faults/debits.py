@@ -91,16 +91,16 @@ def _balanced_at_a_discount(mechanism: Watched, votes: VoteHistogram, ledger: Le
 
 
 DEBIT_AFTERWARDS = Fault(
-    name="debit after the answer",
-    planted="noise is drawn, and then the ledger charged",
+    name="debit after the release",
+    planted="the ledger is debited after the noise is drawn",
     caught_by="ledger read at the moment of the draw",
     check=debits_before_it_draws,
     right=_in_a_session,
     wrong=_debit_afterwards,
 )
 BALANCE_AT_A_DISCOUNT = Fault(
-    name="classes balanced by labels that were not paid",
-    planted="all labels are looked at, those of the balanced subset charged",
+    name="classes balanced by labels that were not charged",
+    planted="all labels are read, and only those of the balanced subset are charged",
     caught_by="comparison of queries drawn and queries charged",
     check=pays_for_all_that_it_sees,
     right=_balanced_of_all,

@@ -46,16 +46,16 @@ def hides_a_count(noise: NoiseSource) -> bool:
 
 
 INVERSE_SCALE = Fault(
-    name="γ taken for the scale",
-    planted="noise of σ = 1/2 where the event says σ = 2",
+    name="γ used as the scale",
+    planted="noise has σ = 1/2 where the event has σ = 2",
     caught_by="audit_mechanism",
     check=_keeps_its_claim(Neighbours((1, 1), (0, 2))),
     right=_RIGHT_ARGMAX,
     wrong=FaultyArgmax(faulty.inverse_scale),
 )
 MISSING_CLASSES = Fault(
-    name="classes without votes left out",
-    planted="noise and argmax over the classes that somebody voted for",
+    name="classes without votes excluded",
+    planted="noise and argmax only over classes with a vote",
     caught_by="audit_law",
     check=_keeps_its_law((3, 1, 0)),
     right=_RIGHT_ARGMAX,
@@ -63,15 +63,15 @@ MISSING_CLASSES = Fault(
 )
 SINGLE_PRECISION = Fault(
     name="floating-point noise",
-    planted="Laplace noise in single precision in place of integers",
-    caught_by="comparison of the noisy counts that are possible at 0 and at 1",
+    planted="Laplace noise in single precision instead of integers",
+    caught_by="comparison of the possible noisy counts at 0 and at 1",
     check=hides_a_count,
     right=SystemNoise(),
     wrong=SinglePrecisionNoise(0),
 )
 REUSED_NOISE = Fault(
     name="noise reused",
-    planted="the same draws for every release",
+    planted="every release uses the same draws",
     caught_by="MechanismContract.test_every_release_draws_anew",
     check=_keeps_contract(MechanismContract.test_every_release_draws_anew),
     right=_RIGHT_ARGMAX,
@@ -79,7 +79,7 @@ REUSED_NOISE = Fault(
 )
 NOISE_AFTER_ARGMAX = Fault(
     name="noise after the argmax",
-    planted="noise on the winner's count once it has won",
+    planted="noise is added to the winner's count only",
     caught_by="audit_law",
     check=_keeps_its_law((6, 5, 1)),
     right=_RIGHT_ARGMAX,
@@ -94,16 +94,16 @@ CLEAN_THRESHOLD = Fault(
     wrong=FaultyCheck(False, faulty.as_it_happened),
 )
 UNPAID_ABSTENTION = Fault(
-    name="check not paid where it abstains",
-    planted="checks are reported for answered queries only",
+    name="check not charged on abstention",
+    planted="checks are reported only for labeled queries",
     caught_by="MechanismContract.test_it_reports_what_it_runs",
     check=_keeps_contract(MechanismContract.test_it_reports_what_it_runs),
     right=_RIGHT_CHECK,
     wrong=FaultyCheck(True, faulty.checks_of_answers_only),
 )
 EXPECTED_COST = Fault(
-    name="expected cost in place of the realised one",
-    planted="a planned number of answers is reported",
+    name="expected cost instead of actual cost",
+    planted="a planned number of labels is reported",
     caught_by="MechanismContract.test_it_reports_what_it_runs",
     check=_keeps_contract(MechanismContract.test_it_reports_what_it_runs),
     right=_RIGHT_CHECK,

@@ -85,7 +85,7 @@ SAME_SHARD = Fault(
 )
 OVERLAPPING = Fault(
     name="overlapping shards",
-    planted="every teacher also sees the next one's shard",
+    planted="every teacher also sees the next teacher's shard",
     caught_by="audit_sensitivity",
     check=keeps_sensitivity,
     right=_each_on(_right),

@@ -84,7 +84,7 @@ class ImageAugmentation:
     def for_images(cls, image_shape: tuple[int, ...]) -> "ImageAugmentation":
         """Return the settings for digits of this shape, (height, width) or (height, width, channels).
 
-        Where there is colour, light changes too, and nothing is bent.
+        Where there is color, light changes too, and nothing is bent.
         """
         grey = cls(image_shape)
         shift = 2 if min(image_shape[:2]) >= 16 else 1
@@ -103,12 +103,12 @@ class ImageAugmentation:
         return images.permute(0, 2, 3, 1)[each, lines[:, :, None], columns[:, None, :]].flatten(1)
 
     def strong(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the rows bent, recoloured and partly covered; shape (rows, features)."""
+        """Return the rows bent, recolored and partly covered; shape (rows, features)."""
         images = self._images(rows)
         low, high = images.aminmax()
         images = functional.grid_sample(images, self._places(images), padding_mode="border", align_corners=False)
         if self.contrast or self.brightness:
-            images = self._recoloured(images, float(high - low))
+            images = self._recolored(images, float(high - low))
         if self.negative:
             inverted = torch.rand(len(images), 1, 1, 1, device=rows.device) < self.negative
             images = torch.where(inverted, low + high - images, images)
@@ -138,7 +138,7 @@ class ImageAugmentation:
             places = places + bent.permute(0, 2, 3, 1)
         return places
 
-    def _recoloured(self, images: torch.Tensor, span: float) -> torch.Tensor:
+    def _recolored(self, images: torch.Tensor, span: float) -> torch.Tensor:
         shape = images.shape[:2]
         factor, offset = _between(2, shape.numel(), images.device).reshape(2, *shape, 1, 1).unbind()
         mean = images.mean(dim=(2, 3), keepdim=True)
