@@ -287,7 +287,7 @@ def test_formulas_are_set_and_code_is_not(literal):
     page = converted(f"Noise e^ε and $x_i < y$\n\n{literal}\n\n$$\ne^{{-x}} \\tag{{7}}\n$$\n")
     noise, *rest = page.split("</math>")
     assert noise.startswith("<p>Noise e<sup>ε</sup> and <math")
-    assert "<msub><mi>x</mi><mi>i</mi></msub><mo>&#x0003C;</mo>" in noise
+    assert "<msub><mi>x</mi><mi>i</mi></msub><mo>&lt;</mo>" in noise
     assert page.count("<math") == 2
     assert rest[-1] == "<span>(7)</span></div>"
     assert "<sup>" not in rest[0]
@@ -310,17 +310,17 @@ def test_a_formula_that_cannot_be_set_fails_the_build(text, message):
         converted(text)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
 def test_equations_are_numbered_in_order_and_references_lead_to_one(page):
     text = page.read_text()
     equations = re.findall(r"^\$\$\n(.*?)\n\$\$$", text, re.MULTILINE | re.DOTALL)
+    assert len(equations) == text.count("$$") / 2
     numbers = [re.findall(r"\\tag\{(\d+)\}", equation) for equation in equations]
     assert numbers == [[str(number)] for number in range(1, len(equations) + 1)]
-    if page.parent.name == "proofs":
-        prose = re.sub(
-            r"^\$\$.*?^\$\$|\$[^$\n]*\$|`[^`]*`|[Ee]quations? \(\d\).*", "", text, flags=re.MULTILINE | re.DOTALL
-        )
-        assert set(re.findall(r"(?<![\w\]])\((\d+)\)", prose)) <= {number for (number,) in numbers}
+    prose = re.sub(
+        r"^\$\$.*?^\$\$|\$[^$\n]*\$|`[^`]*`|[Ee]quations? \(\d\) of", "", text, flags=re.MULTILINE | re.DOTALL
+    )
+    assert set(re.findall(r"(?<![\w\]])\((\d+)\)", prose)) <= {number for (number,) in numbers}
 
 
 # Links between pages

@@ -14,14 +14,17 @@ from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-WIDEST = 44  # characters of an inline formula: browsers do not break it, and it must fit a phone
+WIDEST = 40  # characters of an inline formula: browsers do not break it, and it must fit a phone
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 TAG = re.compile(r"\\tag\{(\w+)\}")
 NOT_PROSE = re.compile(r"(<(pre|code|script|style|math)\b.*?</\2>|<[^>]*>|https?://\S+)", re.DOTALL)
 ESCAPE = re.compile(r"\\[^A-Za-z ]")
 SUPERSCRIPT = re.compile(r"(?<=\w)\^(\w+)")
-# Names of functions need space on both sides, which the library leaves out, but none before a parenthesis.
-FUNCTION = re.compile(r'<m([io])(?: movablelimits="true")?>([a-z]{2,})</m\1>(?=(<mo stretchy="false">&#x00028;)?)')
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+PRIME = "\N{PRIME}"
+SIGNS = ("−", "±", "∓")
+RELATIONS = set("=<>≤≥∈∝(,")  # after one of them a minus is a sign
+ET.register_namespace("", NAMESPACE)
 
 
 def on_page_content(content: str, *, page: Page, **_: Any) -> str:
@@ -59,15 +62,53 @@ def mathml(latex: str, display: str) -> str:
     if escape := ESCAPE.search(latex):
         raise ValueError(f"LaTeX ${latex}$ has {escape[0]}, which Markdown changes on the repository; avoid it.")
     try:
-        converted = convert(latex, display=display)
-        read = "".join(ET.fromstring(converted).itertext())  # noqa: S314  made here
+        root = ET.fromstring(convert(latex, display=display))  # noqa: S314  made here
     except Exception as error:  # the library has no common class of errors
         raise ValueError(f"LaTeX ${latex}$ cannot be converted; correct it.") from error
+    read = "".join(root.itertext())
     if "\\" in read or "&" in read:
         raise ValueError(f"LaTeX ${latex}$ has a command that latex2mathml does not know; use another one.")
     if display == "inline" and len(read) > WIDEST:
         raise ValueError(f"LaTeX ${latex}$ is too wide for a line on a phone; set it between $$ or in parts.")
-    return FUNCTION.sub(
-        lambda name: f'<mo lspace="0.17em" rspace="{0 if name[3] else 0.17}em">{name[2]}</mo>',
-        converted,
-    )
+    for parent in root.iter():
+        space(parent)
+    for script in [*root.iter(f"{{{NAMESPACE}}}msup"), *root.iter(f"{{{NAMESPACE}}}msubsup")]:
+        lower_prime(script)
+    return ET.tostring(root, encoding="unicode")
+
+
+def space(parent: ET.Element) -> None:
+    """Set the space around names of functions, slashes and signs, which the library leaves to the browser."""
+    before = ""
+    for place, child in enumerate(parent):
+        text, kind = child.text or "", child.tag.rpartition("}")[2]
+        if kind in ("mi", "mo") and len(text) > 1 and text.isalpha():
+            opens = place + 1 < len(parent) and parent[place + 1].text == "("
+            child.tag = f"{{{NAMESPACE}}}mo"
+            child.attrib = {"lspace": "0.17em", "rspace": "0" if opens else "0.17em"}
+        elif text == "/":
+            child.attrib = {"lspace": "0", "rspace": "0"}
+        elif text in SIGNS:
+            child.tag = f"{{{NAMESPACE}}}mo"
+            child.attrib = {"form": "prefix"} if not place or before in RELATIONS else {"form": "infix"}
+        elif text in (":", "~", ";"):
+            child.tag = f"{{{NAMESPACE}}}mo"
+            child.attrib = {"lspace": "0" if text == ";" else "0.28em", "rspace": "0.28em"}
+        before = text
+
+
+def lower_prime(script: ET.Element) -> None:
+    """Set a prime at full size: few fonts have one for superscripts, and without it a prime is tiny."""
+    above = script[-1]
+    prime = above if above.text == PRIME else next(iter(above), above)
+    if prime.text != PRIME:
+        return
+    base = ET.Element(f"{{{NAMESPACE}}}mrow")
+    base.append(script[0])
+    ET.SubElement(base, f"{{{NAMESPACE}}}mo", lspace="0", rspace="0").text = PRIME
+    script[0] = base
+    if prime is above:
+        script.remove(above)
+        script.tag = f"{{{NAMESPACE}}}{'msub' if len(script) > 1 else 'mrow'}"
+    else:
+        above.remove(prime)
