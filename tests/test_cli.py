@@ -524,7 +524,7 @@ def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
     assert shown.count("NOT to publish") == 3
     assert "7.25" in shown
     assert "no privacy" in shown
-    assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
+    assert shown.count("1e-05") == 2  # the student's, twice; the paper's δ was not given, so none is invented
     configure(folder, room)
     gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout
     assert "No vote-dependent cost is computed" in gaussian
