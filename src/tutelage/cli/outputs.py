@@ -11,12 +11,12 @@ from tutelage._internal.results import blamed_on, is_read
 from tutelage.exceptions import ConfigError
 
 
-def check_output(output: Path, *inputs: Path) -> None:
+def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     """Refuse, before anything is spent, to write where no file can be made or over one of the files that are read."""
     if not output.parent.is_dir() or (output.exists() and not output.is_file()):
-        raise ConfigError(f"--output must be a file in a folder that exists. Got {output}.")
+        raise ConfigError(f"{option} must be a file in a folder that exists. Got {output}.")
     if is_read(output, inputs):
-        raise ConfigError(f"--output must be a file of its own. Got {output}, which is read.")
+        raise ConfigError(f"{option} must be a file of its own. Got {output}, which is read.")
     require_writable(output.parent)
 
 
