@@ -369,19 +369,19 @@ def test_the_page_on_the_tutorial_has_the_numbers_of_its_reproduction(records):
     fewer = "40 votes to 60: chance of the label with fewer votes"
     for pattern, values in (
         (r"(\S+) in the tutorial; (\S+) here", [rows[printed].published, *ours(printed)]),
-        (r"where the right call gives (\S+)\. ", ours(by_votes_moments)),
+        (r"where the correct call gives (\S+)\. ", ours(by_votes_moments)),
         (r"the tutorial's moments give (\S+) for the same", ours(for_any_moments)),
         (r"cost ε = (\S+) by the tutorial's analysis and (\S+) by the best", ours(for_any_moments, for_any)),
-        (r"By the votes of the reproduction: (\S+) with .*? moments, (\S+) exactly",
+        (r"For the votes of the reproduction, it is (\S+) with .*? moments, and (\S+) exactly",
             ours(by_votes_moments, f"{by_votes}, exact")),
-        (r"ε = 2 affords (\S+) answers with that noise, and (\S+) with",
+        (r"ε = 2 pays for (\S+) labels with that noise, and (\S+) with",
             ours("queries within ε = 2, LNMax(scale=5.0)", "queries within ε = 2, GNMax(sigma=25.0)")),
-        (r"(\S+) % of 1,000 images, from 100 answers", ours(f"100 queries by GNMax(sigma=25.0), {student}")),
+        (r"(\S+) % of 1,000 images right, from 100 labels", ours(f"100 queries by GNMax(sigma=25.0), {student}")),
         (r"all 9,000 noisy labels, has (\S+) %", ours("the tutorial's student, 9,000 labels: accuracy, %")),
-        (r"in (\S+) % of the answers several classes share",
+        (r"share the largest count in (\S+) % of the queries",
             ours("truncated noise: queries with a tie at the top, %")),
-        (r"(\S+) % of the labels are other than", ours("truncated noise: changed labels, %")),
-        (r"a chance of (\S+) %; rounded, it has (\S+) %",
+        (r"Rounding changes (\S+) % of the labels", ours("truncated noise: changed labels, %")),
+        (r"a probability of (\S+) %; with rounding, the probability is (\S+) %",
             ours(f"{fewer}, by Lemma 4, %", f"{fewer}, truncated, %")),
     ):  # fmt: skip
         assert_says(page("docs/tutorial-errors.md"), pattern, values)
