@@ -201,7 +201,7 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
 def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_those_kept(folder):
     configure(
         folder,
-        student('"label-propagation"\nparameters = { n_neighbours = 5 }'),
+        student('"label-propagation"\nparameters = { n_neighbors = 5 }'),
         ("queries = 40", 'queries = 30\nselection = "medoids"\nevaluate_last = 20'),
         output='[features]\nmap = "pca"\ncomponents = 2',
     )

@@ -34,7 +34,7 @@ def tested(called, tmp_path):
         proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json", "--ledger", "l.db")
         files = ("--votes", "votes.npz", "--ledger", "l.db")
         for call in (
-            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot"),
+            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot"),
             ("publish", "propose", "proxy.npz", *mechanism, *proposal),
             ("label", "rows.npz", *files, *mechanism, "--output", "labels.csv"),
             ("publish", "test", "p.json", "rows.npz", *files, *mechanism, "--output", "claim.json"),

@@ -15,7 +15,7 @@ from parties import BACKSTOP, free_ports
 from test_cli import refusal, tutelage
 from tutelage._internal.files import read_array
 from tutelage.cli.federate import in_groups
-from tutelage.cli.ledger import Neighbours
+from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Home, Mailbox, Member
 from tutelage.federation.envelopes import Header, Kind, seal
@@ -49,13 +49,13 @@ def consortium(folder: Path, terms: str) -> Path:
             run("keygen", name, "--role", "computing", "--address", address, "--home", folder / name)
     run("keygen", "aggregator", "--role", "aggregator", "--home", folder / "aggregator")
     members = json.dumps([f"{name}/{name}.public.json" for name in names])
-    unit = '[unit]\nname = "patient"\nneighbours = "silo"\n'
+    unit = '[unit]\nname = "patient"\nneighbors = "silo"\n'
     (folder / "terms.toml").write_text(f"{HEAD}members = {members}\n{terms}{unit}")
     agreed = json.loads(run("init", folder / "terms.toml", "--mailbox", folder / "mail", "--json"))
     for name in names:
         run("join", "--home", folder / name, "--mailbox", folder / "mail", "--fingerprint", agreed["fingerprint"])
         if name not in PARTIES:
-            budget = ("--epsilon", 900, "--delta", 1e-5, "--neighbours", "silo", "--unit", "patient")
+            budget = ("--epsilon", 900, "--delta", 1e-5, "--neighbors", "silo", "--unit", "patient")
             assert tutelage("ledger", "init", folder / name / "ledger", *budget).returncode == 0
     return folder / "mail"
 
@@ -161,7 +161,7 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
         ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
         (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list. Got 'x'", 2),
         (HEAD + "members = [1]\n[mechanism]\n[unit]\n", "must be a list of public key files", 2),
-        (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbours = 'row'\n", "x does not exist", 1),
+        (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
         (HEAD + 'members = []\n[mechanism]\nname = "lnmax"\n[unit]\n', "must be one of", 2),
         (HEAD + 'members = []\n[mechanism]\nname = "gnmax"\n[unit]\n', "`sigma` missing", 2),
         (
@@ -171,8 +171,8 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
         ),
         (HEAD + "members = []\nnoise = 1\n[mechanism]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
         (HEAD + "members = []\n[mechanism]\nname = ['gnmax']\n[unit]\n", "`name` in [mechanism] must be text", 2),
-        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbours = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
-        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbours = 'owner'\nname = 'x'\n", "Leave the name out", 2),
+        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
+        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
     ],
 )
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):
@@ -310,7 +310,7 @@ def test_a_ledger_for_a_member_protects_whom_the_terms_protect(tmp_path):
     both = tutelage("ledger", "init", home / "third", *budget, "--for", home, "--unit", "patient")
     assert "Leave these two out" in refusal(both, 2)
     assert not (home / "third").exists()
-    owner = json.loads(tutelage("ledger", "init", home / "own", *budget, "--neighbours", "owner", "--json").stdout)
+    owner = json.loads(tutelage("ledger", "init", home / "own", *budget, "--neighbors", "owner", "--json").stdout)
     assert "one entity's whole data" in str(owner)
 
 
@@ -452,7 +452,7 @@ def test_what_others_wrote_is_printed_and_not_obeyed(tmp_path):
     for name, role in (("one", "entity"), ("two", "entity"), ("student", "aggregator")):
         run("keygen", name, "--role", role, "--home", tmp_path / name)
     members = [f"{name}/{name}.public.json" for name in ("one", "two", "student")]
-    unit = '[unit]\nname = "[red]row[/]"\nneighbours = "row"\n'
+    unit = '[unit]\nname = "[red]row[/]"\nneighbors = "row"\n'
     terms = f'name = "[bold]H[/bold]"\nclasses = 3\nquorum = 2\nmembers = {json.dumps(members)}\n{LOCAL}{unit}'
     (tmp_path / "terms.toml").write_text(terms)
     said = run("init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")
@@ -583,7 +583,7 @@ name = "noisy-sum"
 noise_multiplier = 8.0
 [unit]
 name = "patient"
-neighbours = "silo"
+neighbors = "silo"
 """
 
 
@@ -604,7 +604,7 @@ neighbours = "silo"
         (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
         (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
         (("[teachers]", "teachers_per_entity = 5\n[teachers]"), "[people] in place of `teachers_per_entity`"),
-        (('neighbours = "silo"', 'neighbours = "owner"'), "one"),
+        (('neighbors = "silo"', 'neighbors = "owner"'), "one"),
     ],
 )
 def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
@@ -628,5 +628,5 @@ def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
 
 def test_every_relation_is_documented():
     page = (REPOSITORY / "docs" / "federation.md").read_text()
-    for name in Neighbours:
+    for name in Neighbors:
         assert f"| `{name}` |" in page

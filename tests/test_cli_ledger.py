@@ -193,15 +193,15 @@ def test_verify_and_export(voted):
 
 
 def test_init_says_whom_the_budget_protects(voted):
-    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbours", "entity", "--unit", "patient_id", "--json")
+    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbors", "entity", "--unit", "patient_id", "--json")
     made = json.loads(tutelage("ledger", "init", "b.ledger", *options, cwd=voted).stdout)
     assert (made["unit"], made["budget"], made["delta"]) == ("patient_id", 3.0, 1e-6)
     assert made["neighboring"] == "entity"
     assert "exists already" in refusal(tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1)
     unsaid = refusal(tutelage("ledger", "init", "c.ledger", "--epsilon", 3, "--delta", 1e-6, cwd=voted), 2)
-    assert "--neighbours must say whom the budget protects" in unsaid
+    assert "--neighbors must say whom the budget protects" in unsaid
     assert not (voted / "c.ledger").exists()
-    below = ("--epsilon", -1, "--delta", 1e-6, "--neighbours", "row")
+    below = ("--epsilon", -1, "--delta", 1e-6, "--neighbors", "row")
     assert "`epsilon` of the budget" in refusal(tutelage("ledger", "init", "c.ledger", *below, cwd=voted), 2)
 
 

@@ -15,7 +15,7 @@ from tutelage.cli import outputs
 from tutelage.reporting import read_card
 from tutelage_reproductions import Record, Row, command
 
-LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
+LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", "private-votes.npz")
 

@@ -126,7 +126,7 @@ def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, c
 
 def test_markup_in_paths_and_units_is_printed_as_it_is(tmp_path, called):
     made = ("ledger", "init", "[red]a[nope].ledger", "--epsilon", 9, "--delta", 1e-5, "--unit", "[bold]p[/x]")
-    shown = called(*made, "--neighbours", "row", cwd=tmp_path)
+    shown = called(*made, "--neighbors", "row", cwd=tmp_path)
     assert shown.returncode == 0
     assert "[red]a[nope].ledger" in shown.stdout
     assert "[bold]p[/x]" in shown.stdout
@@ -137,7 +137,7 @@ def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
-    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
+    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
     for arguments in (made, given) if encoding == "latin-1" else (made,):
         command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
         environment = {**os.environ, "PYTHONIOENCODING": encoding}

@@ -4,7 +4,7 @@ Mechanisms emit events, accounting consumes them; neither imports the other. Eve
 They are meant to be stored, so they evolve by three rules: a class or field is never removed, never changes its
 meaning, and a new field has a default under which old records stay true.
 
-Counts are votes of teachers; "neighbour" means what `tutelage.privacy` says: one ballot moves. These fields mean
+Counts are votes of teachers; "neighbor" means what `tutelage.privacy` says: one ballot moves. These fields mean
 the same in every event that has them:
 
 - `scale`, `sigma`: parameter of each noise variable, in votes; for σ ≥ 1 its standard deviation to six digits;

@@ -168,15 +168,15 @@ class TwoConvolutions:
 
     @classmethod
     def for_svhn(cls) -> "TwoConvolutions":
-        """Return the variant for SVHN: colour images of 32 by 32, and two more hidden layers."""
+        """Return the variant for SVHN: color images of 32 by 32, and two more hidden layers."""
         return cls((32, 32, 3), channels=(32, 64), hidden=(128, 128, 128), shift=2)
 
     def __call__(self, n_classes: int) -> nn.Module:
         """Return an untrained network with one output per class."""
-        colours = (*self.image_shape, 1)[2]
+        colors = (*self.image_shape, 1)[2]
         first, second = self.channels
         layers: list[nn.Module] = [ImageInput(self.image_shape, self.scale), RandomShift(self.shift)]
-        for wide, narrow in ((colours, first), (first, second)):
+        for wide, narrow in ((colors, first), (first, second)):
             layers += [nn.Conv2d(wide, narrow, self.kernel), nn.MaxPool2d(2), nn.ReLU()]
         layers.append(nn.Flatten())
         height, width = self._sides()
@@ -197,7 +197,7 @@ class TwoConvolutions:
 _LEAST_VARIANCE = 1e-5  # of a constant image, which becomes zeros
 
 
-class StandardisedImages(nn.Module):
+class StandardizedImages(nn.Module):
     """Give every image mean 0 and variance 1 over its values, so that its brightness and contrast do not matter."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ class StandardisedImages(nn.Module):
 
 
 class _Residual(nn.Module):
-    """One normalised convolution beside the identity."""
+    """One normalized convolution beside the identity."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class ResidualNetwork:
         (height, width) or (height, width, channels) of the flattened rows.
     channels : tuple of int
         Channels of each stage; the resolution is halved between stages. The first stage is one convolution, every
-        further one a convolution and a residual one (He et al. 2016), all normalised over the batch.
+        further one a convolution and a residual one (He et al. 2016), all normalized over the batch.
     kernel : int
         Side length of the first stage's convolution, an odd number; all others have 3.
     dropout : float
@@ -242,7 +242,7 @@ class ResidualNetwork:
 
     Notes
     -----
-    Every image is standardised first, so rows may be bytes or fractions. Batch normalisation mixes rows: a teacher of
+    Every image is standardized first, so rows may be bytes or fractions. Batch normalization mixes rows: a teacher of
     this network is trained alone.
     """
 
@@ -272,7 +272,7 @@ class ResidualNetwork:
     def for_images(cls, image_shape: tuple[int, ...]) -> "ResidualNetwork":
         """Return the variant for images of this shape, (height, width) or (height, width, channels).
 
-        It is wider where there is colour, and has fewer stages where images are small.
+        It is wider where there is color, and has fewer stages where images are small.
         """
         one_stage = cls(image_shape, channels=(16,))
         width = 32 if len(image_shape) == 3 else 16
@@ -281,9 +281,9 @@ class ResidualNetwork:
 
     def __call__(self, n_classes: int) -> nn.Module:
         """Return an untrained network with one output per class."""
-        colours = (*self.image_shape, 1)[2]
-        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardisedImages()]
-        for stage, (wide, narrow) in enumerate(zip((colours, *self.channels), self.channels, strict=False)):
+        colors = (*self.image_shape, 1)[2]
+        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardizedImages()]
+        for stage, (wide, narrow) in enumerate(zip((colors, *self.channels), self.channels, strict=False)):
             kernel = 3 if stage else self.kernel
             layers += [nn.MaxPool2d(2)] if stage else []
             layers += [

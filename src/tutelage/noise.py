@@ -112,7 +112,7 @@ class SystemNoise:
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
 
-        Exact: 60 uniform bits are compared, and words that would favour some of the others are drawn again.
+        Exact: 60 uniform bits are compared, and words that would favor some of the others are drawn again.
         """
         chance = keep_chance(epsilon, n_classes)
         kept = (_words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)) < np.uint64(chance)
@@ -213,7 +213,7 @@ class SimulationNoise:
 
 
 def keep_chance(epsilon: float, n_classes: int) -> int:
-    """Return the probability of randomised response to keep a class, e^ε/(e^ε + classes − 1), in units of 2⁻⁶⁰.
+    """Return the probability of randomized response to keep a class, e^ε/(e^ε + classes − 1), in units of 2⁻⁶⁰.
 
     Rounded downward, so that the loss that is drawn, log(chance·(classes − 1)/(2⁶⁰ − chance)), never exceeds ε; it
     stays above 1/classes, so that the loss of the other direction does not either.

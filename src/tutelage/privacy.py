@@ -160,7 +160,7 @@ class PublicEpsilon:
     epsilon : float
         Upper bound on the privacy loss, in nats.
     delta : float
-        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbor] + δ.
     unit : PrivacyUnit
         Whom it protects and against which change.
     method : str

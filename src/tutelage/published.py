@@ -144,7 +144,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
 
 
 def batches_of(history: History) -> tuple[Batch, ...]:
-    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
+    """Return what each batch of a ledger took; of very many, neighbors in time are put together."""
     batches = []
     for charge in history.charges:
         share = history.limit.share(charge.cost)

@@ -167,7 +167,7 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Return the Rényi divergence of randomised response, the worst of all mechanisms with pure loss `epsilon`.
+    """Return the Rényi divergence of randomized response, the worst of all mechanisms with pure loss `epsilon`.
 
     Every pure ε-differentially private pair is a post-processing of this one (Kairouz, Oh and Viswanath 2015,
     arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the

@@ -1,7 +1,7 @@
-"""The exact data-dependent cost of each release: its Rényi divergence from every neighbouring histogram, computed.
+"""The exact data-dependent cost of each release: its Rényi divergence from every neighboring histogram, computed.
 
-c_λ(n) = max over neighbours n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
-ballot makes at most (m + 1)² neighbours, so nothing needs to be bounded. Values are rounded upward, and never exceed
+c_λ(n) = max over neighbors n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
+ballot makes at most (m + 1)² neighbors, so nothing needs to be bounded. Values are rounded upward, and never exceed
 the data-independent cost, which stands in where noise is too little for double precision or too wide for memory. They
 depend on the votes: private.
 

@@ -19,7 +19,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import PrivateEpsilon
 from tutelage.votes import VoteHistogram
 
-_ORDERS: FloatArray = 1 + np.geomspace(0.2, 1000, 72)  # neighbouring orders differ by 13 %: ε within 0.2 % of the best
+_ORDERS: FloatArray = 1 + np.geomspace(0.2, 1000, 72)  # neighboring orders differ by 13 %: ε within 0.2 % of the best
 
 
 class SimulatedRuns(NamedTuple):

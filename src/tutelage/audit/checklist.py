@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbours
+from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbors
 from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, release_many
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
@@ -248,9 +248,9 @@ def _verdict(passed: bool) -> Verdict:
 
 
 def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: NoiseSource | None) -> Checked:
-    neighbours = worst_neighbours(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
+    neighbors = worst_neighbors(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
     found = audit_mechanism(
-        mechanism, neighbours, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
+        mechanism, neighbors, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
     )
     return Checked(name, _verdict(found.passed), _in_words(found))
 

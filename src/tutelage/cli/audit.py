@@ -32,7 +32,7 @@ _CANDIDATES = 200  # units whose membership is attacked
 _SHADOWS, _TARGETS = 32, 8
 _CONFIDENCE = 0.999
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
-_COLOURS = {"pass": "green", "note": "yellow", "fail": "bold red"}
+_COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
 _FOR_THE_OWNER = (
     "Checks marked 'owner' looked at the private rows: what they say is for the data's owner, not for a card. No "
     "budget was spent: mechanisms were tried on made-up votes, and no label about the private rows was released. A "
@@ -194,7 +194,7 @@ def _print(found: list[Checked], *, as_json: bool) -> None:
         return
     table = Table("check", "verdict", "for", "what was seen", title="Audit", title_justify="left")
     for one in found:
-        verdict = Text(one.verdict, _COLOURS[one.verdict])
+        verdict = Text(one.verdict, _COLORS[one.verdict])
         table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
     console = plain_console()
     console.print(table)

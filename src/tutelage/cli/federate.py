@@ -15,7 +15,7 @@ from rich.text import Text
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
-from tutelage.cli.ledger import Neighbours, unit_of
+from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.mechanisms import read_mechanism, read_sum
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.settings import OneOf, check_entries, read_settings
@@ -48,7 +48,7 @@ _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "u
 _OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "people": dict}
 _TEACHERS = {"estimator": str, "parameters": dict}
 _VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
-_UNIT = {"neighbours": Annotated[str, OneOf(Neighbours)], "name": str}
+_UNIT = {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
@@ -63,7 +63,7 @@ def read_terms(path: Path) -> Consortium:
     answers = read_mechanism(found["mechanism"], FEDERATED) if teacher is None else read_sum(found["mechanism"])
     if answers is None:
         raise ConfigError("[mechanism] must have `name` and `noise_multiplier`: the members agree on the noise.")
-    check_entries(unit, _UNIT, ["neighbours"], "[unit]")
+    check_entries(unit, _UNIT, ["neighbors"], "[unit]")
     members = tuple(Member.load(path.parent / name) for name in files)
     entities = [member.name for member in members if member.role is Role.ENTITY]
     people = found.get("people", {})
@@ -77,7 +77,7 @@ def read_terms(path: Path) -> Consortium:
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
         colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
-        unit=unit_of(Neighbours(unit["neighbours"]), unit.get("name")),
+        unit=unit_of(Neighbors(unit["neighbors"]), unit.get("name")),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
     )

@@ -21,8 +21,8 @@ from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, Priva
 _BAR = 50
 
 
-class Neighbours(StrEnum):
-    """How the command line calls the neighbouring relations."""
+class Neighbors(StrEnum):
+    """How the command line calls the neighboring relations."""
 
     ENTITY = "entity"
     ROW = "row"
@@ -32,11 +32,11 @@ class Neighbours(StrEnum):
 
 
 _UNITS = {
-    Neighbours.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
-    Neighbours.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
-    Neighbours.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
-    Neighbours.BALLOT: ONE_TEACHER,
-    Neighbours.OWNER: ONE_ENTITY,
+    Neighbors.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
+    Neighbors.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
+    Neighbors.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
+    Neighbors.BALLOT: ONE_TEACHER,
+    Neighbors.OWNER: ONE_ENTITY,
 }
 
 File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
@@ -44,13 +44,13 @@ File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=F
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
 
-def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
+def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
     """Return the unit of privacy of that relation, called `name`; by default as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
-    if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):
-        raise ConfigError(f"The unit of neighbours = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
-    return PrivacyUnit(name or _UNITS[neighbours].name, _UNITS[neighbours].neighboring)
+    if neighbors is Neighbors.OWNER and name not in (None, ONE_ENTITY.name):
+        raise ConfigError(f"The unit of neighbors = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
+    return PrivacyUnit(name or _UNITS[neighbors].name, _UNITS[neighbors].neighboring)
 
 
 @ledger.command()
@@ -60,15 +60,15 @@ def init(
     delta: Annotated[
         float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
     ],
-    neighbours: Annotated[
-        Neighbours | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
+    neighbors: Annotated[
+        Neighbors | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbours]")
+        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
     ] = None,
     member: Annotated[
         Path | None,
-        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbours and --unit."),
+        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbors and --unit."),
     ] = None,
     order: Annotated[
         float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
@@ -80,15 +80,15 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
-    if member is not None and (neighbours is not None or unit is not None):
-        raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
+    if member is not None and (neighbors is not None or unit is not None):
+        raise ConfigError("--for takes --neighbors and --unit from the terms that were joined. Leave these two out.")
     if member is not None:
         protects, query, owner = _agreed(member)
-    elif neighbours is not None:
-        protects, query, owner = unit_of(neighbours, unit), None, None
+    elif neighbors is not None:
+        protects, query, owner = unit_of(neighbors, unit), None, None
     else:
         raise ConfigError(
-            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
+            "--neighbors must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
             "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
         )
     if member is not None and accounting is Accounting.GAUSSIAN:

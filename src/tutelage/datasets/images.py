@@ -36,7 +36,7 @@ from tutelage.datasets.releases import (
 from tutelage.exceptions import InvalidDataError
 
 MOST_BYTES = 2**30  # refuses a compressed bomb; the images of MNIST take 47 million
-_MOST_DIMENSIONS = 4  # rows of colour images
+_MOST_DIMENSIONS = 4  # rows of color images
 _UNSIGNED_BYTE = b"\0\0\x08"
 _BLOCK = 2**20
 
@@ -166,13 +166,13 @@ def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = Fal
 
     References
     ----------
-    Xiao, Rasul and Vollgraf, arXiv:1708.07747v2, 2017; MIT licence.
+    Xiao, Rasul and Vollgraf, arXiv:1708.07747v2, 2017; MIT license.
     """
     return _load_idx_release(FASHION_MNIST, folder, download=download)
 
 
 def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download: bool = False) -> ImageSplit:
-    """Return SVHN's cropped digits: 73,257 training and 26,032 test images of 32 x 32 pixels in three colours.
+    """Return SVHN's cropped digits: 73,257 training and 26,032 test images of 32 x 32 pixels in three colors.
 
     Read are ``train_32x32.mat`` and ``test_32x32.mat`` in `folder` or in ``svhn`` there; or ``svhn.npz`` with the
     arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``, of whose images only the shape can be checked. The label of

@@ -90,7 +90,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     ----------
     teacher : scikit-learn classifier or teacher recipe, optional
         `VectorBallots` or `NearestQueries`, with which every person is a teacher; or a classifier that is cloned for
-        every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of teachers
+        every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbors`, which make thousands of teachers
         cheap, or a `Network`. Default: `VectorBallots`; a random forest of 100 trees where a parameter is given that is
         about votes on single rows (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a `Mechanism`).
     n_teachers : int, optional

@@ -29,7 +29,7 @@ from tutelage.features.images import EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import (
     FURTHEST,
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicPCA,
     PublicProjection,
     PublicScaling,
@@ -344,7 +344,7 @@ _MAPS: dict[type, Callable[..., Node]] = {
     PublicSteps: _stepped,
     PublicProjection: _projected,
     PublicPCA: _projected,
-    NeighbourWhitening: _projected,
+    NeighborWhitening: _projected,
     PublicKernel: _alike,
     EdgesAndLevels: _edges_and_levels,
     UnitBall: _in_ball,

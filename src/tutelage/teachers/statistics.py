@@ -19,7 +19,7 @@ from tutelage.exceptions import InvalidDataError
 @final
 @dataclass(frozen=True, slots=True)
 class RevealedStatistics:
-    """Statistics of the teachers on labelled rows; private, whoever prints them."""
+    """Statistics of the teachers on labeled rows; private, whoever prints them."""
 
     accuracies: FloatArray
     plurality: float

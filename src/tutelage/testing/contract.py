@@ -180,8 +180,8 @@ class MechanismContract:
                 found = stats.binomtest(agreements, len(first), by_chance) if len(first) else None
                 assert found is None or found.pvalue > ALPHA, f"rows {lag} apart share noise"
 
-    def test_neighbours_are_as_close_as_it_claims(self) -> None:
-        """No set of labels is more likely, on one histogram or on its neighbour, than the claimed (ε, δ) allows."""
+    def test_neighbors_are_as_close_as_it_claims(self) -> None:
+        """No set of labels is more likely, on one histogram or on its neighbor, than the claimed (ε, δ) allows."""
         event = self.event_of_one(np.array(self.histograms[0]))
         claims = [(data_independent.epsilon(event, delta).epsilon, delta) for delta in _DELTAS]
         for counts in self.histograms[:2]:
@@ -238,7 +238,7 @@ def _compare(counts: tuple[int, ...], frequencies: IntArray, law: Mapping[int, f
 
 
 def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the neighbour whose first choice lost a vote to the second: where a moved ballot shows most."""
+    """Return the neighbor whose first choice lost a vote to the second: where a moved ballot shows most."""
     first, second = np.argsort(-np.array(counts), kind="stable")[:2]
     moved = np.array(counts)
     moved[first] -= 1

@@ -5,7 +5,7 @@ from tutelage.mechanisms.local.decoding import (
     count_reports,
     decode,
     invert_channel,
-    maximise_likelihood,
+    maximize_likelihood,
     plurality_threshold,
 )
 from tutelage.mechanisms.local.randomizers import (
@@ -28,6 +28,6 @@ __all__ = [
     "count_reports",
     "decode",
     "invert_channel",
-    "maximise_likelihood",
+    "maximize_likelihood",
     "plurality_threshold",
 ]

@@ -103,10 +103,10 @@ def invert_channel(counts: IntArray, channel: FloatArray) -> FloatArray:
     return counts @ np.linalg.pinv(channel)
 
 
-def maximise_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
+def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     """Return the shares of the classes that make the reports likeliest, of shape (queries, classes); rows sum to 1.
 
-    Expectation maximisation from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
+    Expectation maximization from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
     likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
     `invert_channel`.
     """
@@ -122,7 +122,7 @@ def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
     """Return the share of the votes above which the reports of many entities are most often the winner's.
 
     Whatever the others vote: at or below it, there are votes that a wrong class is reported most often of, however many
-    entities there are. 1/2 for randomised response; 1 where not even all votes suffice.
+    entities there are. 1/2 for randomized response; 1 where not even all votes suffice.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _estimate(counts: IntArray, channel: FloatArray, decoder: Decoder) -> npt.ND
         case Decoder.INVERSE:
             return invert_channel(counts, channel)
         case Decoder.LIKELIHOOD:
-            return maximise_likelihood(counts, channel)
+            return maximize_likelihood(counts, channel)
 
 
 def _sum(reports: npt.ArrayLike, n_classes: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:

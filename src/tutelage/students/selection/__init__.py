@@ -36,11 +36,11 @@ __all__ = [
 SELECTORS: Mapping[str, Named[QuerySelector]] = {
     "first": Named(FirstRows, "rows in order"),
     "random": Named(RandomRows, "rows drawn at random"),
-    "medoids": Named(Medoids, "the row nearest the centre of each k-means cluster, large clusters first"),
+    "medoids": Named(Medoids, "the row nearest the center of each k-means cluster, large clusters first"),
     "typiclust": Named(TypiClust, "the row of each cluster that lies densest"),
     "least-confident": Named(LeastConfident, "what the student of earlier answers is least sure of"),
     "binary-experts": Named(BinaryExperts, "what one-against-all experts are undecided about"),
-    "siamese": Named(SiameseSimilarity, "what a siamese network matches with no labelled row"),
+    "siamese": Named(SiameseSimilarity, "what a siamese network matches with no labeled row"),
 }
 
 

@@ -308,7 +308,7 @@ class _ClusterRepresentatives(QuerySelector):
 @final
 @dataclass(frozen=True, slots=True)
 class Medoids(_ClusterRepresentatives):
-    """Ask the rows nearest the centres of k-means clusters, largest cluster first.
+    """Ask the rows nearest the centers of k-means clusters, largest cluster first.
 
     Rows near one that was asked before are not asked: what it covers is known. Where equal rows leave fewer clusters
     than queries, the others are drawn at random.
@@ -323,12 +323,12 @@ class Medoids(_ClusterRepresentatives):
 class TypiClust(_ClusterRepresentatives):
     """Ask the most typical row of each k-means cluster, largest cluster first [1]_.
 
-    Like `Medoids`, but a cluster is represented by the row with the nearest neighbours: where rows are dense, also in a
+    Like `Medoids`, but a cluster is represented by the row with the nearest neighbors: where rows are dense, also in a
     cluster that is no ball.
 
     Parameters
     ----------
-    n_neighbours : int
+    n_neighbors : int
         Typicality is the inverse of the mean distance to so many nearest rows of the same cluster, or to half of its
         rows where it has fewer than twice as many.
 
@@ -338,14 +338,14 @@ class TypiClust(_ClusterRepresentatives):
        ICML 2022, arXiv:2202.02794, section 3.
     """
 
-    n_neighbours: int = 20
+    n_neighbors: int = 20
 
     def __post_init__(self) -> None:
-        integer_at_least(self.n_neighbours, 1, "n_neighbours", "TypiClust")
+        integer_at_least(self.n_neighbors, 1, "n_neighbors", "TypiClust")
 
     def _representative(self, X: FloatArray) -> int:
-        n_neighbours = max(1, min(self.n_neighbours, len(X) // 2))
-        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbours + 1]  # the first is the row itself
+        n_neighbors = max(1, min(self.n_neighbors, len(X) // 2))
+        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]  # the first is the row itself
         return int(nearest.sum(axis=1).argmin())
 
 
@@ -367,8 +367,8 @@ class BinaryExperts(QuerySelector):
     at_least : int
         How many other experts' scores must pass it.
     estimator : scikit-learn classifier, optional
-        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features, strongly
-        regularised, for experts that fit few labels closely are sure of every row.
+        Cloned for each expert; gives probabilities. Default: logistic regression on standardized features, strongly
+        regularized, for experts that fit few labels closely are sure of every row.
     """
 
     needs_answers: ClassVar[bool] = True

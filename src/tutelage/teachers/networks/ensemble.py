@@ -60,7 +60,7 @@ class Network(NetworkSettings):
     -----
     Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
     differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalisation mixes the rows of a batch and is refused by ``"vectorized"``.
+    normalization mixes the rows of a batch and is refused by ``"vectorized"``.
     """
 
     def ensemble(

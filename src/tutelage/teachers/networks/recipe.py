@@ -68,7 +68,7 @@ class NetworkSettings:
 def batches(network: NetworkSettings, n_rows: int, seed: int) -> list[torch.Tensor]:
     """Return the row numbers of each step: every epoch in a new order that depends on `seed` and `n_rows` alone.
 
-    A batch has at least two rows, for layers that normalise over them: a single row that would be left over sits out
+    A batch has at least two rows, for layers that normalize over them: a single row that would be left over sits out
     this epoch, and the only row of a shard is taken twice.
     """
     if n_rows == 1:
