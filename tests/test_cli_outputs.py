@@ -189,9 +189,9 @@ def test_labels_go_over_no_input_by_any_name(name, link, tmp_path, called):
     link(tmp_path / name, tmp_path / "labels.csv")
     before = contents(tmp_path)
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output")
-    assert "which is read" in refusal(called(*given, "labels.csv"), 2)
+    assert "must not be a file that this command reads" in refusal(called(*given, "labels.csv"), 2)
     for suffix in ("journal", "wal", "shm"):
-        assert "which is read" in refusal(called(*given, f"a.ledger-{suffix}"), 2)
+        assert "must not be a file that this command reads" in refusal(called(*given, f"a.ledger-{suffix}"), 2)
     assert contents(tmp_path) == before
 
 

@@ -85,7 +85,7 @@ def test_a_remembered_test_does_not_cover_later_labels(folder):
     np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
     label(folder)
     np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
-    assert "labels that this publication does not cover" in refusal(put_to_the_test(folder), code=1)
+    assert "The publication must cover all labels of the ledger" in refusal(put_to_the_test(folder), code=1)
 
 
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
@@ -222,7 +222,7 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     spent = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"]
     (project / "config.toml").write_text(config)
     again = tutelage("run", "config.toml", "--overwrite", cwd=project)
-    assert "labels that this publication does not cover" in refusal(again, code=1)
+    assert "The publication must cover all labels of the ledger" in refusal(again, code=1)
     assert (project / "out" / "card.json").read_bytes() == filed
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
@@ -234,7 +234,7 @@ def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project
     config = (project / "config.toml").read_text()
     (project / "config.toml").write_text(config.replace("queries = 40", "queries = 41"))
     more = tutelage("run", "config.toml", "--overwrite", cwd=project)
-    assert "this one would cover others" in refusal(more, code=1)
+    assert "must cover exactly the labels of its ledger" in refusal(more, code=1)
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 

@@ -168,9 +168,9 @@ def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
     ("changes", "message"),
     [
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
-        ({"selection": "class-balanced"}, "labels must be paid for first"),
+        ({"selection": "class-balanced"}, "labels must be released first"),
         ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
-        ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
+        ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
         ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
         ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
         ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),

@@ -324,7 +324,7 @@ def test_knowledge_that_does_not_fit_together_is_refused(parts):
 
 
 def test_a_label_nobody_asked_for_is_refused():
-    with pytest.raises(InvalidDataError, match="nobody paid for it"):
+    with pytest.raises(InvalidDataError, match="never released"):
         PublicKnowledge(X=np.zeros((2, 1)), labels=np.array([0, 1]), asked=np.array([True, False]))
 
 

@@ -83,7 +83,7 @@ class ImageInput(nn.Module):
 
 
 class RandomShift(nn.Module):
-    """Move each training image by up to so many pixels in either direction, filling with zeros.
+    """Move each training image by up to `shift` pixels in either direction, filling with zeros.
 
     Parameters
     ----------
@@ -122,13 +122,13 @@ class TwoConvolutions:
     channels : tuple of two int
         Channels of the two convolutions.
     kernel : int
-        Their side length; images get smaller by it, for nothing is filled in at the borders.
+        Their side length; images get smaller, because borders are not padded.
     hidden : tuple of int
         Units of the fully connected layers. The paper adds two such layers for SVHN.
     dropout : float
         Share of the units that are left out in training before each fully connected layer.
     shift : int
-        In training each image moves by up to so many pixels.
+        In training, largest shift of each image, in pixels.
     scale : float
         Multiplies every value; 1/255 for bytes.
 

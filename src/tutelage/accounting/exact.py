@@ -324,7 +324,7 @@ def _number_kept(event: _Laplace | _Gaussian, known: IntArray) -> IntArray:
 
 
 def _log_chance(event: _Laplace | _Gaussian, gap: IntArray) -> FloatArray:
-    """Return about the log probability that a class so many votes behind is reported."""
+    """Return an approximate log probability that a class with this many votes less is reported."""
     if isinstance(event, _Laplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
     return special.log_ndtr(-gap / (2**0.5 * event.sigma))

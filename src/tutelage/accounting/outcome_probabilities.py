@@ -1,4 +1,4 @@
-"""The law of the released label at a histogram, and at every histogram that one moved ballot makes of it.
+"""The law of the released label at a histogram, and at every histogram that differs from it by one moved ballot.
 
 A law is kept as the log probability of each outcome and the log ratio to its neighbor's probability, together with a
 bound on the error of that ratio, so that costs can be rounded upward. Proofs: docs/proofs/exact.md.

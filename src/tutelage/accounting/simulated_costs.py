@@ -1,6 +1,6 @@
 """Costs of simulated runs of a mechanism that may abstain, several runs at once: each check and each answer is paid.
 
-For planning by the data's owner. The number of answers of a real run is public; that of a simulated one reads the
+For planning by the data set owner. The number of answers of a real run is public; that of a simulated one reads the
 votes, so everything here is private.
 """
 

@@ -130,7 +130,7 @@ _CANDIDATES = 60
 def worst_neighbors(
     mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
 ) -> Neighbors:
-    """Return the neighbors of two classes at which so many draws are expected to show most, by the exact laws.
+    """Return the neighbors of two classes at which `draws` releases are expected to show most, by the exact laws.
 
     Parameters
     ----------

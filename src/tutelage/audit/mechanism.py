@@ -65,7 +65,7 @@ _MOST_DRAWS = 10**7  # of all queries together; they are held in memory
 
 
 class Neighbors(NamedTuple):
-    """Two made-up vote counts that differ by one moved ballot, and what a student predicts, if anybody asks it."""
+    """Two synthetic vote counts that differ by one moved ballot, and a prediction if the mechanism needs one."""
 
     here: tuple[int, ...]
     there: tuple[int, ...]
@@ -122,13 +122,14 @@ def audit_mechanism(
     mechanism : Mechanism
         What is audited, as it is installed.
     neighbors : Neighbors
-        Made-up votes, for example those of `worst_neighbors`. Never use private votes: the draws are not paid for.
+        Made-up votes, for example those of `worst_neighbors`. Never use private votes: the draws are not counted in any
+        budget.
     delta : float
         δ of the claim, at least 0 and below 1. Where δ is small, only rare events tell more, and take more draws.
     part : "release" or "check"
         Whether to look at the labels, or, of a mechanism that checks first, at which queries pass.
     queries : int
-        Queries that are answered and looked at together: the claim is that of so many.
+        Number of queries that are answered and tested together; the claim is for all of them.
     draws : int
         Releases of each neighbor, half of them to choose the event.
     confidence : float
@@ -141,7 +142,7 @@ def audit_mechanism(
     Raises
     ------
     InvalidParameterError
-        If the votes are no neighbors, a parameter is out of range, or there are more than 10⁷ draws in all.
+        If the votes are not neighbors, a parameter is out of range, or there are more than 10⁷ draws in total.
 
     Notes
     -----
@@ -214,8 +215,8 @@ def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
-            f"{draws:,}."
+            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, because they are kept in memory. "
+            f"Got {draws:,}."
         )
 
 
@@ -249,7 +250,7 @@ def release_many(
     teachers: int,
     prediction: tuple[float, ...] | None = None,
 ) -> Release:
-    """Release so many queries with these votes, and with this prediction of a student where the mechanism asks it."""
+    """Release `n` queries with these votes, and with this prediction of a student where the mechanism asks it."""
     rows = queries * mechanism.votes_per_query
     votes = made_up_votes(mechanism, counts, rows, teachers)
     return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))

@@ -50,7 +50,7 @@ class MembershipResult:
     scores : array of shape (targets, rows)
         The higher, the more like a member.
     members : boolean array of shape (targets, rows)
-        Who was trained on, by a fair coin each.
+        Rows that each target was trained on, chosen by fair coins.
     shadows : int
         Runs that the attacker learned from.
     variant : {"online", "offline"}
@@ -131,7 +131,7 @@ class MembershipResult:
         return max(0.0, min(low, center - half)), min(1.0, max(high, center + half))
 
     def epsilon_lower_bound(self, delta: float = 0.0, confidence: float = 0.95) -> float:
-        """Return the largest ε such that the target is not (ε, δ)-private, at this confidence; 0 if there is none.
+        """Return the largest ε such that the target is not (ε, δ)-private, at this confidence; 0 if no ε is refuted.
 
         Half of the runs choose whom to guess, so many rows most like members or least like them, and the other half
         is guessed once. At equal odds of being in, a guess on an ε-private output is right with probability at most
@@ -269,7 +269,7 @@ def membership_attack(
     ----------
     train : callable
         ``train(members, seed)`` trains on the rows of the boolean mask `members`, on randomness of its own from the
-        integer `seed`, and returns a model with `predict_proba`. Rows that are always there belong into the callable.
+        integer `seed`, and returns a model with `predict_proba`. Rows that every run uses are part of the callable.
         It is an experiment, not a release: use `SimulationNoise(seed)`, and no ledger.
     X : array of shape (rows, ...)
         The rows that may be in or out, as the model takes them.

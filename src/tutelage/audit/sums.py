@@ -1,6 +1,6 @@
 """Where every person is a teacher: whether one moves the sum of all ballots too far, and whether its noise is right.
 
-What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
+The result depends on the private rows and is for the data set owner. It spends no budget, because nothing is released.
 """
 
 from collections.abc import Callable, Sequence

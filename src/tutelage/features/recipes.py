@@ -38,7 +38,7 @@ def glyph_features(
     Raises
     ------
     InvalidParameterError
-        If the rows were not declared public, or are too few for so many components.
+        If the rows were not declared public, or are too few for that number of components.
     InvalidDataError
         If they are no images of that shape, or all blank.
     """

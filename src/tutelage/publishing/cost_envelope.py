@@ -40,7 +40,7 @@ class PrivateReach(Private[FloatArray]):
 
 
 def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
-    """Return bounds U_0 … U_steps on the exact cost of all releases, if so many teachers' ballots were different.
+    """Return bounds U_0 … U_steps on the exact cost of all releases if 0 … `steps` teachers had other ballots.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
 def reach(
     event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
 ) -> FloatArray:
-    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers."""
+    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within 0 … `steps` changed teachers."""
     ExactCosts(event, votes, offsets)  # the same rules for what fits what
     if not votes.n_queries:
         return np.zeros(steps + 1)

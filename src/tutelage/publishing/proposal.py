@@ -103,7 +103,7 @@ class Proposal:
         return 1 - self.chances[0] / CERTAIN
 
     def event(self, *, simulated: bool = False) -> PublicationTest:
-        """Return the test as an event, to be charged whichever way it ends."""
+        """Return the test as an event, which is spent whether it passes or fails."""
         return PublicationTest(self.chances, self.delta, self.unit, simulated)
 
     def shortfall(self, reach: FloatArray) -> int:
@@ -129,7 +129,7 @@ class Proposal:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the proposal that `as_dict` was written of; its ε is proved anew."""
+        """Return the proposal that `as_dict` wrote, after its ε was proved again."""
         caps: list[float]
         chances: list[int]
         try:
@@ -147,7 +147,7 @@ class Proposal:
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
-    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none."""
+    """Return the smallest ε for which the caps can be tested, or ∞, and the probabilities of that test."""
     low, high = 0.0, 1.0
     while (found := _falling(caps, order, delta, refusal, high)) is None:
         low, high = high, 2 * high

@@ -63,7 +63,7 @@ def student_named(name: str, **parameters: Any) -> Any:
     Raises
     ------
     InvalidParameterError
-        If there is none; the message lists those that there are.
+        If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
         raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")

@@ -221,7 +221,7 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
 
 
 def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
-    """Fit a student to made-up labels of public rows, so that a wrong setting is found out before anything is spent.
+    """Fit a student to made-up labels of public rows, to detect wrong settings before anything is spent.
 
     Networks take one step, and tests have two folds. Whatever the student raises comes through. All rows are looked at,
     for values that a student of single precision could not take.

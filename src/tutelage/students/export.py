@@ -98,8 +98,8 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
         )
     if foreign and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
-            "`student` of export_onnx must predict in ONNX as it does here, and with "
-            f"{type(foreign[0]).__name__} it does not. Publish student.skops, or choose another feature map."
+            f"`student` of export_onnx must predict in ONNX as it does here, and with {type(foreign[0]).__name__} it "
+            "does not. Publish student.skops, or choose another feature map."
         )
     Path(path).write_bytes(content)
     return Path(path)

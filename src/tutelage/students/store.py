@@ -68,13 +68,13 @@ def save_student(student: Any, path: str | PathLike[str]) -> None:
 def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
     """Read a student written by `save_student`, a skops file, without running code from the file.
 
-    Read files of people you trust only: a tree or an index with wrong numbers in it can still crash whoever predicts.
+    Read files from people you trust only: a tree or an index with wrong numbers can still crash a prediction.
     The caller vouches for further types by their names in `trusted`.
 
     Raises
     ------
     InvalidDataError
-        If there is no such skops file, or it holds a type that nobody vouched for; nothing of it has been run.
+        If there is no such skops file, or it contains a type that is not trusted; no code of it has been run.
     """
     if not Path(path).is_file():
         raise InvalidDataError(f"{path} cannot be read: No such file.")

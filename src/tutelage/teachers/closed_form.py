@@ -1,9 +1,9 @@
 """Classifiers whose fit is a formula, for thousands of small shards at once: class means, ridge, Bayes, neighbors.
 
-One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that moved with
-somebody else's rows could turn a near tie, and one person would move two votes. So sums run over one shard's rows
-alone, in their order, and products over several teachers have shapes made of public numbers only (teachers, classes,
-features, queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
+One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that depended on another
+person's rows could decide a near tie, and one person would change two votes. So sums run over one shard's rows alone,
+in their order, and products over several teachers have shapes made of public numbers only (teachers, classes, features,
+queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
 """
 
 import warnings
@@ -126,7 +126,7 @@ class HeadTeachers(Ensemble):
         X_public: Matrix,
         checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
     ) -> Ballots:
-        """Fit, vote and forget, so many teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
+        """Fit, vote and forget, a block of teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
@@ -191,8 +191,8 @@ class ClassMeans(Head):
     def _towards(self, means: FloatArray, covariance: FloatArray) -> FloatArray:
         if len(covariance) != means.shape[2]:
             raise InvalidParameterError(
-                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. "
-                f"Got shape {covariance.shape}."
+                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. Got shape "
+                f"{covariance.shape}."
             )
         return means @ linalg.cho_solve(linalg.cho_factor(covariance, lower=True), np.eye(len(covariance)))
 

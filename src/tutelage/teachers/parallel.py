@@ -213,7 +213,7 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
-    """Return what one teacher comes to with nobody else in flight; nothing if it kills its worker every time.
+    """Return the result of one teacher that runs alone; nothing if it always kills its worker.
 
     Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
     """

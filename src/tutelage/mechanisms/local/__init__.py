@@ -1,4 +1,4 @@
-"""Each entity perturbs its own vote before it leaves the house: nobody else need be trusted."""
+"""Each entity perturbs its own vote before sending it, so that no other member need be trusted."""
 
 from tutelage.mechanisms.local.decoding import (
     Decoder,

@@ -48,12 +48,12 @@ def decode(
     Returns
     -------
     integer array of shape (queries,)
-        Class index, or −1 where nobody took part.
+        Class index, or −1 for a query without reports.
 
     Raises
     ------
     InvalidParameterError
-        If the decoder is none for this mechanism, or is plurality where it elects the wrong class even of a unanimous
+        If the decoder does not fit this mechanism, or is plurality where it elects the wrong class even of a unanimous
         vote, however many entities there are.
     """
     integer_at_least(n_classes, 2, "n_classes", "decode")
@@ -163,7 +163,7 @@ def _estimate(counts: IntArray, channel: FloatArray, decoder: Decoder) -> npt.ND
 
 
 def _sum(reports: npt.ArrayLike, n_classes: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Return the summed reports of each query and class, and which queries anybody reported on."""
+    """Return the summed reports of each query and class, and a mask of the queries with reports."""
     reports = np.asarray(reports)
     if reports.ndim != 3 or reports.shape[2] != n_classes or not np.issubdtype(reports.dtype, np.integer):
         raise InvalidBallotError(

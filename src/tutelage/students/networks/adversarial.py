@@ -43,7 +43,7 @@ class Generator(nn.Module):
         self.register_buffer("high", high)
 
     def forward(self, n_rows: int) -> torch.Tensor:
-        """Return so many new rows, at least two, shape (n_rows, features)."""
+        """Return `n_rows` new rows, at least two, shape (n_rows, features)."""
         noise = torch.rand(n_rows, _NOISE_SIZE, device=self.low.device)
         return torch.lerp(self.low, self.high, self.layers(noise))
 
@@ -148,7 +148,7 @@ class AdversarialStudent(NetworkStudent):
     entropy_weight : float
         Weight of the entropy of the classes of public rows, 0 for none as in [2]_; at least 0 and below 100.
     label_noise : float
-        Share of released labels that are taken to be drawn anew from all classes: 0 believes every label; the larger
+        Assumed share of released labels that are replaced by random classes: 0 trusts every label; the larger
         it is, the less counts one that the network contradicts [4]_. At least 0 and below 1.
     input_noise : float
         Standard deviation of the noise that training adds to rows, relative to that of a typical column; at least 0

@@ -166,7 +166,7 @@ class LabeledRows(NamedTuple):
     labels: torch.Tensor
 
     def drawn(self, how_many: int) -> "LabeledRows":
-        """Return so many of them, each drawn on its own."""
+        """Return `how_many` of them, each drawn independently."""
         chosen = torch.randint(len(self.rows), (how_many,), device=self.rows.device)
         return LabeledRows(self.rows[chosen], self.labels[chosen])
 

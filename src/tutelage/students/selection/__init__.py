@@ -50,11 +50,11 @@ def selector_named(name: str) -> QuerySelector:
     Raises
     ------
     InvalidParameterError
-        If there is none; the message lists those that there are.
+        If the name is unknown; the message lists the known names.
     """
     if name not in SELECTORS:
         raise InvalidParameterError(
             f"There is no rule {name!r} to choose queries by. There are: {', '.join(SELECTORS)}. To choose by label, "
-            "see `class_balanced`: the labels must be paid for first."
+            "see `class_balanced`: the labels must be released first."
         )
     return SELECTORS[name]()

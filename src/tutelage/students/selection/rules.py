@@ -40,7 +40,7 @@ class PublicKnowledge:
     X : array of shape (rows, ...)
         Public rows: the pool.
     labels : integer array of shape (rows,)
-        Released class index of each row that was asked and answered, else −1. All were paid for when they were asked.
+        Released class index of each row that was asked and answered, else −1. The budget of all of them is spent.
     asked : mask of shape (rows,)
         Which rows were asked before; they are not chosen again.
     probabilities : array of shape (rows, classes), optional
@@ -69,7 +69,7 @@ class PublicKnowledge:
             )
         if np.any(self.answered & ~self.asked):
             raise InvalidDataError(
-                "`labels` of PublicKnowledge must be -1 wherever `asked` is false: nobody paid for it."
+                "`labels` of PublicKnowledge must be -1 wherever `asked` is false: such a label was never released."
             )
         for name in ("X", "labels", "asked", "probabilities"):  # a rule that wrote into them would change what is asked
             object.__setattr__(self, name, _read_only(getattr(self, name)))
@@ -197,7 +197,7 @@ class RandomRows(QuerySelector):
 @final
 @dataclass(frozen=True, slots=True)
 class GivenRows(QuerySelector):
-    """Ask rows that were chosen before, in that order; whoever chose them looked at public things only.
+    """Ask rows that were chosen before, in that order. They must have been chosen from public data only.
 
     Parameters
     ----------
@@ -269,8 +269,8 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
     integer_at_least(per_class, 1, "per_class", "class_balanced")
     if len(known.open) > 0:
         raise InvalidDataError(
-            f"class_balanced looks at the label of every row, and {len(known.open)} rows of `known` were not asked, so "
-            "not paid for. Ask them too, or leave them out."
+            f"class_balanced needs the label of every row, and {len(known.open)} rows of `known` were not asked. Ask "
+            "them too, or leave them out."
         )
     classes, counts = np.unique(known.labels[known.answered], return_counts=True)
     fewest = int(counts.min()) if len(counts) > 0 else 0

@@ -29,7 +29,7 @@ class SiameseSimilarity(QuerySelector):
         (height, width) or (height, width, channels) of the flattened rows, for a convolutional network. By default rows
         are features without an order.
     embedding : int
-        Numbers that the network makes of a row, to be compared.
+        Number of outputs of the network for a row, which are compared.
     steps : int
         Training steps.
     batch_size : int

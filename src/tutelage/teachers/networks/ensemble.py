@@ -259,7 +259,7 @@ class NetworkTeachers(Ensemble):
         numbers: Sequence[int],
         keep: _Kept[Product],
     ) -> Iterator[tuple[int, Product]]:
-        """Train whole stacks, whoever is missing: a stack's shape must not tell whose shard is empty."""
+        """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
         for first in range(0, n_shards, _STACK):
             stack = range(first, min(first + _STACK, n_shards))
