@@ -188,7 +188,7 @@ def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatc
 
     monkeypatch.setattr("tutelage.cli.card.frontier_of", interrupted)
     said = refusal(called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged), 130)
-    assert said.startswith("tutelage: interrupted; what was not written yet is lost")
+    assert said.startswith("tutelage: interrupted; results that were not written are lost")
     assert not (charged / "card.json").exists()
 
 
@@ -342,4 +342,4 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     bare = {"public_epsilon": 1.5, "epsilon_order": None, "findings": []}
     path.write_text(json.dumps({**record, **bare}))
     refused = called("card", "out", "--ledger", "private.csv.ledger", cwd=folder)
-    assert "labels that this publication does not cover" in refusal(refused, 1)
+    assert "The publication must cover all labels of the ledger" in refusal(refused, 1)

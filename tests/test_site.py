@@ -112,7 +112,7 @@ def test_an_epsilon_is_proposed_and_tested_as_documented(tmp_path, called):
         np.savez(tmp_path / f"{name}.npz", counts=counts)
     (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(100)))
     made = called(
-        "ledger", "init", "patients.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot", cwd=tmp_path
+        "ledger", "init", "patients.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot", cwd=tmp_path
     )
     assert made.returncode == 0, made.stderr
     results = [called(*shlex.split(line)[2:], cwd=tmp_path) for line in block.splitlines()]

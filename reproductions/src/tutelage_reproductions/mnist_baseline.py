@@ -18,7 +18,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.features import PublicRows, glyph_features
 from tutelage.partition import Shards
-from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbours, Ridge
+from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbors, Ridge
 from tutelage.teachers.parallel import parallel
 from tutelage_reproductions.record import Record, Row, mean_share, share
 
@@ -31,7 +31,7 @@ _PUBLIC = 9_000
 _EPOCHS, _QUICK_EPOCHS = 8, 1
 _BATCH = 64
 _SEEDS, _QUICK_SEEDS = 4, 1
-_HEADS = {"class means": ClassMeans(), "ridge": Ridge(), "3 nearest neighbors": NearestNeighbours(3)}
+_HEADS = {"class means": ClassMeans(), "ridge": Ridge(), "3 nearest neighbors": NearestNeighbors(3)}
 _QUICK_HEADS = ("class means",)
 
 

@@ -226,12 +226,12 @@ def _learners(pool: _Pool) -> list[_Learner]:
     directions, held_directions = strokes.transform(pool.images), strokes.transform(pool.held_images)
     first = make_pipeline(pool.map, LabelPropagationStudent())
     pixels = ConsistencyStudent(bfloat16=True)
-    by_labels = ConsistencyStudent(bfloat16=True, unlabelled_weight=0.0, steps=500)
+    by_labels = ConsistencyStudent(bfloat16=True, unlabeled_weight=0.0, steps=500)
     return [
         _Learner(
             "PATE-G on stroke directions",
             AdversarialStudent(),
-            AdversarialStudent(unlabelled_weight=0.0, steps=1000),
+            AdversarialStudent(unlabeled_weight=0.0, steps=1000),
             directions,
             held_directions,
             ("random", "medoids"),
@@ -250,7 +250,7 @@ def _learners(pool: _Pool) -> list[_Learner]:
         ),
         _Learner(
             "consistency on pixels, started by label propagation",
-            ConsistencyStudent(bfloat16=True, first_student=first, steps=800, batch_size=96, unlabelled_ratio=1),
+            ConsistencyStudent(bfloat16=True, first_student=first, steps=800, batch_size=96, unlabeled_ratio=1),
             None,
             pool.images,
             pool.held_images,

@@ -25,7 +25,7 @@ SVHN_STUDENT: dict[str, Any] = {
     "confidence": 0.9,
     "robustness": 0.5,
     "batch_size": 32,
-    "unlabelled_ratio": 4,
+    "unlabeled_ratio": 4,
     "averaging": 0.995,
     "learning_rate": 2e-3,
     "bfloat16": True,

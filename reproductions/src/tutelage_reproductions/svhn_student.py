@@ -41,7 +41,7 @@ class _Trained:
     """One student, and what its share of right answers is beside."""
 
     name: str
-    unlabelled_weight: float
+    unlabeled_weight: float
     published: float | None = None
     at_least: float | None = None
     why: str | None = None
@@ -121,7 +121,7 @@ def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: i
     network = ConsistencyStudent(
         svhn.image_shape,
         steps=steps,
-        unlabelled_weight=student.unlabelled_weight,
+        unlabeled_weight=student.unlabeled_weight,
         random_state=_SEED,
         progress=progress,
         **SVHN_STUDENT,

@@ -289,7 +289,7 @@ def _right_way(data: ImageSplit, size: _Size) -> _RightWay:
         return _RightWay(features.transform(pool), features.transform(held_out), Medoids(), LabelPropagationStudent())
     from tutelage.students import ConsistencyStudent
 
-    student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabelled_ratio=4, bfloat16=True)
+    student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True)
     return _RightWay(pool, held_out, RandomRows(), student)
 
 

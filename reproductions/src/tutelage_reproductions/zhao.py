@@ -27,7 +27,7 @@ from tutelage.mechanisms import (
     TruncatedGeometricAsPrinted,
     decode,
 )
-from tutelage.mechanisms.local import count_reports, invert_channel, maximise_likelihood
+from tutelage.mechanisms.local import count_reports, invert_channel, maximize_likelihood
 from tutelage.noise import SimulationNoise
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY
@@ -163,7 +163,7 @@ def _labels(
         counts = count_reports(mechanism.perturb(batch.ballots, _CLASSES, noise), channel.shape[1])
         yield f"{name}, {Decoder.PLURALITY}", counts[:, :_CLASSES].argmax(axis=1)
         yield f"{name}, {Decoder.INVERSE}", invert_channel(counts, channel).argmax(axis=1)
-        yield f"{name}, {Decoder.LIKELIHOOD}", maximise_likelihood(counts, channel).argmax(axis=1)
+        yield f"{name}, {Decoder.LIKELIHOOD}", maximize_likelihood(counts, channel).argmax(axis=1)
     reports = gaussian.perturb(batch.ballots, _CLASSES, noise)
     yield "local Gaussian, sum", decode(reports, gaussian, _CLASSES)
     votes = tally(batch.ballots.astype(np.int16), _CLASSES, ONE_ENTITY)

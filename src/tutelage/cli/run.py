@@ -182,7 +182,7 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
 def _claims(
     settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None
 ) -> tuple[PublicEpsilon, PublicEpsilon | None]:
-    """Return the ε that holds for any votes and, where a proposal passed its test, the smaller one."""
+    """Return the worst-case ε and, if a proposal passed its test, the tested ε."""
     if proposal is None:
         return model.epsilon_, None
     found = tested(settings, model, proposal, pool_of(settings, data)[model.queries_])
@@ -251,8 +251,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     console.print(table)
     if reveal_private and scale is not None:
         console.print(
-            "The ε marked NOT to publish depend on the private votes: they are for the data's owner only. As in the "
-            "paper, they bound the loss in one direction; the publishable ε bounds both."
+            "The ε marked NOT to publish depend on the private votes: they are for the data set owner only. As in the "
+            "paper, they bound the loss in one direction. The publishable ε bounds both."
         )
     elif reveal_private:
         console.print("No vote-dependent cost is computed for this mechanism.")
