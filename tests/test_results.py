@@ -98,7 +98,7 @@ def test_rows_that_differ_in_one_part_become_columns():
         for epsilon in (1, 2)
     ]
     shown = page([record("zhao", *rows, Row(name="other", ours=3.0))], {})
-    assert "|  | 1 | 2 |\n" in shown
+    assert "|  | ε = 1 | ε = 2 |\n" in shown
     assert "| central: accuracy, % | 51 (60) | 52 (60) |" in shown
     assert "| other | 3 |" in shown
 

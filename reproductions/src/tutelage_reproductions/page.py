@@ -156,7 +156,8 @@ def _tables(record: Record, about: Verdict) -> list[str]:
     tables = []
     if across:
         rows = [(name, *(_cell(cells.get(column)) for column in columns)) for name, cells in across.items()]
-        tables.append(_table(("", *columns), rows, "-" + "r" * len(columns)))
+        named = "".join(re.compile(about.across).groupindex)
+        tables.append(_table((named, *columns), rows, "-" + "r" * len(columns)))
         if any(row.published is not None for cells in across.values() for row in cells.values()):
             tables.append("Published numbers are in parentheses.")
     return [*tables, _plain(down)] if down else tables

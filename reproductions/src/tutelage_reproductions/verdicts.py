@@ -17,7 +17,7 @@ class Verdict(NamedTuple):
     verdict: str
     more: str = ""
     figure: str = ""  # what the figure shows, for readers who cannot see it
-    across: str = ""  # pattern of the part of a row's name, in a group, that becomes a column
+    across: str = ""  # pattern of the part of a row's name that becomes a column; a named group names the columns
     shown: str = ""  # pattern of the other rows that are on the page; the csv has all
 
     def numbers(self) -> list[str]:
@@ -66,7 +66,7 @@ VERDICTS = {
         "Accuracy of noisy labels against γ, in one panel for networks trained here and one for the published votes. "
         "All curves rise with γ. 250 teachers reach their best accuracy near γ = 0.05, 100 teachers near 0.1, and 10 "
         "teachers only near 1. The two numbers of the paper lie on the curves of its published votes.",
-        r", γ = (0\.01|0\.05|0\.2|1)(?=: accuracy)",
+        r", (γ = (?:0\.01|0\.05|0\.2|1))(?=: accuracy)",
     ),
     "fig3": Verdict(
         "Agreement: the gap between the first two classes stays large",
@@ -107,7 +107,7 @@ VERDICTS = {
         "regression (300 queries).",
         "The paper reports a gain of 4 to 10 points. Medoids, TypiClust, binary experts and siamese networks show no "
         "gain whose interval excludes zero.",
-        across=r"(?<=, )(100|300|500|1,000) (?=random|medoids|TypiClust|least)",
+        across=r"(?<=, )(?P<queries>100|300|500|1,000) (?=random|medoids|TypiClust|least)",
     ),
     "adult": Verdict(
         "Adult: more accurate than the paper, at worst-case ε < 1",
@@ -179,7 +179,7 @@ VERDICTS = {
         "100 % throughout; k-ary randomized response rises from 74 % at ε = 0.5 to nearly 100 % at 1, the local "
         "Gaussian from 42 % to 99 % at 2, the truncated geometric mechanism from 29 % to 95 % at 4. Right, decoders of "
         "the truncated geometric mechanism: likelihood is the best at every ε, and plurality gives 56 % at ε = 4.",
-        r", ε = (0\.5|1|2|4)(?=: accuracy)",
+        r", (ε = (?:0\.5|1|2|4))(?=: accuracy)",
     ),
     "tutorial": Verdict(
         "A tutorial's ε: far too small for its labels",
@@ -248,7 +248,7 @@ VERDICTS = {
         "descent, Opacus and diffprivlib. Votes of trained teachers are less accurate on every data set. At very small "
         "ε, class means are better: at ε = 0.0025 on MNIST they reach {MNIST, ε = 0.0025: DP class means, %} %, vector "
         "ballots {MNIST, ε = 0.0025: vector ballots, %} %.",
-        across=r", ε = (0\.1|0\.5|1|3)(?=:)",
+        across=r", (ε = (?:0\.1|0\.5|1|3))(?=:)",
         shown="majority|without privacy|true classes|0025",
     ),
     "membership": Verdict(
